@@ -10,6 +10,7 @@ import asyncio
 import re
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -217,6 +218,29 @@ def _ids_containing(kept: Sequence[Recording], text: str) -> frozenset[str]:
         for each in kept
         if wanted in each.request.casefold() or wanted in each.reply.casefold()
     )
+
+
+async def contents_lines(
+    recordings: Recordings, actor: Actor, project: str
+) -> AsyncGenerator[bytes]:
+    """Yield the logged contents of a project as JSON lines, oldest first."""
+    async with aclosing(recordings.export(actor, project)) as pieces:
+        async for found in pieces:
+            yield await asyncio.to_thread(b"".join, map(_json_line, found))
+
+
+def _json_line(one: Recording) -> bytes:
+    # What was cut is a text in place of JSON.
+    said = {"request": (one.request, one.request_cut), "reply": (one.reply, one.reply_cut)}
+    line = {
+        **{"id": one.id, "at": one.at, "project": one.project_id, "user": one.user_id},
+        **{
+            name: text if cut else msgspec.Raw(text.encode()) if text else None
+            for name, (text, cut) in said.items()
+        },
+        "cut": [name for name, (_, cut) in said.items() if cut],
+    }
+    return msgspec.json.encode(line) + b"\n"
 
 
 log = structlog.get_logger(__name__)

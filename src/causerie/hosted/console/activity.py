@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from causerie.errors import InvalidRequest
-from causerie.hosted.accounts.exports import request_rows
+from causerie.hosted.accounts.reports import request_rows
 from causerie.hosted.accounts.usage import By, RecordFilter
 from causerie.hosted.console.fields import (
     LONGEST_PERIOD,
@@ -175,7 +175,9 @@ async def download(context: RequestContext) -> None:
     scope, query = context.scope, context.query
     wanted = asked(query, period(query, context.services.clock()))
     project = scope.id if scope is not None else None
-    rows = request_rows(context.accounts, context.actor, project, replace(wanted, before=None))
+    rows = request_rows(
+        context.accounts.usage, context.actor, project, replace(wanted, before=None)
+    )
     await context.save(Export("text/csv; charset=utf-8", "requests.csv", csv_pieces(rows)))
 
 

@@ -9,9 +9,9 @@ from typing import Any
 from causerie.errors import InvalidRequest, NotFound
 from causerie.hosted.accounts.authorization import no_such
 from causerie.hosted.accounts.bounds import Credit, LimitsAndBudgets
-from causerie.hosted.accounts.exports import contents_lines
 from causerie.hosted.accounts.keys import KeyState, OneTimeLink
 from causerie.hosted.accounts.people import Action, Extent, ProjectMember, Role, RoleColumn, extent
+from causerie.hosted.accounts.recordings import contents_lines
 from causerie.hosted.accounts.spending import PersonSummary
 from causerie.hosted.accounts.usage import By
 from causerie.hosted.console.bounds import BoundsRows, offered

@@ -16,10 +16,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from causerie.errors import Forbidden
-from causerie.hosted.accounts.exports import Month, statement_rows
 from causerie.hosted.accounts.keys import ApiKey
 from causerie.hosted.accounts.people import Project, User
-from causerie.hosted.accounts.reports import UsageBucket, time_buckets
+from causerie.hosted.accounts.reports import Month, UsageBucket, statement_rows, time_buckets
 from causerie.hosted.accounts.usage import (
     PERCENTILES,
     TIMED,
@@ -206,7 +205,8 @@ async def download_statement(context: RequestContext) -> None:
     scope, month = context.scope, context.query.get("month")
     found = Month.named(month, context.services.clock())
     project = scope.id if scope is not None else None
-    rows = statement_rows(context.accounts, context.actor, project, found)
+    accounts, actor = context.accounts, context.actor
+    rows = statement_rows(accounts.usage, accounts.projects, actor, project, found)
     name = (
         f"statement-{_file_name_words(scope.name if scope is not None else 'all')}-{found.name}.csv"
     )

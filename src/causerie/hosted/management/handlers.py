@@ -15,11 +15,16 @@ from msgspec import UNSET, Meta, Struct
 from causerie.access.allowed import Access
 from causerie.errors import InvalidRequest, NotFound
 from causerie.hosted.accounts.bounds import LimitsAndBudgets
-from causerie.hosted.accounts.exports import Month, request_rows, statement_rows
 from causerie.hosted.accounts.issuing import Word
 from causerie.hosted.accounts.recordings import RECORD_ID
 from causerie.hosted.accounts.records import AuditFilter, EntryKind
-from causerie.hosted.accounts.reports import UsageBucket, time_buckets
+from causerie.hosted.accounts.reports import (
+    Month,
+    UsageBucket,
+    request_rows,
+    statement_rows,
+    time_buckets,
+)
 from causerie.hosted.accounts.usage import (
     TOKEN_CLASSES,
     By,
@@ -403,7 +408,7 @@ async def export_usage(call: WithQuery[requests.UsageSpan]) -> Export:
 async def export_statement(call: WithQuery[requests.StatementQuery]) -> Export:
     month = Month.named(call.query.month, call.now)
     project = call.query.project or call.actor.project
-    rows = statement_rows(call.accounts, call.actor, project, month)
+    rows = statement_rows(call.accounts.usage, call.accounts.projects, call.actor, project, month)
     return Export(CSV_TYPE, f"statement-{month.name}.csv", csv_pieces(rows))
 
 
@@ -455,7 +460,7 @@ async def list_requests(call: WithQuery[requests.RequestPage]) -> views.RequestL
 @route("GET /requests.csv", "Single requests as CSV")
 async def export_requests(call: WithQuery[requests.RequestSpan]) -> Export:
     project = call.query.project or call.actor.project
-    rows = request_rows(call.accounts, call.actor, project, _filter(call.query, call.now))
+    rows = request_rows(call.accounts.usage, call.actor, project, _filter(call.query, call.now))
     return Export(CSV_TYPE, "requests.csv", csv_pieces(rows))
 
 
