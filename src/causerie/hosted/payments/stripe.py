@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
@@ -53,7 +54,8 @@ class StripeOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Name of the service, on the page of the payment."""
 
 
-class Stripe(msgspec.Struct, frozen=True):
+@dataclass(eq=False)
+class Stripe:
     """Creates sessions, and adds credits as their payments are reported."""
 
     _options: StripeOptions
