@@ -26,7 +26,6 @@ from causerie.hosted.accounts.keys import (
     Purpose,
     may_hold,
     no_such_link,
-    still_good,
 )
 from causerie.hosted.accounts.people import (
     Action,
@@ -179,7 +178,9 @@ async def supported_links(tx: Transaction, links: Sequence[OneTimeLink]) -> Sequ
 
 async def usable_link(tx: Transaction, token: str) -> OneTimeLink:
     """Return the link of a token; raise :class:`NotFound` if it does not work."""
-    link = still_good(await tx.links.one(digest=digest(token)), tx.now)
+    link = await tx.links.one(digest=digest(token))
+    if link is None or link.used_at is not None or link.expires_at <= tx.now:
+        raise no_such_link()
     if not await supported(tx, link):
         raise no_such_link()
     return link
@@ -193,23 +194,11 @@ async def used_link(tx: Transaction, token: str, *kinds: LinkKind) -> OneTimeLin
     return link
 
 
-async def check_return(tx: Transaction, link: OneTimeLink, user_id: str) -> None:
-    """Raise :class:`InvalidRequest` if the user has left the project since the link's creation."""
-    left = await tx.projects.left(link.project_id or "", user_id)
-    if left is not None and link.created_at <= left:
-        raise conflict(
-            "link_spent",
-            "This invitation is older than the end of your membership; ask for a new one.",
-        )
-
-
 async def withdraw_links(tx: Transaction, user_id: str) -> int:
     """Withdraw the links that a user may no longer create; return their number."""
     every = await tx.links.open(person=user_id)
     kept = {link.id for link in await supported_links(tx, every)}
-    gone = [link.id for link in every if link.id not in kept]
-    await tx.links.withdraw(*gone)
-    return len(gone)
+    return await tx.links.withdraw(link for link in every if link.id not in kept)
 
 
 async def withdraw_open(
@@ -220,24 +209,15 @@ async def withdraw_open(
     These are for their address, or (``others``) for no address: such a link works with another
     account. Without a project, they are to the service.
     """
-    found = [
-        link.id
-        for link in await tx.links.open(project_id=project_id)
-        if link.email == email or (others and link.email is None)
-    ]
-    await tx.links.withdraw(*found)
-    return len(found)
-
-
-async def withdraw_resets(tx: Transaction, user_id: str) -> None:
-    """Withdraw the links by which a user could set a password or an address."""
-    await tx.links.withdraw(*(link.id for link in await tx.links.open(user_id=user_id)))
+    found = await tx.links.open(project_id=project_id)
+    usable = (email, None) if others else (email,)
+    return await tx.links.withdraw(link for link in found if link.email in usable)
 
 
 async def shut_out(tx: Transaction, user: User) -> None:
     """Withdraw all links by which a disabled user could come back."""
     await withdraw_links(tx, user.id)
-    await withdraw_resets(tx, user.id)
+    await tx.links.withdraw(await tx.links.open(user_id=user.id))
     for project, _ in await tx.projects.of(user.id):
         await withdraw_open(tx, project.id, user.email)
 
@@ -263,7 +243,6 @@ async def handed_over(tx: Transaction, key: ApiKey, to: str, *, param: str = "to
     return replace(key, person=to, person_status=person_status, withdrawn_at=None)
 
 
-_LONGEST_NAME = 100
 LOGGERS = frozenset({RoleColumn.OWNER, RoleColumn.ADMIN, RoleColumn.MANAGEMENT_KEY})
 
 
@@ -308,11 +287,6 @@ class Policies:
         kept = tuple(one for one in first.bounds.budgets if one.unit is not Unit.MONEY)
         bounds = LimitsAndBudgets(first.bounds.limits, (*kept, NOTHING_FOR_NEWCOMERS))
         return replace(first, bounds=bounds)
-
-    def name_of(self, user: User) -> str:
-        """Return the name of the project of somebody who signed up."""
-        name = self.personal_project_name.replace("{name}", user.name)
-        return name.replace("{email}", user.email)[:_LONGEST_NAME]
 
 
 class AccountService:

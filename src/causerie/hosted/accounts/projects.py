@@ -259,7 +259,7 @@ class Projects(AccountService):
                 raise no_such("invitation")
             if link.role is not None:
                 await self._require_owner_rights(tx, actor, project_id, link.role)
-            await tx.links.withdraw(link_id)
+            await tx.links.withdraw([link])
             await tx.audit.record(actor, "member.withdraw", link_id, project_id)
 
     async def add(self, actor: Actor, project_id: str, user_id: str, role: Role) -> Membership:

@@ -22,7 +22,6 @@ from causerie.hosted.accounts.authorization import (
     no_such,
     shut_out,
     usable_link,
-    withdraw_resets,
 )
 from causerie.hosted.accounts.keys import (
     ADDRESS,
@@ -453,7 +452,7 @@ class OwnAccount(AccountService):
                 return None
             made = new_link(LinkKind.ADDRESS, tx.now, ADDRESS, email=email, user_id=user.id)
             former = await tx.links.open(user_id=user.id, kind=LinkKind.ADDRESS)
-            await tx.links.withdraw(*(one.id for one in former))
+            await tx.links.withdraw(former)
             await tx.links.add(made.link)
         return made
 
@@ -466,7 +465,7 @@ class OwnAccount(AccountService):
                 raise no_such_link()
             changed = replace(user, email=link.email or user.email)
             await tx.people.change(changed)
-            await withdraw_resets(tx, user.id)
+            await tx.links.withdraw(await tx.links.open(user_id=user.id))
             words = difference(user.email, changed.email)
             await tx.audit.record(actor_of(user), "user.address", user.id, email=words)
         return user.email, changed.email

@@ -28,7 +28,6 @@ from causerie.hosted.accounts.authorization import AccountService, conflict, set
 from causerie.hosted.accounts.bounds import (
     NOTHING_FOR_NEWCOMERS,
     Balance,
-    Budget,
     BudgetPeriod,
     Credit,
     LimitsAndBudgets,
@@ -165,7 +164,9 @@ class Statements(Struct, frozen=True):
         free = await self._free_days.of(key.project_id)
         async with self._store.reading() as tx:
             put_in = await tx.credits.total(key.project_id)
-        budget = _next_reset(key.bounds.budgets)
+        # Of several budgets, the one that resets soonest.
+        money = [each for each in key.bounds.budgets if each.unit is Unit.MONEY and not each.model]
+        budget = min(money, key=lambda each: [*BudgetPeriod].index(each.period), default=None)
         left = None if budget is None else max(budget.amount - spent[budget.period], Decimal(0))
         return KeyStatement(
             label=key.name,
@@ -219,13 +220,6 @@ def _account_caller(caller: Caller) -> AccountCaller:
             code="unknown_path",
         )
     return caller
-
-
-def _next_reset(budgets: tuple[Budget, ...]) -> Budget | None:
-    # Of several, the one that resets soonest.
-    periods = list(BudgetPeriod)
-    money = [each for each in budgets if each.unit is Unit.MONEY and not each.model]
-    return min(money, key=lambda each: periods.index(each.period), default=None)
 
 
 def _statement_of(record: UsageRecord) -> GenerationStatement:

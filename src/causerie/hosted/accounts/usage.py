@@ -72,8 +72,15 @@ class UsageQuery:
                 raise InvalidRequest("A time needs a time zone.", param=name)
         if self.until <= self.since:
             raise InvalidRequest("`until` has to be after `since`.", param="until")
+        narrowed = [by for by in By if by not in LABELS and getattr(self, by) is not None]
         for label in LABELS.keys() & set(self.by):
-            self._check_label(label)
+            known = LABELS[label] | {label}
+            if others := [by for by in (*self.by, *narrowed) if by not in known]:
+                raise InvalidRequest(
+                    f"Sums by {label} know {' and '.join(sorted(LABELS[label]))}, not the "
+                    f"{others[0]}; leave one of them out.",
+                    param="by",
+                )
 
     def check_times(self) -> None:
         """Raise :class:`InvalidRequest` if times to the first token cannot be queried so."""
@@ -84,16 +91,6 @@ class UsageQuery:
             )
         if self.door is not None:
             raise InvalidRequest("Times to the first token know no doors.", param="door")
-
-    def _check_label(self, label: By) -> None:
-        known = LABELS[label] | {label}
-        narrowed = [by for by in By if by not in LABELS and getattr(self, by) is not None]
-        if others := [by for by in (*self.by, *narrowed) if by not in known]:
-            raise InvalidRequest(
-                f"Sums by {label} know {' and '.join(sorted(LABELS[label]))}, not the {others[0]}; "
-                "leave one of them out.",
-                param="by",
-            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ from causerie.errors import InvalidRequest, NotFound
 from causerie.hosted.accounts.authorization import (
     AccountService,
     Policies,
-    check_return,
     conflict,
     existing,
     no_such,
@@ -20,7 +19,6 @@ from causerie.hosted.accounts.authorization import (
     used_link,
     withdraw_links,
     withdraw_open,
-    withdraw_resets,
 )
 from causerie.hosted.accounts.bounds import Credit
 from causerie.hosted.accounts.keys import (
@@ -47,7 +45,7 @@ from causerie.hosted.accounts.people import (
     actor_of,
 )
 from causerie.hosted.accounts.records import Taken
-from causerie.hosted.accounts.tokens import new_id, tidy_email, tidy_name
+from causerie.hosted.accounts.tokens import LONGEST_NAME, new_id, tidy_email, tidy_name
 from causerie.hosted.store.accounts import SqlStore, Transaction
 
 
@@ -119,7 +117,7 @@ class SignUps(AccountService):
                 raise no_such("sign-up")
             made = new_link(LinkKind.INVITATION, tx.now, APPROVED, email=link.email)
             made = replace(made, link=replace(made.link, person=actor.person))
-            await tx.links.withdraw(link.id)
+            await tx.links.withdraw([link])
             await tx.links.add(made.link)
             await tx.audit.record(actor, "user.invite", made.link.id, email=link.email or "")
             return made
@@ -315,7 +313,7 @@ class Users(AccountService):
             link = await tx.links.find(link_id)
             if link is None or link.project_id or link.kind is not LinkKind.INVITATION:
                 raise no_such("invitation")
-            await tx.links.withdraw(link_id)
+            await tx.links.withdraw([link])
             await tx.audit.record(actor, "user.withdraw", link_id)
 
     async def disable(self, actor: Actor, user_id: str, *, disabled: bool = True) -> User:
@@ -357,7 +355,7 @@ class Users(AccountService):
             await self._require_other_operator(tx, user, changed)
             await tx.people.change(changed)
             await withdraw_links(tx, user.id)
-            await withdraw_resets(tx, user.id)
+            await tx.links.withdraw(await tx.links.open(user_id=user.id))
             details = {"operator": str(operator)}
             if rights:
                 details["rights"] = ", ".join(sorted(rights))
@@ -419,7 +417,8 @@ class Users(AccountService):
     async def _first_project(self, tx: Transaction, user: User, policies: Policies) -> None:
         if policies.personal_project is None:
             return
-        name = policies.name_of(user)
+        name = policies.personal_project_name.replace("{name}", user.name)
+        name = name.replace("{email}", user.email)[:LONGEST_NAME]
         project = Project(new_id("prj"), name, tx.now)
         await tx.projects.add(project)
         await tx.projects.join(Membership(project.id, user.id, policies.personal_role, tx.now))
@@ -435,7 +434,10 @@ class Users(AccountService):
             return
         if await tx.projects.membership(link.project_id, user.id) is not None:
             raise conflict("taken", "You are in this project already.")
-        await check_return(tx, link, user.id)
+        left = await tx.projects.left(link.project_id, user.id)
+        if left is not None and link.created_at <= left:
+            words = "This invitation is older than the end of your membership; ask for a new one."
+            raise conflict("link_spent", words)
         await tx.projects.join(Membership(link.project_id, user.id, link.role, tx.now))
         joined = actor_of(user), "member.join", user.id, link.project_id
         await tx.audit.record(*joined, role=link.role)

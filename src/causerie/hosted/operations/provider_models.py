@@ -91,8 +91,14 @@ def taken_over(
     for one in picked:
         alias = aliases[one.id].entry if one.id in aliases else None
         if alias is None:
-            wish = EntryWish(settings=_alias_settings(provider.name, one, prefix))
-            new.append(EntryStep(kind="alias", wish=wish))
+            settings: dict[str, Any] = {
+                "id": prefix + one.id,
+                "targets": [{"provider": provider.name, "model": one.id}],
+                **_listed_price(one),
+            }
+            if one.name and one.name != one.id:
+                settings["name"] = one.name
+            new.append(EntryStep(kind="alias", wish=EntryWish(settings=settings)))
         elif not alias.locked and len(alias.settings["targets"]) == 1:
             drafts[alias.name] |= _listed_price(one)
     drafts.remove(provider.name, gone)
@@ -191,17 +197,6 @@ def configured(amount: Decimal) -> str:
 def _listed_price(one: ListedModel) -> dict[str, Any]:
     price = published_price(one)
     return {"price": dict(price)} if price else {}
-
-
-def _alias_settings(provider: str, one: ListedModel, prefix: str) -> dict[str, Any]:
-    settings: dict[str, Any] = {
-        "id": prefix + one.id,
-        "targets": [{"provider": provider, "model": one.id}],
-        **_listed_price(one),
-    }
-    if one.name and one.name != one.id:
-        settings["name"] = one.name
-    return settings
 
 
 def changed(entry: EntryView, settings: dict[str, Any]) -> EntryStep:

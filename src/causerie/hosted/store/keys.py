@@ -25,7 +25,7 @@ from causerie.hosted.accounts.bounds import (
     bounded,
     own_bounds,
 )
-from causerie.hosted.accounts.keys import ApiKey, Grant, KeySecret, OperatorKey, rules_of
+from causerie.hosted.accounts.keys import ApiKey, Grant, KeySecret, OperatorKey
 from causerie.hosted.store.people import PERSON_STATUS, person_status_of
 from causerie.hosted.store.repository import SqlRepository, SqlRows, part_of
 from causerie.hosted.store.tables import access as access_rules
@@ -193,7 +193,9 @@ class SqlKeys(SqlRepository):
 
     async def access_rules(self, project_id: str, user_id: str) -> tuple[AccessRule, ...]:
         """Return the rules for keys of a user (empty: of nobody) in a project."""
-        whose = rules_of(project_id, user_id)
+        whose = {f"project:{project_id}": "project"}
+        if user_id:
+            whose |= {f"user:{user_id}": "person", own_bounds(project_id, user_id): "member"}
         found = await self.access([*whose])
         return tuple(AccessRule(whose[owner], rule) for owner, rule in found.items())
 

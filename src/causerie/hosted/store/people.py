@@ -4,7 +4,7 @@ only grows.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import cast
@@ -31,7 +31,6 @@ from causerie.hosted.accounts.records import (
     ENTRY_KINDS,
     AuditEntry,
     AuditFilter,
-    AuditKind,
     entry,
 )
 from causerie.hosted.accounts.tokens import Session
@@ -262,7 +261,11 @@ class SqlAudit(SqlRepository):
         if filter.before is not None:
             query = query.where(audit.c.id < filter.before)
         if filter.kind is not None:
-            query = query.where(_has_audit_kind(filter.kind))
+            labels = [label for label, kind in ENTRY_KINDS.items() if kind is filter.kind]
+            entries = [audit.c.subject.startswith(f"{each}:", autoescape=True) for each in labels]
+            configured = and_(audit.c.action.startswith(CONFIGURATION), or_(False, *entries))
+            own = audit.c.action.startswith(f"{filter.kind}.", autoescape=True)
+            query = query.where(or_(own, configured))
         page = query.subquery()
         named = (
             select(
@@ -278,13 +281,6 @@ class SqlAudit(SqlRepository):
         for each in _NAMED:
             named = named.outerjoin(each, each.c.id == page.c.subject)
         return await self._all(named, lambda row: AuditEntry(**row))
-
-
-def _has_audit_kind(kind: AuditKind) -> ColumnElement[bool]:
-    labels = [label for label, of in ENTRY_KINDS.items() if of is kind]
-    entries = [audit.c.subject.startswith(f"{label}:", autoescape=True) for label in labels]
-    configured = and_(audit.c.action.startswith(CONFIGURATION), or_(False, *entries))
-    return or_(audit.c.action.startswith(f"{kind}.", autoescape=True), configured)
 
 
 class SqlGroups(SqlRows[IdentityGroup]):
@@ -349,8 +345,11 @@ class SqlLinks(SqlRows[OneTimeLink]):
         unused = one_time_links.update().where(*equal(one_time_links, id=id, used_at=None))
         return await self._wrote_one(unused.values(used_at=self.now))
 
-    async def withdraw(self, *ids: str) -> None:
+    async def withdraw(self, links: Iterable[OneTimeLink]) -> int:
+        """Delete links; return their number."""
+        ids = [link.id for link in links]
         await self._execute(one_time_links.delete().where(one_time_links.c.id.in_(ids)))
+        return len(ids)
 
     async def forget(self, created_by: str, email: str) -> None:
         """Delete unused links by this creator that are for this address or have expired."""
