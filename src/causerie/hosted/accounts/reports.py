@@ -347,24 +347,19 @@ class Month:
     def named(text: str, now: datetime) -> Month:
         """Return the month of a name like ``2026-11``; without one that before ``now``."""
         try:
-            year, month = map(
-                int, (text or f"{_month_start(now) - timedelta(days=1):%Y-%m}").split("-")
-            )
-            return Month(_month_start(now).replace(year=year, month=month))
+            this = BudgetPeriod.MONTH.start(now)
+            year, month = map(int, (text or f"{this - timedelta(days=1):%Y-%m}").split("-"))
+            return Month(this.replace(year=year, month=month))
         except ValueError as failure:
             raise InvalidRequest("A month looks like 2026-11.", param="month") from failure
 
     @property
     def until(self) -> datetime:
-        return _month_start(self.since + timedelta(days=31))
+        return BudgetPeriod.MONTH.start(self.since + timedelta(days=31))
 
     @property
     def name(self) -> str:
         return f"{self.since:%Y-%m}"
-
-
-def _month_start(at: datetime) -> datetime:
-    return at.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
 
 
 async def statement_rows(

@@ -121,13 +121,21 @@ def _sums_of(record: UsageRecord, times: int) -> tuple[int, ...]:
     # In the order of ``_SUMMED``, and the units.
     status, first = record.status, record.first_token_us
     sums = (
-        *(1, int(400 <= status < 500 and status != CLIENT_GONE), int(status >= 500)),
+        1,
+        int(400 <= status < 500 and status != CLIENT_GONE),
+        int(status >= 500),
         int(status == CLIENT_GONE),
-        *(record.prompt, record.cached, record.completion, record.reasoning, record.cost),
-        *((0, 0) if first is None else (first, 1)),
+        record.prompt,
+        record.cached,
+        record.completion,
+        record.reasoning,
+        record.cost,
+        first or 0,
+        int(first is not None),
         record.duration_us,
         record.prompt + record.completion if record.charged else 0,
-        *(record.written, record.units),
+        record.written,
+        record.units,
     )
     return sums if times == 1 else tuple(times * each for each in sums)
 
