@@ -141,16 +141,14 @@ class KeyIssuing(AccountService):
                 await tx.keys.set_bounds(f"key:{key.id}", edit.bounds)
             changed = replace(key, **values)
             details = differences(_fields_as_words(key), _fields_as_words(changed))
-            await self._save_change(tx, actor, "key.edit", changed, **details)
-        return changed
+            return await self._save_change(tx, actor, "key.edit", changed, **details)
 
     async def disable(self, actor: Actor, key_id: str) -> ApiKey:
         async with self._store.writing() as tx:
             key = await self._changeable_key(tx, actor, key_id, Action.KEYS_DISABLE)
             by = BY_OPERATOR if actor.oversees else actor.id
             changed = replace(key, disabled_at=tx.now, disabled_by=by)
-            await self._save_change(tx, actor, "key.disable", changed)
-        return changed
+            return await self._save_change(tx, actor, "key.disable", changed)
 
     async def enable(self, actor: Actor, key_id: str) -> ApiKey:
         """Enable a disabled key.
@@ -170,8 +168,7 @@ class KeyIssuing(AccountService):
                     code="scope_not_allowed",
                 )
             changed = replace(key, disabled_at=None, disabled_by=None)
-            await self._save_change(tx, actor, "key.enable", changed)
-        return changed
+            return await self._save_change(tx, actor, "key.enable", changed)
 
     async def rotate(self, actor: Actor, key_id: str, grace: timedelta = GRACE) -> NewKey:
         """Create a new secret for a key; older ones work for ``grace``, at most 30 days."""
@@ -200,8 +197,7 @@ class KeyIssuing(AccountService):
         async with self._store.writing() as tx:
             key = await self._changeable_key(tx, actor, key_id, Action.KEYS_TRANSFER)
             changed = await handed_over(tx, key, to)
-            await self._save_change(tx, actor, "key.transfer", changed, to=to)
-        return changed
+            return await self._save_change(tx, actor, "key.transfer", changed, to=to)
 
     async def derived(self, actor: Actor, user_id: str) -> Sequence[ApiKey]:
         """Return the keys of all projects that derive from a user, newest first."""
@@ -228,10 +224,11 @@ class KeyIssuing(AccountService):
 
     async def _save_change(
         self, tx: Transaction, actor: Actor, action: str, key: ApiKey, **details: str
-    ) -> None:
+    ) -> ApiKey:
         await tx.keys.change(key)
         await tx.keys.announce(f"key:{key.id}")
         await tx.audit.record(actor, action, key.id, key.project_id, **details)
+        return key
 
 
 def check_end(end: datetime | None, now: datetime) -> None:

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Annotated, Any, Self
 
 import msgspec
-from msgspec import UNSET, Meta, Struct
+from msgspec import Meta, Struct
 
 from causerie.access.allowed import Access
 from causerie.errors import InvalidRequest, NotFound
@@ -301,6 +301,7 @@ async def see_credits(call: Call, project: str) -> views.CreditsView:
     return viewed(views.CreditsView, balance, data=data)
 
 
+_NARROWING = ("key", "user", "model")
 _USUAL_SPAN = timedelta(days=30)
 _LONGEST_SPAN = {
     Step.HOUR: timedelta(days=92),
@@ -330,12 +331,11 @@ def usage_query(query: requests.UsageSpan, now: datetime) -> UsageQuery:
     by = tuple(By(name) for name in query.by.split(",") if name)
     if len(set(by)) != len(by):
         raise InvalidRequest("`by` takes each name once.", param="by")
-    return UsageQuery(since=since, until=until, step=query.step, by=by, **narrowed(query))
+    narrowed = _given(query, *_NARROWING, "door")
+    return UsageQuery(since=since, until=until, step=query.step, by=by, **narrowed)
 
 
-def narrowed(query: requests.Span) -> dict[str, Any]:
-    """Return the filters in addition to the project; the rest is ``None``."""
-    names = [name for name in ("key", "user", "model", "door") if hasattr(query, name)]
+def _given(query: Struct, *names: str) -> dict[str, Any]:
     return {name: getattr(query, name) or None for name in names}
 
 
@@ -434,7 +434,8 @@ async def list_first_tokens(call: WithQuery[requests.LatencySpan]) -> views.Late
     query = call.query
     since, until = between(query, call.now)
     by = (By(query.by),) if query.by else ()
-    asked = UsageQuery(since=since, until=until, step=Step.ALL, by=by, **narrowed(query))
+    narrowed = _given(query, *_NARROWING)
+    asked = UsageQuery(since=since, until=until, step=Step.ALL, by=by, **narrowed)
     project = query.project or call.actor.project
     found = await call.accounts.usage.first_tokens(call.actor, project, asked)
     found = sorted(found, key=lambda each: each.group)
@@ -466,16 +467,9 @@ async def export_requests(call: WithQuery[requests.RequestSpan]) -> Export:
 
 def _filter(query: requests.RequestSpan, now: datetime) -> RecordFilter:
     since, until = between(query, now)
-    return RecordFilter(
-        since=since,
-        until=until,
-        status=None if query.status is UNSET else query.status,
-        request_id=query.request_id or None,
-        tag=query.tag or None,
-        operation=query.operation or None,
-        failures_only=query.failures == "true",
-        **narrowed(query),
-    )
+    own = ("door", "status", "request_id", "tag", "operation")
+    narrowed = _given(query, *_NARROWING, *own)
+    return RecordFilter(since, until, failures_only=query.failures == "true", **narrowed)
 
 
 @route("GET /audit", "Audit log")
@@ -484,14 +478,8 @@ async def list_audit(call: WithQuery[requests.AuditQuery]) -> views.AuditList:
     before = views.place_of(query.cursor, int)
     if before is not None and not 0 <= before < _LARGEST:
         raise views.no_cursor()
-    wanted = AuditFilter(
-        actor=query.actor or None,
-        action=query.action or None,
-        subject=query.subject or None,
-        kind=None if query.kind is UNSET else query.kind,
-        before=before,
-        limit=query.limit,
-    )
+    narrowed = _given(query, "actor", "action", "subject", "kind")
+    wanted = AuditFilter(before=before, limit=query.limit, **narrowed)
     project = query.project or call.actor.project
     found = await call.accounts.projects.audit(call.actor, project, wanted)
     full = len(found) == wanted.count
