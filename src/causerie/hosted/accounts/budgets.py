@@ -111,8 +111,7 @@ class Reservation(Struct, eq=False):
         ``cost`` is in billionths. Returns when other replicas count it too, or can only read it
         from the database.
         """
-        held, parts = self._open, self._parts
-        self._release_parts()
+        held, parts = self._close(), self._parts
         if not parts:
             return
         self._parts = ()
@@ -138,17 +137,17 @@ class Reservation(Struct, eq=False):
         self._parts = ()
 
     def release(self) -> None:
-        if self._open:
-            self._release_parts()
-            if self._parts and self._budgets.shared_budgets is not None:
-                self._budgets.shared_budgets.give_back(self._requests)
+        shared_budgets = self._budgets.shared_budgets
+        if self._close() and self._parts and shared_budgets is not None:
+            shared_budgets.give_back(self._requests)
 
-    def _release_parts(self) -> None:
-        if self._open:
-            self._open = False
+    def _close(self) -> bool:
+        was_open, self._open = self._open, False
+        if was_open:
             for part in self._parts:
                 part.counter.reserved -= part.amount
-            self._budgets.forget(self)
+            self._budgets.running.discard(self)
+        return was_open
 
     def __enter__(self) -> Reservation:
         return self
@@ -171,7 +170,7 @@ class Budgets:
     seconds: Callable[[], float] = time.monotonic
     _counters: dict[str, _Counter] = field(default_factory=dict)
     _loading: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
-    _running: set[Reservation] = field(default_factory=set)
+    running: set[Reservation] = field(default_factory=set)
 
     async def reserve(
         self, claims: Sequence[Claim], model: str, cost: int, tokens: int
@@ -202,7 +201,7 @@ class Budgets:
             part.counter.used = True
         ends = self.seconds() + self._options.lease_seconds
         reservation = Reservation(self, parts, wants, ends)
-        self._running.add(reservation)
+        self.running.add(reservation)
         return reservation
 
     async def _hold_shared(
@@ -250,9 +249,6 @@ class Budgets:
         counter.reads += 1
         counter.spent = max(counter.spent, counter.budget.counted(spent.cost, spent.tokens))
 
-    def forget(self, reservation: Reservation) -> None:
-        self._running.discard(reservation)
-
     async def follow(self) -> None:
         """Read the settled use of others and expire reservations, until cancelled."""
         while True:
@@ -263,7 +259,7 @@ class Budgets:
     def expire(self) -> None:
         """Release expired reservations, and forget periods that are over."""
         now, seconds = self._now(), self.seconds()
-        for each in [each for each in self._running if each.ends <= seconds]:
+        for each in [each for each in self.running if each.ends <= seconds]:
             each.release()
         for place, counter in list(self._counters.items()):
             if not counter.begins <= now < counter.ends:
