@@ -54,7 +54,7 @@ class StripeOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Name of the service, on the page of the payment."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Stripe:
     """Creates sessions, and adds credits as their payments are reported."""
 
