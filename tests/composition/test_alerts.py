@@ -272,7 +272,7 @@ async def test_people_learn_of_their_budgets_and_owners_of_those_of_their_projec
     key = (await lite.key(project, ada, bounds=soft)).key
     for owner in (f"project:{project.id}", f"user:{ada.id}"):
         async with lite.store.writing() as repositories:
-            await repositories.keys.set_bounds(owner, soft)
+            await repositories.keys.set_bounds({owner: soft})
     budgets = [Budget(Decimal("0.0001"))]
     await lite.accounts.scope_budgets.set(SYSTEM, "tag", "nightly", budgets)
     await lite.accounts.scope_budgets.set(SYSTEM, "provider", "north", budgets)

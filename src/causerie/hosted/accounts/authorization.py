@@ -256,7 +256,7 @@ class Beginning:
     async def give(self, tx: Transaction, owner: str) -> None:
         """Set it for a new owner, like ``user:ID``."""
         if self.bounds != UNBOUNDED:
-            await tx.keys.set_bounds(owner, self.bounds)
+            await tx.keys.set_bounds({owner: self.bounds})
         if self.access != ALL:
             await tx.keys.set_access(owner, self.access)
 
@@ -324,7 +324,7 @@ class AccountService:
 async def set_bounds(tx: Transaction, actor: Actor, bounds: Mapping[str, LimitsAndBudgets]) -> None:
     """Replace the bounds of owners, like ``user:ID``."""
     before = await tx.keys.bounds_of([*bounds])
-    await tx.keys.set_bounds_of(bounds)
+    await tx.keys.set_bounds(bounds)
     await tx.keys.announce(*bounds)
     entries = []
     for owner, after in bounds.items():

@@ -111,7 +111,7 @@ class KeyIssuing(AccountService):
             if project.archived_at is not None:
                 raise conflict("archived", "The project is archived; bring it back first.")
             await tx.keys.add(key, KeySecret(digest(credential), key.id))
-            await tx.keys.set_bounds(f"key:{key.id}", key.bounds)
+            await tx.keys.set_bounds({f"key:{key.id}": key.bounds})
             details = {"name": key.name, "purpose": key.purpose}
             await tx.audit.record(actor, "key.create", key.id, project_id, **details)
         return NewKey(key, credential)
@@ -138,7 +138,7 @@ class KeyIssuing(AccountService):
                 values["networks"] = tidy_networks(edit.networks)
             if edit.bounds is not UNSET:
                 edit.bounds.check()
-                await tx.keys.set_bounds(f"key:{key.id}", edit.bounds)
+                await tx.keys.set_bounds({f"key:{key.id}": edit.bounds})
             changed = replace(key, **values)
             details = differences(_fields_as_words(key), _fields_as_words(changed))
             return await self._save_change(tx, actor, "key.edit", changed, **details)
@@ -186,7 +186,7 @@ class KeyIssuing(AccountService):
         """Delete a key; its usage and its name in the audit log stay."""
         async with self._store.writing() as tx:
             key = await self._changeable_key(tx, actor, key_id, Action.KEYS_DELETE)
-            await tx.keys.set_bounds(f"key:{key.id}", UNBOUNDED)
+            await tx.keys.set_bounds({f"key:{key.id}": UNBOUNDED})
             await self._save_change(tx, actor, "key.delete", replace(key, deleted_at=tx.now))
 
     async def transfer(self, actor: Actor, key_id: str, to: str) -> ApiKey:

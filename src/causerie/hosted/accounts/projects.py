@@ -220,7 +220,7 @@ class Projects(AccountService):
             if user_id:
                 existing(await tx.projects.membership(project_id, user_id), "member")
             before = await tx.keys.bounds(owner)
-            await tx.keys.set_bounds(owner, bounds)
+            await tx.keys.set_bounds({owner: bounds})
             kind, subject = ("member", user_id) if user_id else ("project", project_id)
             await tx.keys.announce(f"user:{user_id}" if user_id else f"project:{project_id}")
             words = difference(before.words(), bounds.words())

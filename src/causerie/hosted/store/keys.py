@@ -148,10 +148,8 @@ class SqlKeys(SqlRepository):
         await self._execute(key_secrets.update().where(*later).values(expires_at=old_until))
         await self._insert(key_secrets, secret)
 
-    async def set_bounds(self, owner: str, bounds: LimitsAndBudgets) -> None:
-        await self.set_bounds_of({owner: bounds})
-
-    async def set_bounds_of(self, bounds: Mapping[str, LimitsAndBudgets]) -> None:
+    async def set_bounds(self, bounds: Mapping[str, LimitsAndBudgets]) -> None:
+        """Replace the bounds of these owners."""
         owners = [*bounds]
         for first in range(0, len(owners), _OWNERS_AT_ONCE):
             some = owners[first : first + _OWNERS_AT_ONCE]
@@ -172,13 +170,26 @@ class SqlKeys(SqlRepository):
         return await self.bounds_of([*(await self._execute(query)).scalars()])
 
     async def bounds(self, owner: str) -> LimitsAndBudgets:
-        return (await self._bounds([owner]))[owner]
+        return (await self.bounds_of([owner]))[owner]
 
     async def bounds_of(self, owners: Sequence[str]) -> Mapping[str, LimitsAndBudgets]:
-        found: dict[str, LimitsAndBudgets] = {}
+        found_limits: dict[str, list[Limit]] = {owner: [] for owner in owners}
+        found_budgets: dict[str, list[Budget]] = {owner: [] for owner in owners}
         for first in range(0, len(owners), _OWNERS_AT_ONCE):
-            found |= await self._bounds(owners[first : first + _OWNERS_AT_ONCE])
-        return found
+            some = owners[first : first + _OWNERS_AT_ONCE]
+            query = select(limits).where(limits.c.owner.in_(some)).order_by(limits.c.model)
+            for values in map(dict, (await self._execute(query)).mappings()):
+                found_limits[values.pop("owner")].append(Limit(**values))
+            query = select(budgets).where(budgets.c.owner.in_(some))
+            query = query.order_by(budgets.c.model, budgets.c.unit, budgets.c.period)
+            for values in map(dict, (await self._execute(query)).mappings()):
+                exact = amount_of if values["unit"] is Unit.MONEY else Decimal
+                values["amount"] = exact(values["amount"])
+                found_budgets[values.pop("owner")].append(Budget(**values))
+        return {
+            owner: LimitsAndBudgets(tuple(found_limits[owner]), tuple(found_budgets[owner]))
+            for owner in owners
+        }
 
     async def set_access(self, owner: str, access: Access) -> None:
         await self._delete(access_rules, owner=owner)
@@ -259,10 +270,9 @@ class SqlKeys(SqlRepository):
         project, person = key.project_id, key.person
         names = [f"key:{key.id}", f"project:{project}", own_bounds(project)]
         names += [f"user:{person}", own_bounds(project, person)] if person else []
-        bounds = await self._bounds(names)
-        put_in = await SqlCredits(self.connection, self.cipher, self.now, self.writing).total(
-            project
-        )
+        bounds = await self.bounds_of(names)
+        paid = SqlCredits(self.connection, self.cipher, self.now, self.writing)
+        put_in = await paid.total(project)
         return Grant(
             key=replace(key, bounds=bounds[names[0]]),
             works=True,
@@ -274,25 +284,6 @@ class SqlKeys(SqlRepository):
             recorded=recorded,
             project_networks=networks,
         )
-
-    async def _bounds(self, owners: Sequence[str]) -> dict[str, LimitsAndBudgets]:
-        found_limits: dict[str, list[Limit]] = {owner: [] for owner in owners}
-        found_budgets: dict[str, list[Budget]] = {owner: [] for owner in owners}
-        query = select(limits).where(limits.c.owner.in_(owners)).order_by(limits.c.model)
-        for values in map(dict, (await self._execute(query)).mappings()):
-            found_limits[values.pop("owner")].append(Limit(**values))
-        query = select(budgets).where(budgets.c.owner.in_(owners))
-        query = query.order_by(budgets.c.model, budgets.c.unit, budgets.c.period)
-        for values in map(dict, (await self._execute(query)).mappings()):
-            owner, amount = values.pop("owner"), values["amount"]
-            values["amount"] = (
-                amount_of(amount) if values["unit"] is Unit.MONEY else Decimal(amount)
-            )
-            found_budgets[owner].append(Budget(**values))
-        return {
-            owner: LimitsAndBudgets(tuple(found_limits[owner]), tuple(found_budgets[owner]))
-            for owner in owners
-        }
 
 
 def _keys_query() -> Select[Any]:
