@@ -6,6 +6,7 @@ import asyncio
 import math
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from operator import add, attrgetter, itemgetter
 from typing import Any
@@ -306,7 +307,8 @@ _SECOND = 1_000_000
 _BEGINNING = moment_of(0)
 
 
-class SqlUsageReader(Struct, frozen=True):
+@dataclass(eq=False)
+class SqlUsageReader:
     """Reads usage: sums by start and then group, records newest first.
 
     ``used`` and ``spent`` count from a midnight UTC. ``used`` is by user, project or key; ``spent``
