@@ -7,7 +7,8 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from functools import cache, partial
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -178,8 +179,8 @@ def _components(types: Iterable[type]) -> dict[str, Any]:
     _, components = msgspec.json.schema_components(structs, ref_template=_REF)
     for name, schema in components.items():
         for kind in reversed(getattr(_KINDS.get(name), "__mro__", ())):
-            for field, words in _FIELDS.get(kind.__name__, {}).items():
-                schema["properties"][field]["description"] = words
+            for part, words in _FIELDS.get(kind.__name__, {}).items():
+                schema["properties"][part]["description"] = words
     return components
 
 
@@ -209,6 +210,7 @@ def _encoded_document() -> bytes:
     return _encode(openapi_document())
 
 
+@dataclass(eq=False)
 class Management:
     """Answers what is asked of accounts, and of providers.
 
@@ -217,20 +219,14 @@ class Management:
     key may ask ``requests_per_minute`` times, and a few times at once.
     """
 
-    def __init__(
-        self,
-        accounts: Accounts,
-        managers: OperatorKeys,
-        clock: Clock,
-        link_path: views.LinkPath,
-        operations: Operations,
-        requests_per_minute: int,
-    ) -> None:
-        self._managers = managers
-        self.proxies: Sequence[Network] = ()  # trusted to name the address of a client
-        self._rates = Rates(requests_per_minute=requests_per_minute, concurrent=_AT_ONCE)
-        self._limits = MemoryCounters()  # apart from those of inference
-        self._call = partial(ApiCall, clock, link_path, accounts, operations)
+    accounts: Accounts
+    managers: OperatorKeys
+    clock: Clock
+    link_path: views.LinkPath
+    operations: Operations
+    requests_per_minute: int
+    proxies: Sequence[Network] = ()  # trusted to name the address of a client
+    _limits: MemoryCounters = field(default_factory=MemoryCounters)  # apart from inference
 
     async def answer(self, exchange: Exchange) -> None:
         """Answer one request; raises :class:`~causerie.errors.ServiceError`."""
@@ -246,13 +242,15 @@ class Management:
                 "are POST /v1/chat/completions, below the base URL of a door."
             )
         route, ids = found
-        actor = await self._managers.manager(exchange.credential)
+        actor = await self.managers.manager(exchange.credential)
         if actor.networks is not None:
             actor.networks.check(exchange.client(self.proxies), "This key")
-        with self._limits.take_now([RateScope("key", actor.id, self._rates)], Tokens) as lease:
+        rates = Rates(requests_per_minute=self.requests_per_minute, concurrent=_AT_ONCE)
+        with self._limits.take_now([RateScope("key", actor.id, rates)], Tokens) as lease:
             query = query_of(exchange.query, route.query)
             body = await body_of(exchange, route.body) if route.takes_body else route.body()
-            answer = await route.handler(self._call(actor, query, body), **ids)
+            services = self.clock, self.link_path, self.accounts, self.operations
+            answer = await route.handler(ApiCall(*services, actor, query, body), **ids)
             headers = dict(_HEADERS)
             tell(lease.limit_statuses(), headers)
             if isinstance(answer, Export):

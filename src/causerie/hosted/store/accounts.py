@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 
@@ -52,6 +53,7 @@ class Transaction:
         self.entries = SqlEntries(*parts)
 
 
+@dataclass(eq=False)
 class SqlStore:
     """Begins transactions; two-factor authentication and credentials need a ``cipher``.
 
@@ -62,17 +64,13 @@ class SqlStore:
     it is stored. ``clock`` returns the present time.
     """
 
-    def __init__(
-        self,
-        database: Database,
-        cipher: Cipher | None = None,
-        clock: Callable[[], datetime] = _present_time,
-    ) -> None:
-        self._database = database
-        self._cipher = cipher or Cipher(())
-        self.clock = clock
-        self.usage = SqlUsageReader(database)
-        self.on_audit: Callable[[AuditEntry], None] | None = None
+    _database: Database
+    _cipher: Cipher = field(default_factory=lambda: Cipher(()))
+    clock: Callable[[], datetime] = _present_time
+    on_audit: Callable[[AuditEntry], None] | None = None
+
+    def __post_init__(self) -> None:
+        self.usage = SqlUsageReader(self._database)
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[Transaction]:
