@@ -14,7 +14,7 @@ from functools import partial
 from itertools import chain, pairwise
 from typing import Protocol, TypeVar, cast
 
-from causerie.chat.bounded_cache import BoundedCache
+from causerie.chat.schema.bounded_cache import BoundedCache
 from causerie.chat.template import Rendered
 from causerie.engines.base import Image, ImageEngine, PicturedPrompt, PromptTooLong, TextEngine
 from causerie.errors import InvalidRequest

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from msgspec import structs
 
-from causerie.chat.bounded_cache import BoundedCache
+from causerie.chat.schema.bounded_cache import BoundedCache
 from causerie.chat.worker import Died, WorkerProcess
 from causerie.engines.base import Image
 from causerie.errors import InvalidRequest, Overloaded

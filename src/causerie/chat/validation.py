@@ -17,7 +17,14 @@ from typing import TypeVar
 from causerie.chat.call_syntax.base import json_value
 from causerie.chat.lark import EMBEDDED, embed
 from causerie.chat.schema import regex
-from causerie.chat.schema.compiled import HEADER, PATTERNS, Work, WorkExceeded, follows, matcher_of
+from causerie.chat.schema.compiled import (
+    HEADER,
+    Work,
+    WorkExceeded,
+    follows,
+    follows_rule,
+    matcher_of,
+)
 from causerie.chat.schema.keywords import Schema, as_list, as_mapping, one_or_several, step
 from causerie.chat.schema.normal import Rewriter
 from causerie.chat.schema.values import canonical, is_number, json_type
@@ -176,9 +183,8 @@ class _Checker:
         return a == b
 
     def _check_combinations(self, value: object, schema: Schema, at: str) -> None:
-        reference = schema.get("$ref")
-        if isinstance(reference, str):
-            self.check(value, self._definition_at(reference), at)
+        if "$ref" in schema:
+            self.check(value, self._definition_at(schema["$ref"]), at)
         for part in as_list(schema.get("allOf")):
             self.check(value, part, at)
         options = as_list(schema.get("anyOf"))
@@ -193,9 +199,9 @@ class _Checker:
             branch = "then" if self.holds(value, schema["if"], at) else "else"
             self.check(value, schema.get(branch, True), at)
 
-    def _definition_at(self, reference: str) -> object:
+    def _definition_at(self, reference: object) -> object:
         # One that no finite document satisfies has been removed.
-        return self.definitions.get(reference.removeprefix("#/$defs/"), False)
+        return self.definitions.get(str(reference).removeprefix("#/$defs/"), False)
 
     def holds(self, value: object, schema: object, at: str) -> bool:
         try:
@@ -208,13 +214,10 @@ class _Checker:
         _check_count(len(value), schema, "Length", at, "characters")
         for keyword in ("pattern", "format"):
             rule = schema.get(keyword)
-            if isinstance(rule, str) and not self._matches(value, keyword, rule):
+            if isinstance(rule, str) and not follows_rule(value, keyword, rule, self.work):
                 raise _Wrong(f"The string at {at} does not follow its {keyword}.")
         if schema.get("format") in ("date", "date-time") and not _is_day(value[:10]):
             raise _Wrong(f"The string at {at} names a day that does not exist.")
-
-    def _matches(self, value: str, keyword: str, rule: str) -> bool:
-        return PATTERNS.matches(value, keyword, rule, self.work)
 
     def _check_array(self, value: list[object], schema: Schema, at: str) -> None:
         _check_count(len(value), schema, "Items", at, "items")
@@ -260,7 +263,9 @@ class _Checker:
             others, unevaluated = "additionalProperties", "unevaluatedProperties"
             known |= as_mapping(schema.get("properties")).keys() & every
             for pattern in as_mapping(schema.get("patternProperties")):
-                known |= {name for name in value if self._matches(name, "pattern", pattern)}
+                known |= {
+                    name for name in value if follows_rule(name, "pattern", pattern, self.work)
+                }
         else:
             every = {*range(len(value))}
             others, unevaluated = "items", "unevaluatedItems"
@@ -277,7 +282,7 @@ class _Checker:
     def _parts_that_hold(self, value: object, schema: Schema) -> Iterator[Schema]:
         parts = as_list(schema.get("allOf"))
         if "$ref" in schema:
-            parts = [*parts, self._definition_at(str(schema["$ref"]))]
+            parts = [*parts, self._definition_at(schema["$ref"])]
         options = [*as_list(schema.get("anyOf")), *as_list(schema.get("oneOf"))]
         parts = [*parts, *(each for each in options if self.holds(value, each, "#"))]
         if "if" in schema:
@@ -300,7 +305,7 @@ class _Checker:
             if known:
                 self.check(item, named[name], step(at, name))
             for pattern, rule in patterns.items():
-                if self._matches(name, "pattern", pattern):
+                if follows_rule(name, "pattern", pattern, self.work):
                     known = True
                     self.check(item, rule, step(at, name))
             if not known:

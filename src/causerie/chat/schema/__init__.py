@@ -40,15 +40,12 @@ def choice(options: Sequence[str], *, param: str) -> str:
         raise SchemaRefused(
             param, f"The options have {size} characters together, of at most {MAX_CHARACTERS}."
         )
-    return " | ".join(_quoted_option(option, param) for option in options)
-
-
-def _quoted_option(text: str, param: str) -> str:
     try:
-        text.encode()
+        "".join(options).encode()
     except UnicodeEncodeError:
         raise SchemaRefused(param, "An option holds half of a surrogate pair.") from None
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+    quoted = (json.dumps(option, ensure_ascii=False) for option in options)
+    return " | ".join(quoted).replace("\x7f", "\\u007f")
 
 
 _MAX_BYTES = 500_000

@@ -89,17 +89,15 @@ _CHARACTERS_A_STEP = 200
 class SchemaDisjointness:
     """Compares schemas of one document; ``resolve`` finds what a ``$ref`` names."""
 
-    def __init__(self, resolve: Callable[[str], object]) -> None:
+    def __init__(self, resolve: Callable[[str], object], work: Work | None = None) -> None:
         self._resolve = resolve
-        self._work = Work(_MAX_STEPS)
+        self._work = work or Work(_MAX_STEPS)
         self._known: dict[tuple[int, int, frozenset[str]], bool] = {}  # by identity
         self._constants: dict[int, Mapping[str, str]] = {}  # likewise
 
     def of_passing_schemas(self) -> SchemaDisjointness:
         """Return one for schemas that may be gone when others are compared; the work is shared."""
-        other = SchemaDisjointness(self._resolve)
-        other._work = self._work
-        return other
+        return SchemaDisjointness(self._resolve, self._work)
 
     def overlaps(self, options: Sequence[object], *, within: object) -> Iterator[tuple[int, int]]:
         """Yield the pairs of options that are not shown to exclude each other.
@@ -179,7 +177,14 @@ class SchemaDisjointness:
             return None
         known = self._constants.get(id(schema))
         if known is None:
-            known = {canonical(value): _whole_or_type(value) for value in values}
+            known = {
+                canonical(value): json_type(value)
+                if not is_number(value)
+                else "whole"
+                if value == int(value)
+                else "fraction"
+                for value in values
+            }
             self._constants[id(schema)] = known
             characters = sum(map(len, known)) // _CHARACTERS_A_STEP
             self._spend_steps(len(known) // _CONSTANTS_A_STEP + characters)
@@ -207,12 +212,6 @@ def _kinds_of_type(declared: object) -> frozenset[str]:
     names = one_or_several(declared)
     known = [_KINDS[name] for name in names if isinstance(name, str) and name in _KINDS]
     return frozenset[str]().union(*known) if known else _ALL
-
-
-def _whole_or_type(value: object) -> str:
-    if is_number(value):
-        return "whole" if value == int(value) else "fraction"
-    return json_type(value)
 
 
 def _forbids_required(schema: Schema, required: object) -> bool:

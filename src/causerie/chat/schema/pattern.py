@@ -7,7 +7,7 @@ It is refused where one of them cannot follow.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 MAX_LENGTH = 4096
@@ -22,6 +22,7 @@ DOT = "[^\\n\\r\u2028\u2029]"
 _ANY = "(?s:.)"
 _KINDS = {"|": "or", "^": "start", "$": "end"}
 _META = frozenset("\\.+*?()|[]{}^$")
+_CLASS_META = frozenset("\\]^-[&~")
 _QUANTIFIER = re.compile(r"[*+?]|\{([0-9]+)(,?)([0-9]*)\}")
 _GROUP_NAME = re.compile(r"\(\?P?<([A-Za-z_][A-Za-z0-9_]*)>")
 _AHEAD = re.compile(r"\(\?([=!])")
@@ -201,7 +202,7 @@ class _Reader:
             self._emit(_KINDS[character], character)
         else:
             self._at += 1
-            self._emit("atom", DOT if character == "." else _literal(character))
+            self._emit("atom", DOT if character == "." else _written(character, _META))
 
     def _emit(self, kind: str, text: str) -> None:
         self._out.append(Piece(kind, text, self._depth))
@@ -246,12 +247,13 @@ class _Reader:
             return f"[{_SETS[letter]}]"
         if letter in "bB":
             raise Refused("Word boundaries (`\\b`) are not supported.")
-        return self._read_property() or _literal(self._read_character())
+        return self._read_property() or _written(self._read_character(), _META)
 
     def _read_property(self) -> str:
-        found = _PROPERTY.match(self._pattern, self._at)
-        self._at = found.end() if found else self._at
-        return "\\" + found.group() if found else ""
+        if not (found := _PROPERTY.match(self._pattern, self._at)):
+            return ""
+        self._at = found.end()
+        return "\\" + found.group()
 
     def _escaped_letter(self) -> str:
         if self._at >= len(self._pattern):
@@ -320,13 +322,14 @@ class _Reader:
                 continue
             rest = self._pattern[self._at : self._at + 2]
             if len(rest) < 2 or rest[0] != "-" or rest[1] == "]":
-                members.append(_in_class(low))
+                members.append(_written(low, _CLASS_META))
                 continue
             self._at += 1
             high = self._class_member(inverse)
             if high is None or len(high) != 1 or high < low:
                 raise Refused(f"The range from {low!r} in a class has no proper end.")
-            members.append(f"{_in_class(low)}-{_in_class(high)}")
+            ends = _written(low, _CLASS_META), _written(high, _CLASS_META)
+            members.append("-".join(ends))
 
     def _class_member(self, inverse: set[str]) -> str | None:
         character = self._pattern[self._at]
@@ -346,19 +349,9 @@ class _Reader:
         return self._read_property() or self._read_character()
 
 
-def _literal(character: str) -> str:
-    if character in _META:
+def _written(character: str, escaped: Collection[str]) -> str:
+    if character in escaped:
         return "\\" + character
-    return _visible(character)
-
-
-def _in_class(character: str) -> str:
-    if character in "\\]^-[&~":
-        return "\\" + character
-    return _visible(character)
-
-
-def _visible(character: str) -> str:
     if 0xD800 <= ord(character) <= 0xDFFF:
         raise Refused("The pattern holds half of a surrogate pair.")
     if ord(character) < 32 or ord(character) == 127:
