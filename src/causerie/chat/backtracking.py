@@ -120,22 +120,18 @@ class _Backtracking:
             await self._turns.pause()
         self._copies = [fork(self._documents)]
         try:
-            async for output in self._outputs_of_runs():
-                yield output
+            while self._stopped is None and len(self._tokens) < self.request.max_tokens:
+                async with aclosing(self._outputs_until_fault()) as outputs:
+                    async for output in outputs:
+                        yield output
+                while (fault := self._documents.fault) is not None:
+                    self._stopped, self._unreported = None, 0
+                    if isinstance(fault, Repeat):
+                        await self._replace_repeated_item(fault)
+                    else:
+                        await self._rewrite_value(fault)
         finally:
             self._note_discarded()
-
-    async def _outputs_of_runs(self) -> AsyncGenerator[Output, None]:
-        while self._stopped is None and len(self._tokens) < self.request.max_tokens:
-            async with aclosing(self._outputs_until_fault()) as outputs:
-                async for output in outputs:
-                    yield output
-            while (fault := self._documents.fault) is not None:
-                self._stopped, self._unreported = None, 0
-                if isinstance(fault, Repeat):
-                    await self._replace_repeated_item(fault)
-                else:
-                    await self._rewrite_value(fault)
         for token in self._tokens[self._released :]:
             yield token
         made = len(self._tokens) + self._unreported

@@ -95,15 +95,14 @@ class CallChecker:
         while True:
             target, calls, tools = await self._waiting.get()
             try:
-                self.count(target, await offload(_call_classes, calls, tools))
+                classes = await offload(
+                    list, (call_class(name, arguments, tools) for name, arguments in calls)
+                )
+                self.count(target, classes)
             except Exception as failure:  # noqa: BLE001 - one bad reply must not hold up all others
                 log.error(
                     "calls not checked", target=target, error=type(failure).__name__
                 )  # its words may quote
-
-
-def _call_classes(calls: Calls, tools: Sequence[Tool]) -> Sequence[CallClass]:
-    return [call_class(name, arguments, tools) for name, arguments in calls]
 
 
 @lru_cache(maxsize=256)

@@ -175,13 +175,11 @@ def name_triggers(calls: forms.CallSection, name: str) -> tuple[str, ...]:
     behind, *others = calls.call[1:]
     if isinstance(behind, forms.Literal) and behind.text.strip():
         return (name + behind.text.strip(),)
-    listed = [
-        one.before.strip() for one in (behind, *others) if isinstance(one, forms.ParameterList)
-    ]
-    ends = [
-        mark for one in others if isinstance(one, forms.Literal) for mark in markers(one.text)[:1]
-    ]
-    return tuple(f"{name}{space}{mark}" for space in ("", "\n") for mark in (*listed, *ends))
+    lists = [one for one in (behind, *others) if isinstance(one, forms.ParameterList)]
+    texts = [one.text for one in others if isinstance(one, forms.Literal)]
+    marks = [one.before.strip() for one in lists]
+    marks += [mark for text in texts for mark in markers(text)[:1]]
+    return tuple(f"{name}{space}{mark}" for space in ("", "\n") for mark in marks)
 
 
 class SectionReader:
@@ -271,7 +269,12 @@ class SectionReader:
         if not self._queue or (
             is_sure and not isinstance(segment, forms.Literal | forms.Name | forms.CallId)
         ):
-            self._end_call(parts)
+            self._start_call(parts)
+            parts.append(None)
+            self._call, self._before_arguments = _Call(), None
+            self.complete += 1
+            self._tail = CallTail(self._queue, keep=self._form.end.strip())
+            self._step = self._read_tail
         return read.rest
 
     def _feed_segment(self, segment: forms.Segment, text: str) -> base.Read:
@@ -301,14 +304,6 @@ class SectionReader:
         if call.arguments:
             parts.append("".join(call.arguments))
             call.arguments = []
-
-    def _end_call(self, parts: list[CallPart]) -> None:
-        self._start_call(parts)
-        parts.append(None)
-        self._call, self._before_arguments = _Call(), None
-        self.complete += 1
-        self._tail = CallTail(self._queue, keep=self._form.end.strip())
-        self._step = self._read_tail
 
     def _begin_lenient_reading(self) -> str:
         form, call, at = self._form, self._call, self._before_arguments

@@ -122,7 +122,11 @@ async def _resumed_replies(
         tokens = partial.trail.tokens
         texts = tuple(await engine.texts(tokens, visible=plan.visible))
         resumed = ResumedReply(tokens, texts, partial, partial.completion)
-        yield _without_last(resumed, _incomplete_tokens(resumed, model.facts))
+        # Text of a character that is not complete has not been sent.
+        control = set(model.facts.control_tokens.values())
+        pairs = zip(reversed(tokens), reversed(texts), strict=True)
+        silent = takewhile(lambda pair: not (pair[1] or pair[0] in control), pairs)
+        yield _without_last(resumed, sum(1 for _ in silent))
     form = plan.form
     if plan.rendered.text.endswith(form.answer_open):
         form = structs.replace(form, answer_open="")
@@ -137,12 +141,6 @@ async def _resumed_replies(
     ):
         tokens = await _tokens_behind_prompt(engine, model, plan, text, request.cache_scope)
         yield ResumedReply(tokens, (str.__str__(text),), partial, partial.completion)
-
-
-def _incomplete_tokens(resumed: ResumedReply, facts: ModelFacts) -> int:
-    control = set(facts.control_tokens.values())
-    pairs = zip(reversed(resumed.tokens), reversed(resumed.texts), strict=True)
-    return sum(1 for _ in takewhile(lambda pair: not (pair[1] or pair[0] in control), pairs))
 
 
 def _without_last(resumed: ResumedReply, count: int) -> ResumedReply:
@@ -272,9 +270,9 @@ class TextChat:
             # What the engine has computed for a request that it has answered.
             made = choices[0]
             self._conversations.answered(caller, asked, made.tokens, made.reasoning, cut=made.cut)
-        if partial is None and plan.prompt_end is not None:
+        if partial is None and plan.encoded.end is not None:
             for choice in choices:
-                model.encoder.keep_reply(plan.prompt_end, *choice.written)
+                model.encoder.keep_reply(plan.encoded.end, *choice.written)
 
     retries = 0  # its engine is restarted by whoever supervises it
 
@@ -400,20 +398,16 @@ def _checked_images(request: ChatRequest, facts: ModelFacts) -> tuple[ChatReques
         request, changes = request.without_optional_images()
     for param, image in images(request.messages):
         if not facts.vision:
+            advice = facts.without_vision
+            more = f" An operator can change that: {advice}." if advice else ""
             raise InvalidRequest(
-                _without_vision(facts),
+                f"This model takes no images; send text parts only.{more}",
                 code="unsupported_parameter",
                 param=param,
             )
         if not image.enclosed:
             raise not_fetched(f"{param}.image_url.url")
     return request, changes
-
-
-def _without_vision(facts: ModelFacts) -> str:
-    advice = facts.without_vision
-    more = f" An operator can change that: {advice}." if advice else ""
-    return f"This model takes no images; send text parts only.{more}"
 
 
 async def _merged_events(

@@ -204,7 +204,11 @@ def _message_entry(
     keys: Sequence[str],
     names: Mapping[str, str],
 ) -> Entry:
-    entry: Entry = {"role": authored(message.role), "content": _traced_content(message)}
+    content = message.content
+    # An image is a mark in the text: engines write what the model has around images.
+    parts = content if isinstance(content, tuple) else (TextPart(content or ""),)
+    texts = (Traced(part.text if isinstance(part, TextPart) else part.url) for part in parts)
+    entry: Entry = {"role": authored(message.role), "content": joined(texts)}
     if message.reasoning_content:
         entry |= {key: Traced(message.reasoning_content) for key in keys}
     if message.tool_calls:
@@ -216,15 +220,6 @@ def _message_entry(
     if name:
         entry["name"] = Traced(name)
     return entry
-
-
-def _traced_content(message: Message) -> object:
-    if not isinstance(message.content, tuple):
-        return Traced(message.content or "")
-    # An image is a mark in the text: engines write what the model has around images.
-    return joined(
-        Traced(part.text if isinstance(part, TextPart) else part.url) for part in message.content
-    )
 
 
 def _call_entry(call: ToolCall, capabilities: TemplateCapabilities) -> Entry:
@@ -309,7 +304,7 @@ def _final_text(text: object) -> Traced:
 
 def tools_text(tools: Sequence[Entry], calls: forms.CallSection) -> Traced:
     lines = [write_json(tool["function"]) for tool in tools]
-    example = call_text(calls, authored("NAME"), authored('{"PARAMETER": "VALUE"}'))
+    example = call_text(calls, (authored("NAME"), authored('{"PARAMETER": "VALUE"}')))
     before = authored("You can call these functions:\n")
     form = authored("\n\nTo call one, answer in exactly this form:\n")
     then = "The result comes in the next message. If no function is needed, just answer."
@@ -364,22 +359,23 @@ def without_calls(conversation: Sequence[Entry], calls: forms.CallSection) -> li
     return plain
 
 
-def call_text(calls: forms.CallSection, *call: str) -> Traced:
-    """Return one call (name, arguments and perhaps an id) in the form that is declared."""
-    return joined((authored(calls.begin), _written_call(calls, call), authored(calls.end)))
+def call_text(calls: forms.CallSection, *made: Sequence[str]) -> Traced:
+    """Return calls (name, arguments and perhaps an id of each) in the form that is declared."""
+    texts = []
+    for call in made:
+        name, arguments, call_id, *_ = (*call, "ID")
+        texts.append(joined(segment_text(one, name, arguments, call_id) for one in calls.call))
+    section = authored(calls.separator).join(texts)
+    return joined((authored(calls.begin), section, authored(calls.end)))
 
 
 def said_calls(entry: Entry, calls: forms.CallSection) -> Entry:
     made = entry.get("tool_calls")
     if not isinstance(made, list):
         return entry
-    texts = [_written_call(calls, _parts_of(call)) for call in made]
-    section = joined(
-        (authored(calls.begin), authored(calls.separator).join(texts), authored(calls.end))
-    )
     content = content_text(entry["content"])
     gap = "" if not content or content.endswith("\n") else "\n"
-    text = joined((content, authored(gap), section))
+    text = joined((content, authored(gap), call_text(calls, *map(_parts_of, made))))
     return {key: value for key, value in entry.items() if key != "tool_calls"} | {"content": text}
 
 
@@ -390,11 +386,6 @@ def _parts_of(call: Mapping[str, object]) -> tuple[str, ...]:
     arguments = function["arguments"]
     text = arguments if isinstance(arguments, str) else write_json(arguments)
     return str(function["name"]), text, str(call["id"])
-
-
-def _written_call(calls: forms.CallSection, call: Sequence[str]) -> Traced:
-    name, arguments, call_id, *_ = (*call, "ID")
-    return joined(segment_text(one, name, arguments, call_id) for one in calls.call)
 
 
 def segment_text(segment: forms.Segment, name: str, arguments: str, call_id: str) -> str:

@@ -284,20 +284,14 @@ class Parser:
             return (yield from self._leave_header(read))
         if header is None:
             return ""
-        self._header = None
-        self._begin_message(header)
-        return read[header.size :]
-
-    def _begin_message(self, header: ParsedHeader) -> None:
-        form, self._header_read = self._heading, True
+        form, self._header, self._header_read = self._heading, None, True
         self._begin_part(Mode.ANSWER, None if header.ended else self._form.answer_space)
         name = function_of(form, header, self._tools)
-        if header.ended:
-            return
-        if name is not None and self._calls_form is not None:
+        if not header.ended and name is not None and self._calls_form is not None:
             self._begin_section("", form.call, begin=form.call.begin, read="", name=name)
-        elif is_reasoning(form, header):
+        elif not header.ended and is_reasoning(form, header):
             self._begin_part(Mode.REASONING, self._form.reasoning.after_open)
+        return read[header.size :]
 
     def _leave_header(self, read: str) -> _Rest:
         self._header = None

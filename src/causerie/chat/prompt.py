@@ -37,7 +37,9 @@ def taken_out(
     for entry in conversation:
         calls = entry.get("tool_calls")
         if isinstance(calls, list) and entry["content"]:
-            first = _marked_call(calls[0], _origin_mark(len(texts)))
+            first, mark = calls[0], _origin_mark(len(texts))
+            function = {**first["function"], "name": Traced(first["function"]["name"], mark)}
+            first = {**first, "id": Traced(str(first["id"]), mark), "function": function}
             opened = authored(form.said_open or form.answer_open)
             closed = authored(form.said_close or form.answer_close)
             texts.append(joined((opened, content_text(entry["content"]), closed)))
@@ -67,13 +69,6 @@ def put_back(prompt: Traced, texts: Sequence[Traced], begin: str) -> Traced:
 
 def _origin_mark(index: int) -> int:
     return FINAL + 1 + index % _MARKS
-
-
-def _marked_call(call: Entry, mark: int) -> Entry:
-    function = call["function"]
-    assert isinstance(function, dict)
-    name = Traced(function["name"], mark)
-    return {**call, "id": Traced(str(call["id"]), mark), "function": {**function, "name": name}}
 
 
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")

@@ -162,13 +162,12 @@ def _write_call(
 ) -> Traced:
     parts: list[str] = []
     for segment in calls.call:
-        match segment:
-            case forms.CallId():
-                parts.append(authored(_call_id(segment, call, index)))
-            case forms.JsonArguments():
-                parts.append(call.arguments)
-            case _:
-                parts.append(segment_text(segment, call.name, call.arguments or "{}", call.id))
+        if isinstance(segment, forms.CallId):
+            parts.append(authored(_call_id(segment, call, index)))
+        else:
+            begun = isinstance(segment, forms.JsonArguments)
+            arguments = call.arguments if begun else call.arguments or "{}"
+            parts.append(segment_text(segment, call.name, arguments, call.id))
         if not whole and not isinstance(segment, forms.Literal | forms.Name | forms.CallId):
             break
     return joined(parts)

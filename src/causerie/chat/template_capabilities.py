@@ -190,23 +190,19 @@ def _call_shape(probe: _Probe, hint: Shape) -> tuple[Shape, str | None, bool] | 
 
 
 def _probe_exchange(kind: str, nothing: str | None, short: bool, *places: str) -> list[Entry]:
-    calls = [_probe_call(kind, short, at, place) for at, place in enumerate(places or (_TWO,))]
+    calls: list[Entry] = []
+    for number, place in enumerate(places or (_TWO,), 1):
+        text = f'{{"place": "{place}"}}'
+        arguments = read_arguments(text) if kind == "object" else text
+        call_id = f"{_SHORT_ID if short else _LONG_ID}{number}"
+        function = {"name": "probe_weather", "arguments": arguments}
+        calls.append({"id": call_id, "type": "function", "function": function})
     results: list[Entry] = [
         {"role": "tool", "content": _THREE, "tool_call_id": call["id"], "name": "probe_weather"}
         for call in calls
     ]
     answer: Entry = {"role": "assistant", "content": nothing, "tool_calls": calls}
     return [_probe_message("user", _ONE), answer, *results]
-
-
-def _probe_call(kind: str, short: bool, at: int, place: str) -> Entry:
-    text = f'{{"place": "{place}"}}'
-    arguments = read_arguments(text) if kind == "object" else text
-    return {
-        "id": f"{_SHORT_ID if short else _LONG_ID}{at + 1}",
-        "type": "function",
-        "function": {"name": "probe_weather", "arguments": arguments},
-    }
 
 
 def _sample_tool(description: str | None) -> Entry:
