@@ -42,9 +42,9 @@ def unsupported_schema(refused: SchemaRefused) -> InvalidRequest:
     return InvalidRequest(str(refused), code="unsupported_schema", param=refused.param, metadata=at)
 
 
-class SchemaCache:
+class SchemaCache(BoundedCache[Hashable, object]):
     def __init__(self, most: int = _MOST) -> None:
-        self._cache = BoundedCache[Hashable, object](most)
+        super().__init__(most)
 
     async def of(self, text: str, what: Hashable, make: Callable[[], _T]) -> _T:
         """Return ``make()`` for ``text`` and ``what`` from the cache; exceptions are not cached.
@@ -52,14 +52,14 @@ class SchemaCache:
         Raises ``InvalidRequest`` (``unsupported_schema``) where ``make`` raises ``SchemaRefused``.
         """
         key = text, what
-        if (found := self._cache.get(key)) is not None:
+        if (found := self.get(key)) is not None:
             return cast(_T, found)
         slow = len(text) > _LONG or _SLOW in text
         try:
             made = await offload(make) if slow else make()
         except SchemaRefused as refused:
             raise unsupported_schema(refused) from None
-        self._cache.keep(key, made, len(text))
+        self.keep(key, made, len(text))
         return made
 
 

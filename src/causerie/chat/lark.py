@@ -62,18 +62,15 @@ def embed(text: str, prefix: str = "g", *, param: str = _PARAM) -> str:
     """
     if len(text) > MAX_CHARACTERS:
         raise SchemaRefused(param, f"The grammar is longer than {MAX_CHARACTERS} characters.")
-    is_gbnf = re.search(r"^\s*[a-zA-Z][a-zA-Z0-9_-]*\s*::=", text, re.MULTILINE)
-    return _Embedder(_lark_of_gbnf(text, param) if is_gbnf else text, prefix, param).run()
-
-
-def _lark_of_gbnf(text: str, param: str) -> str:
-    if not re.search(r"^\s*root\s*::=", text, re.MULTILINE):
-        raise SchemaRefused(param, "The GBNF grammar has no rule `root`.")
-    try:
-        return gbnf_to_lark(text)
-    except Exception as error:  # noqa: BLE001 - the converter raises bare exceptions
-        told = str(error).partition("\n")[0][:160]
-        raise SchemaRefused(param, f"The GBNF grammar cannot be read: {told}") from None
+    if re.search(r"^\s*[a-zA-Z][a-zA-Z0-9_-]*\s*::=", text, re.MULTILINE):
+        if not re.search(r"^\s*root\s*::=", text, re.MULTILINE):
+            raise SchemaRefused(param, "The GBNF grammar has no rule `root`.")
+        try:
+            text = gbnf_to_lark(text)
+        except Exception as error:  # noqa: BLE001 - the converter raises bare exceptions
+            told = str(error).partition("\n")[0][:160]
+            raise SchemaRefused(param, f"The GBNF grammar cannot be read: {told}") from None
+    return _Embedder(text, prefix, param).run()
 
 
 class _Embedder:
@@ -90,7 +87,7 @@ class _Embedder:
         while (token := self._next_token()) is not None:
             if token.lastgroup in ("newline", "space"):
                 self._written.append("\n" if token.lastgroup == "newline" else " ")
-            elif self._at_line_start() and token.lastgroup == "mark":
+            elif token.lastgroup == "mark" and self._at_line_start():
                 self._read_definition(token)
             else:
                 self._read_body_token(token)

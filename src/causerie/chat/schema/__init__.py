@@ -9,7 +9,7 @@ from enum import Enum
 
 from causerie.chat.schema.keywords import Schema, SchemaRefused
 from causerie.chat.schema.normal import Rewriter
-from causerie.chat.schema.pattern import Refused, whole
+from causerie.chat.schema.pattern import Refused, between_slashes, whole
 
 MAX_CHARACTERS = 500_000  # of all options together
 
@@ -26,7 +26,7 @@ def regex(pattern: str, *, param: str) -> str:
         raise SchemaRefused(param, f"The pattern cannot be enforced: {refused}") from None
     if not text:
         raise SchemaRefused(param, "The pattern matches only the empty text.")
-    return "/" + text.replace("/", "\\/") + "/"
+    return between_slashes(text)
 
 
 def choice(options: Sequence[str], *, param: str) -> str:

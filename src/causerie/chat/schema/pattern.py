@@ -70,7 +70,7 @@ def whole(pattern: str) -> str:
 
 def anywhere(pattern: str) -> list[str]:
     """Return patterns that each match the whole of every text in which the pattern is found."""
-    return ["|".join(map(_unanchored, _alternatives(parts))) for parts in _with_lookaheads(pattern)]
+    return ["|".join(map(_unanchored, alternatives(parts))) for parts in _with_lookaheads(pattern)]
 
 
 def _with_lookaheads(pattern: str) -> list[list[Piece]]:
@@ -80,15 +80,21 @@ def _with_lookaheads(pattern: str) -> list[list[Piece]]:
         for forbids, ahead in reader.ahead()
     ]
     parts = reader.read()
-    if aheads and len(_alternatives(parts)) > 1:
+    if aheads and len(alternatives(parts)) > 1:
         raise Refused(LOOKS)
     return [parts, *aheads]
 
 
-def _alternatives(parts: Sequence[Piece]) -> list[list[Piece]]:
+def between_slashes(pattern: str) -> str:
+    """Return a rewritten pattern as the terminal of a Lark grammar."""
+    return "/" + pattern.replace("/", "\\/") + "/"
+
+
+def alternatives(parts: Sequence[Piece], depth: int = 0) -> list[list[Piece]]:
+    """Return the alternatives of a pattern, or of the inside of a group of it at a depth."""
     ways: list[list[Piece]] = [[]]
     for piece in parts:
-        if piece.kind == "or" and not piece.depth:
+        if piece.kind == "or" and piece.depth == depth:
             ways.append([])
         else:
             ways[-1].append(piece)
@@ -107,7 +113,7 @@ def _unanchored(way: list[Piece]) -> str:
 
 def _lookahead(ahead: Sequence[Piece]) -> list[Piece]:
     found: list[Piece] = []
-    for way in _alternatives(ahead):
+    for way in alternatives(ahead):
         anchored = bool(way) and way[0].kind == "start"
         found += [_OR] if found else []
         found += way if anchored else [_START, *way]
