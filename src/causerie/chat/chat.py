@@ -35,7 +35,7 @@ from causerie.chat.plan import LoadedModel, Plan, make_plan, prompt_tokens
 from causerie.chat.rendering import MakeRenderer, in_process
 from causerie.chat.resumed_reply import Diverged, ResumedReply, can_write, writings
 from causerie.chat.schema.compiled import Work, WorkExceeded
-from causerie.chat.taint import Traced, joined, user_spans
+from causerie.chat.taint import Traced, user_spans
 from causerie.chat.template import Rendered
 from causerie.chat.thinking import default_sampling
 from causerie.chat.validation import decided, validate
@@ -154,14 +154,12 @@ async def _tokens_behind_prompt(
     engine: TextEngine, model: LoadedModel, plan: Plan, text: Traced, scope: str
 ) -> tuple[int, ...]:
     prompt = plan.rendered
-    shifted = tuple(
-        (start + len(prompt.text), stop + len(prompt.text)) for start, stop in user_spans(text)
-    )
-    both = Rendered(str.__str__(joined((prompt.text, text))), prompt.user + shifted)
+    size = len(prompt.text)
+    shifted = tuple((start + size, stop + size) for start, stop in user_spans(text))
+    both = Rendered(prompt.text + str.__str__(text), prompt.user + shifted)
     ids = (await model.encoder.encode(both, engine, scope=scope)).ids
-    size = len(plan.prompt)
-    if tuple(ids[:size]) == plan.prompt:
-        return tuple(ids[size:])
+    if tuple(ids[: len(plan.prompt)]) == plan.prompt:
+        return tuple(ids[len(plan.prompt) :])
     alone = Rendered(str.__str__(text), user_spans(text))
     return tuple((await model.encoder.encode(alone, engine, scope=scope)).ids)
 

@@ -185,9 +185,8 @@ def _unmarked_call(form: forms.CallSection, text: GrammarText, calls: CallPlan) 
         known = text.functions.items()
         written = {name: rule for (name, way), rule in known if way == forms.JsonArguments()}
     plain = {name: of for name, of in calls.tools.items() if name not in calls.grammars}
-    found = plain and unmarked_grammar(
-        plain, marks, text.control_tokens, several=several, known=written
-    )
+    control = text.control_tokens
+    found = plain and unmarked_grammar(plain, marks, control, several=several, known=written)
     if not found:
         return []
     expression, rules, shut = found

@@ -330,10 +330,14 @@ class PromptEncoder:
             if number % _TURN == _TURN - 1:
                 _check_token_count(len(mixed), most)
                 await asyncio.sleep(0)
-            if piece.forged:
-                mixed.extend(await self._as_plain_text(piece.text, engine))
-            else:
+            if not piece.forged:
                 mixed.append(piece.text)
+                continue
+            ids = self._plain_ids.get(piece.text)
+            if ids is None:
+                ids = tuple(await self._tokenize_unguarded(piece.text, engine))
+                self._plain_ids.keep(piece.text, ids, 1)
+            mixed.extend(ids)
         _check_token_count(len(mixed), most)
         return EncodedText(await engine.tokenize(mixed, special=True) if mixed else [])
 
@@ -374,9 +378,8 @@ class PromptEncoder:
                 return rendered.text, [head.id for piece in pieces for head in piece.heads]
             for text in {piece.text for piece in pieces if piece.forged} - self._breaks.keys():
                 self._breaks[text] = await self._needs_break(text, engine)
-            broken = await _in_thread_if_long(
-                rendered, partial(_with_breaks, rendered, pieces, self._breaks)
-            )
+            work = partial(_with_breaks, rendered, pieces, self._breaks)
+            broken = await _in_thread_if_long(rendered, work)
             if broken is rendered:
                 return rendered.text, None
             rendered = broken
@@ -400,13 +403,6 @@ class PromptEncoder:
         control = [id for id in (*end.ids, *ids) if id in self._control]
         if control == [head.id for head in heads]:
             self._cache.keep_reply(end, whole, heads, ids)
-
-    async def _as_plain_text(self, text: str, engine: TextEngine) -> tuple[int, ...]:
-        known = self._plain_ids.get(text)
-        if known is None:
-            known = tuple(await self._tokenize_unguarded(text, engine))
-            self._plain_ids.keep(text, known, 1)
-        return known
 
     async def _tokenize_unguarded(self, text: str, engine: TextEngine) -> list[int]:
         # The text is cut behind its first letter where its ids would be guarded ones.

@@ -223,11 +223,9 @@ def _message_entry(
 
 
 def _call_entry(call: ToolCall, capabilities: TemplateCapabilities) -> Entry:
-    arguments: object = (
-        read_arguments(call.arguments)
-        if capabilities.arguments == "object"
-        else Traced(call.arguments or "{}")
-    )
+    arguments: object = Traced(call.arguments or "{}")
+    if capabilities.arguments == "object":
+        arguments = read_arguments(call.arguments)
     return {
         "id": _short_id(call.id, capabilities),
         "type": authored("function"),
@@ -248,11 +246,9 @@ def tool_entry(tool: Tool, capabilities: TemplateCapabilities) -> Entry:
         function["description"] = tool.description or ""
     function["parameters"], declared = tool.parameters, tool.parameters.get("properties")
     if not capabilities.undescribed and isinstance(declared, Mapping):
-        described = {
-            name: {"description": "", **of} if isinstance(of, Mapping) else of
-            for name, of in declared.items()
-        }
-        function["parameters"] = {**tool.parameters, "properties": described}
+        others = {name: of for name, of in declared.items() if isinstance(of, Mapping)}
+        described = {name: {"description": "", **of} for name, of in others.items()}
+        function["parameters"] = {**tool.parameters, "properties": {**declared, **described}}
     return {"type": authored("function"), "function": function}
 
 
@@ -436,11 +432,8 @@ def _as_xml(value: object, mark: str) -> str:
 
 def _python_literal(value: object) -> str:
     if isinstance(value, Mapping):
-        return (
-            "{"
-            + ", ".join(f"{_python_literal(k)}: {_python_literal(v)}" for k, v in value.items())
-            + "}"
-        )
+        pairs = (f"{_python_literal(k)}: {_python_literal(v)}" for k, v in value.items())
+        return "{" + ", ".join(pairs) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(map(_python_literal, value)) + "]"
     return write_json(value) if isinstance(value, str) else repr(value)

@@ -228,11 +228,8 @@ async def _functions(request: ChatRequest, model: LoadedModel) -> Functions:
     ways = (calls, *calls.also)
     if not functions.grammars or all(way.writes_json for way in ways):
         return functions
-    loose = [
-        f"tools[{at}].function.format not enforced"
-        for at, tool in enumerate(request.tools)
-        if tool.name in functions.grammars
-    ]
+    places = (at for at, tool in enumerate(request.tools) if tool.name in functions.grammars)
+    loose = (f"tools[{at}].function.format not enforced" for at in places)
     return structs.replace(functions, grammars={}, ignored=(*functions.ignored, *loose))
 
 

@@ -254,16 +254,13 @@ def _conversation_entries(
     shows_calls = format.native_tools and capabilities.calls
     in_messages = format.answer_open and not format.answer_close  # texts and calls are
     whole = capabilities.together and (capabilities.text_before_calls or not in_messages)
-    items = (
-        history.one_call_each(items, capabilities)
-        if shows_calls
-        else history.without_calls(items, calls)
-    )
+    if shows_calls:
+        items = history.one_call_each(items, capabilities)
+    else:
+        items = history.without_calls(items, calls)
     if capabilities.marked and not capabilities.reasoning:
-        items = [
-            history.with_reasoning(entry, format.reasoning, keys, capabilities.gap)
-            for entry in items
-        ]
+        marks, gap = format.reasoning, capabilities.gap
+        items = [history.with_reasoning(entry, marks, keys, gap) for entry in items]
     items = history.in_turns(items, capabilities)
     told = capabilities.told and not (capabilities.text_before_calls or format.answer_open)
     if shows_calls and not capabilities.calls_alongside_text:

@@ -12,6 +12,7 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import TypeVar
 
 from causerie.chat.call_syntax.base import json_value
@@ -157,7 +158,10 @@ class _Checker:
 
     def _check_type_and_values(self, value: object, schema: Schema, at: str) -> None:
         names = [str(name) for name in one_or_several(schema["type"])] if "type" in schema else []
-        if names and not any(_is_type(value, name) for name in names):
+        kinds = {json_type(value)}
+        if is_number(value) and (isinstance(value, int) or value.is_integer()):
+            kinds.add("integer")
+        if names and kinds.isdisjoint(names):
             raise _Wrong(f"The value at {at} is not of the type {' or '.join(names)}.")
         if "const" in schema and not self._are_equal_json(value, schema["const"]):
             raise _Wrong(f"The value at {at} is not the constant.")
@@ -263,9 +267,8 @@ class _Checker:
             others, unevaluated = "additionalProperties", "unevaluatedProperties"
             known |= as_mapping(schema.get("properties")).keys() & every
             for pattern in as_mapping(schema.get("patternProperties")):
-                known |= {
-                    name for name in value if follows_rule(name, "pattern", pattern, self.work)
-                }
+                holds = partial(follows_rule, keyword="pattern", rule=pattern, work=self.work)
+                known |= set(filter(holds, value))
         else:
             every = {*range(len(value))}
             others, unevaluated = "items", "unevaluatedItems"
@@ -318,12 +321,6 @@ class _Checker:
         if "unevaluatedProperties" in schema:
             for name in value.keys() - self._evaluated_names(value, schema):
                 self.check(value[name], schema["unevaluatedProperties"], step(at, name))
-
-
-def _is_type(value: object, name: str) -> bool:
-    if name == "integer":
-        return is_number(value) and (isinstance(value, int) or value.is_integer())
-    return name == json_type(value)
 
 
 def _check_count(count: int, schema: Schema, of: str, at: str, what: str) -> None:

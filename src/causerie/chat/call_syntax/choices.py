@@ -165,13 +165,11 @@ def _choices_of_part(
     schema: Schema, shared: Schema, known: dict[int, tuple[object, Sequence[Schema]]]
 ) -> Sequence[Schema]:
     # Parts that refer to the same part twice, level by level, are read once each.
-    found: list[Schema] = [
-        {key: of for key, of in schema.items() if key not in ("$ref", "allOf", *_ALTERNATIVES)}
-    ]
+    applied = ("$ref", "allOf", *_ALTERNATIVES)
+    found: list[Schema] = [{key: of for key, of in schema.items() if key not in applied}]
     for options in _applied_subschemas(schema):
-        each = _without_duplicates(
-            [_of_option(option, shared, known) for option in options], shared
-        )
+        ways = [_of_option(option, shared, known) for option in options]
+        each = _without_duplicates(ways, shared)
         if len(each) > max(len(options), _MOST_UNITED):
             raise refused(schema, "it has too many alternatives.")
         if len(found) > 1 and len(found) * len(each) > _MOST:
@@ -204,12 +202,11 @@ def _without_duplicates(options: Sequence[Sequence[Schema]], shared: Schema) -> 
 
 def _without_contradicting_types(choice: Schema) -> Schema | None:
     # Schemas that hold at once may leave nothing of one alternative, and something of another.
+    bounds = {kind: (choice.get(low), choice.get(high)) for kind, (low, high) in _BOUNDS.items()}
     empty = {
         kind
-        for kind, (low, high) in _BOUNDS.items()
-        if is_number(least := choice.get(low))
-        and is_number(most := choice.get(high))
-        and least > most
+        for kind, (least, most) in bounds.items()
+        if is_number(least) and is_number(most) and least > most
     }
     if not empty:
         return choice

@@ -89,11 +89,9 @@ class LenientReader:
     def _may_start(self) -> bool:
         if self._unread[0] in ('<]"' if self._name else "<]"):
             return True
-        text = self._unread.removeprefix("functions.")
-        return not self._name and any(
-            name.startswith(text) or (text.startswith(name) and not text[len(name)].isalnum())
-            for name in (*self._tools, "functions.")
-        )
+        text, names = self._unread.removeprefix("functions."), (*self._tools, "functions.")
+        whole = any(text.startswith(name) and not text[len(name) :][:1].isalnum() for name in names)
+        return not self._name and (whole or any(name.startswith(text) for name in names))
 
     def _marked_calls(self) -> tuple[list[LenientCall], str] | None:
         head = _HEAD.match(self._unread)
@@ -116,9 +114,8 @@ class LenientReader:
         values = value if isinstance(value, list) else [value]
         if not values:
             raise Unreadable
-        named = isinstance(value, Mapping) and all(
-            any(key in value for key in keys) for keys in (_NAMES, _ARGUMENTS)
-        )
+        keys = value.keys() if isinstance(value, Mapping) else ()
+        named = not (set(_NAMES).isdisjoint(keys) or set(_ARGUMENTS).isdisjoint(keys))
         if self._name and not named:
             return [_offered_call(self._name, value, self._tools)]
         return [_from_json(one, self._tools) for one in values]

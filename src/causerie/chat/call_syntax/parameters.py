@@ -141,11 +141,8 @@ class ParameterReader(base.StepReader):
         return "}" if self._count_quotes else "{}"
 
     def _announced(self, text: str) -> tuple[int, int, bool | None] | None:
-        found = [
-            (match.start(), -match.end(), mark)
-            for mark in self._between
-            if (match := mark.search(text, len(self._before)))
-        ]
+        matches = [mark.search(text, len(self._before)) for mark in self._between]
+        found = [(match.start(), -match.end(), match.re) for match in matches if match]
         if not found:
             return None
         at, end, mark = min(found, key=lambda each: each[:2])
@@ -228,9 +225,8 @@ class ParameterReader(base.StepReader):
             if not self._strings.holds:
                 return found.span()
             self._search_from = found.start() + 1
-        self._search_from = max(
-            self._search_from, len(self._unread) - max(map(len, self._ends)) + 1
-        )
+        searched = len(self._unread) - max(map(len, self._ends)) + 1
+        self._search_from = max(self._search_from, searched)
         return None
 
     def _strip_wrapper(self, wrap: tuple[str, str]) -> bool:

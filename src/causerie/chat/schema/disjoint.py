@@ -118,9 +118,8 @@ class SchemaDisjointness:
         always = [at for at, option in enumerate(options) if option is True or option == {}]
         texts = [self._canonical(option) for option in options]
         times = Counter(texts)
-        return [
-            at for at in always or range(len(options)) if not texts[at] or times[texts[at]] == 1
-        ]
+        alone = always or range(len(options))
+        return [at for at in alone if not texts[at] or times[texts[at]] == 1]
 
     def _canonical(self, option: object) -> str:
         text = canonical(option) if self._spend_steps(1) else ""

@@ -269,9 +269,8 @@ def _other_than(values: Sequence[object]) -> Opposite:
         ways.append({"type": "number", "exclusiveMaximum": numbers[0]})
         ways.append({"type": "number", "exclusiveMinimum": numbers[-1]})
     gaps = [(low, high) for low, high in pairwise(numbers) if high - low > 1]
-    ways += [
-        {"type": "number", "exclusiveMinimum": low, "exclusiveMaximum": high} for low, high in gaps
-    ]
+    for low, high in gaps:
+        ways.append({"type": "number", "exclusiveMinimum": low, "exclusiveMaximum": high})
     apart = len(gaps) == max(len(numbers) - 1, 0)
     return Opposite(tuple(ways), said and apart and not kinds & {"array", "object"})
 
