@@ -140,7 +140,7 @@ def _checked_functions(
         tools[tool.name] = without_endless(dict(closed_schema(anchored(schema))))
         ignored += (f"{param} {ignored_sibling(key)}" for key in siblings)
         ignored += prepared.ignored
-        watched = watched or prepared.watched
+        watched = watched or bool(prepared.left)
         arguments[tool.name] = CheckedSchema(prepared.rules)
         if tool.grammar is not None:
             try:
@@ -222,7 +222,7 @@ def _checked_plan(
         _document_plan(output.schema, output.param, white_space, prepared.text),
         spell=spells(text, control_tokens),
         ignored=prepared.ignored,
-        watched=prepared.watched,
+        watched=bool(prepared.left),
         checked=CheckedSchema(prepared.rules),
     )
 

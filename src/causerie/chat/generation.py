@@ -33,7 +33,6 @@ from causerie.protocol.events import (
     TokenLogprob,
     Usage,
 )
-from causerie.protocol.parameters import SamplingParams
 from causerie.protocol.request import ChatRequest
 
 log = structlog.get_logger(__name__)
@@ -423,10 +422,17 @@ class Generation:
         short = made < least
         upto = min(least + self._overrun, self._limit) if short else self._limit
         self._run_began = len(self._generated)
+        sampling = self.plan.sampling
+        if short and request.stop_token_ids:
+            never = dict.fromkeys(request.stop_token_ids, _NEVER)
+            sampling = structs.replace(sampling, logit_bias={**sampling.logit_bias, **never})
+        if sampling.seed is not None and (self.choice or self._generated):
+            seed = (sampling.seed + self.choice + len(self._generated)) % 2**32
+            sampling = structs.replace(sampling, seed=seed)
         return base.TextRequest(
             prompt=(*self.plan.prompt, *self._generated) if self._generated else self.plan.prompt,
             max_tokens=upto - made,
-            sampling=self._sampling(short=short),
+            sampling=sampling,
             grammar=grammar,
             logprobs=request.top_logprobs,
             visible=self.plan.visible,
@@ -437,16 +443,6 @@ class Generation:
             scope=request.cache_scope,
             pictured=self.plan.encoded.pictured,
         )
-
-    def _sampling(self, *, short: bool) -> SamplingParams:
-        sampling = self.plan.sampling
-        if short and self.request.stop_token_ids:
-            never = dict.fromkeys(self.request.stop_token_ids, _NEVER)
-            sampling = structs.replace(sampling, logit_bias={**sampling.logit_bias, **never})
-        seed = sampling.seed
-        if seed is None or (not self.choice and not self._generated):
-            return sampling
-        return structs.replace(sampling, seed=(seed + self.choice + len(self._generated)) % 2**32)
 
     async def _close_reasoning(self) -> list[ContentEvent]:
         marks = self.plan.form.reasoning

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import string
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -25,7 +26,7 @@ from causerie.chat.taint import (
     read_arguments,
     write_json,
 )
-from causerie.chat.template_capabilities import Entry, TemplateCapabilities
+from causerie.chat.template_capabilities import Entry, TemplateCapabilities, text_part
 from causerie.errors import InvalidRequest
 from causerie.protocol import bounded_json
 from causerie.protocol.request import Message, TextPart, Tool, ToolCall
@@ -33,7 +34,7 @@ from causerie.protocol.request import Message, TextPart, Tool, ToolCall
 PLACEHOLDER = "…"  # stands for the words of a message that is to be continued and has none
 _GAP = authored("\n\n")
 _NINE = 9
-_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+_LETTERS = string.ascii_letters + string.digits
 _RESULT_OPEN, _RESULT_CLOSE = authored("<tool_response>\n"), authored("\n</tool_response>")
 
 
@@ -171,12 +172,8 @@ def one_call_each(conversation: Sequence[Entry], capabilities: TemplateCapabilit
 
 def prefixed(text: str, content: object) -> object:
     if isinstance(content, list):
-        return [_text_part(text), *content]
+        return [text_part(text), *content]
     return joined((text, content or ""))
-
-
-def _text_part(text: object) -> Entry:
-    return {"type": authored("text"), "text": text}
 
 
 def content_text(content: object) -> Traced:
@@ -191,7 +188,7 @@ def with_system(conversation: Sequence[Entry], text: str) -> list[Entry]:
         first = conversation[0]
         content = first["content"]
         if isinstance(content, list):
-            content = [*content, _text_part(joined((_GAP, text)))]
+            content = [*content, text_part(joined((_GAP, text)))]
         else:
             content = joined((content, _GAP, text)) if content else text
         return [{**first, "content": content}, *conversation[1:]]
@@ -236,8 +233,13 @@ def _call_entry(call: ToolCall, capabilities: TemplateCapabilities) -> Entry:
 def _short_id(value: str, capabilities: TemplateCapabilities) -> Traced:
     if not capabilities.short_ids or (len(value) == _NINE and value.isascii() and value.isalnum()):
         return Traced(value)
+    return Traced(derived_id(value, _LETTERS, _NINE))
+
+
+def derived_id(value: str, letters: str, size: int) -> str:
+    """Return an id of these letters, always the same for a value."""
     digest = hashlib.sha256(value.encode("utf-8", "surrogatepass")).digest()
-    return Traced("".join(_LETTERS[byte % len(_LETTERS)] for byte in digest[:_NINE]))
+    return "".join(letters[byte % len(letters)] for byte in digest[:size])
 
 
 def tool_entry(tool: Tool, capabilities: TemplateCapabilities) -> Entry:
@@ -285,8 +287,8 @@ def _joined_content(first: Entry, second: Entry) -> object:
         return behind or before
     if not isinstance(before, list):
         return prefixed(joined((before, _GAP)), behind)
-    following = behind if isinstance(behind, list) else [_text_part(behind)]
-    return [*before, _text_part(_GAP), *following]
+    following = behind if isinstance(behind, list) else [text_part(behind)]
+    return [*before, text_part(_GAP), *following]
 
 
 def _text_entry(role: str, text: str) -> Entry:

@@ -270,7 +270,7 @@ def property_of(choice: Schema, name: str) -> Schema | None:
 
 
 def property_in(schema: Schema, name: str) -> Schema:
-    """Return the same of any schema, which may be an object in several ways."""
+    """Return the schema of a property of a schema with alternatives; they are combined."""
     return _united_schema(property_of(choice, name) or None for choice in choices(schema))
 
 

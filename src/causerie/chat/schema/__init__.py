@@ -79,12 +79,10 @@ class PreparedSchema:
     rules: Mapping[str, object]
     """All that the schema says, rewritten, to check a finished document by."""
     left: tuple[tuple[str, str], ...]
-    """Pointers and keywords that the constraint does not hold, but the check does."""
+    """Pointers and keywords that the constraint does not hold, but the check does.
 
-    @property
-    def watched(self) -> bool:
-        """Return true if a document may have to be changed while it is written."""
-        return bool(self.left)
+    With any, a document may have to be changed while it is written.
+    """
 
 
 def prepare(

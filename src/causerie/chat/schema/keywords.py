@@ -91,6 +91,7 @@ class Place:
 _LONGEST_NAME = 60  # of what a header names
 
 TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
+KINDS = tuple(kind for kind in TYPES if kind != "integer")  # which are numbers
 
 # What each of these tables holds stands in ``keywords.toml``.
 _FILE = Path(__file__).with_name("keywords.toml")
