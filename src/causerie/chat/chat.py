@@ -99,28 +99,28 @@ def knows(facts: ModelFacts, trail: Trail | None) -> bool:
 
 
 async def resumed(
-    engine: TextEngine, request: ChatRequest, model: LoadedModel, plan: Plan, partial: Partial
+    request: ChatRequest, model: LoadedModel, plan: Plan, partial: Partial
 ) -> Generation:
     """Return the generation of the rest; raise ``UpstreamFailed`` if none is possible."""
-    async for resumed in _resumed_replies(engine, request, model, plan, partial):
+    async for resumed in _resumed_replies(request, model, plan, partial):
         try:
-            generation = Generation(engine, request, plan, 0, resumed)
+            generation = Generation(model.engine, request, plan, 0, resumed)
             left = len(resumed.texts) - generation.said
             if request.top_logprobs is None or not left:
                 return generation
             # Text that was not sent is generated again, for nobody knows its log-probabilities.
-            return Generation(engine, request, plan, 0, _without_last(resumed, left))
+            return Generation(model.engine, request, plan, 0, _without_last(resumed, left))
         except Diverged:
             continue
     raise UpstreamFailed("The reply broke off where this model cannot go on with it.")
 
 
 async def _resumed_replies(
-    engine: TextEngine, request: ChatRequest, model: LoadedModel, plan: Plan, partial: Partial
+    request: ChatRequest, model: LoadedModel, plan: Plan, partial: Partial
 ) -> AsyncIterator[ResumedReply]:
     if partial.trail is not None and knows(model.facts, partial.trail):
         tokens = partial.trail.tokens
-        texts = tuple(await engine.texts(tokens, visible=plan.visible))
+        texts = tuple(await model.engine.texts(tokens, visible=plan.visible))
         resumed = ResumedReply(tokens, texts, partial, partial.completion)
         # Text of a character that is not complete has not been sent.
         control = set(model.facts.control_tokens.values())
@@ -139,7 +139,7 @@ async def _resumed_replies(
         earlier=sum(len(message.tool_calls) for message in request.messages),
         between=await model.renderer.before_call(request) if called else None,
     ):
-        tokens = await _tokens_behind_prompt(engine, model, plan, text, request.cache_scope)
+        tokens = await _tokens_behind_prompt(model, plan, text, request.cache_scope)
         yield ResumedReply(tokens, (str.__str__(text),), partial, partial.completion)
 
 
@@ -151,17 +151,17 @@ def _without_last(resumed: ResumedReply, count: int) -> ResumedReply:
 
 
 async def _tokens_behind_prompt(
-    engine: TextEngine, model: LoadedModel, plan: Plan, text: Traced, scope: str
+    model: LoadedModel, plan: Plan, text: Traced, scope: str
 ) -> tuple[int, ...]:
     prompt = plan.rendered
     size = len(prompt.text)
     shifted = tuple((start + size, stop + size) for start, stop in user_spans(text))
     both = Rendered(prompt.text + str.__str__(text), prompt.user + shifted)
-    ids = (await model.encoder.encode(both, engine, scope=scope)).ids
+    ids = (await model.encoder.encode(both, model.engine, scope=scope)).ids
     if tuple(ids[: len(plan.prompt)]) == plan.prompt:
         return tuple(ids[len(plan.prompt) :])
     alone = Rendered(str.__str__(text), user_spans(text))
-    return tuple((await model.encoder.encode(alone, engine, scope=scope)).ids)
+    return tuple((await model.encoder.encode(alone, model.engine, scope=scope)).ids)
 
 
 class TextChatOptions(Struct, frozen=True):
@@ -218,7 +218,21 @@ class TextChat:
     def model(self, facts: ModelFacts) -> LoadedModel:
         """Return the model with these facts; raise :class:`ValueError` for an invalid template."""
         if self._loaded is None or self._loaded.facts is not facts:
-            self._loaded = _loaded(facts, self.options, self.renderer)
+            options = self.options
+            source = options.template or facts.template
+            form = by_name(options.format) if options.format else detect(source)
+            own = source + "".join((*form.reasoning.opens, *form.reasoning.closes))
+            ends = {"bos_token": facts.bos_token, "eos_token": facts.eos_token}
+            self._loaded = LoadedModel(
+                engine=self.engine,
+                facts=facts,
+                form=form,
+                renderer=self.renderer(source, form, **ends),
+                encoder=PromptEncoder(facts.control_tokens, own),
+                max_output_tokens=options.max_output_tokens,
+                sampling=options.sampling,
+                shows_documents="documents" in source,
+            )
         return self._loaded
 
     def default_sampling(self, facts: ModelFacts) -> SamplingDefaults:
@@ -282,7 +296,7 @@ class TextChat:
             model = self.model(await self.engine.facts())
             request, _ = _checked_images(request, model.facts)
             request, seen = await self.images.read(request)
-            return await prompt_tokens(request, model, self.engine, seen)
+            return await prompt_tokens(request, model, seen)
 
     def continues(self, request: ChatRequest, partial: Partial) -> bool:
         """Return whether the model can continue the partial reply.
@@ -310,7 +324,7 @@ class TextChat:
         if several and request.parallel_tool_calls is None:
             # The target that began the reply is known to write several.
             request = structs.replace(request, parallel_tool_calls=True)
-        plan = await make_plan(request, model, self.engine, partial, images)
+        plan = await make_plan(request, model, partial, images)
         facts = model.facts
         param = "response_format" if request.output is not None else "tools"
         for grammar in (plan.grammar, plan.answer_grammar):
@@ -319,7 +333,7 @@ class TextChat:
                     grammar, vocabulary=facts.vocabulary, words=facts.words, param=param
                 )
         if partial is not None:
-            return plan, [await resumed(self.engine, request, model, plan, partial)]
+            return plan, [await resumed(request, model, plan, partial)]
         return plan, [Generation(self.engine, request, plan, n) for n in range(request.n)]
 
     async def _check_kept(self, plan: Plan, made: Generation, fault: str | None) -> None:
@@ -350,21 +364,6 @@ def _usage_of(plan: Plan, choices: Sequence[Generation]) -> Usage:
         cached=min(choices[0].cached or 0, len(plan.prompt)),
         reasoning=sum(choice.reasoning for choice in choices),
         discarded=sum(choice.discarded for choice in choices),
-    )
-
-
-def _loaded(facts: ModelFacts, options: TextChatOptions, renderer: MakeRenderer) -> LoadedModel:
-    source = options.template or facts.template
-    form = by_name(options.format) if options.format else detect(source)
-    own = source + "".join((*form.reasoning.opens, *form.reasoning.closes))
-    return LoadedModel(
-        facts=facts,
-        form=form,
-        renderer=renderer(source, form, bos_token=facts.bos_token, eos_token=facts.eos_token),
-        encoder=PromptEncoder(facts.control_tokens, own),
-        max_output_tokens=options.max_output_tokens,
-        sampling=options.sampling,
-        shows_documents="documents" in source,
     )
 
 

@@ -129,8 +129,9 @@ class TokenCache:
         _check_token_count(count, most)
         before = bisect_right(heads, parting, key=lambda head: head.at)
         shared = sum(map(len, every[:before]))
-        ids = chain.from_iterable(every)
-        return EncodedText(await offload(list, ids) if count > _FEW else list(ids), end, shared)
+        joined = chain.from_iterable(every)
+        ids = await offload(list, joined) if count > _FEW else list(joined)
+        return EncodedText(ids, end, shared)
 
     def keep_reply(
         self, end: PromptEnd, text: str, heads: Sequence[ControlMatch], ids: Sequence[int]

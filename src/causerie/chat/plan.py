@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from types import MappingProxyType
 from typing import NamedTuple
 
 from msgspec import Struct, structs
@@ -42,7 +41,6 @@ from causerie.protocol.request import ChatRequest, JsonObject, JsonSchema
 
 Images = Mapping[str, Image]
 """Images by the marks that stand for them in messages."""
-NO_IMAGES: Images = MappingProxyType({})
 
 _INSTRUCTING = ("system", "developer")
 _HEAD = 40  # characters of a message by which it is found in the prompt
@@ -85,8 +83,9 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """A model as chat sees it: its engine's facts, its format and who renders its prompts."""
+    """A model as chat sees it: its engine and facts, its format and who renders its prompts."""
 
+    engine: TextEngine
     facts: ModelFacts
     form: ModelFormat
     renderer: Renderer
@@ -107,11 +106,7 @@ class _WrittenPrompt(NamedTuple):
 
 
 async def make_plan(
-    request: ChatRequest,
-    model: LoadedModel,
-    engine: TextEngine,
-    interrupted: Partial | None = None,
-    images: Images = NO_IMAGES,
+    request: ChatRequest, model: LoadedModel, interrupted: Partial | None, images: Images
 ) -> Plan:
     """Decide everything; raises ``InvalidRequest`` for whatever the model cannot do.
 
@@ -122,7 +117,7 @@ async def make_plan(
     resumed = _continued_answer(request)
     thought = thinking.plan(model.form, request.thinking)
     functions = await _functions(request, model)
-    written = await _write_prompt(request, model, engine, thought, images)
+    written = await _write_prompt(request, model, thought, images)
     told, rendered, encoded, state, form, space = written
     limit = _output_limit(request, len(encoded.ids), model)
     calls = _call_plan(request, functions, told, form)
@@ -158,11 +153,7 @@ async def make_plan(
 
 
 async def _write_prompt(
-    request: ChatRequest,
-    model: LoadedModel,
-    engine: TextEngine,
-    thought: ThinkingPlan,
-    images: Images,
+    request: ChatRequest, model: LoadedModel, thought: ThinkingPlan, images: Images
 ) -> _WrittenPrompt:
     # What changes from turn to turn without changing what the model reads (`tool_choice`,
     # `response_format`) leaves the prompt alone.
@@ -173,7 +164,7 @@ async def _write_prompt(
     if thought.written and not continued:
         opened = rendered.text + space + marks.open + marks.after_open
         rendered, space = Rendered(opened, rendered.user), ""
-    encoded = await _encoded_prompt(rendered, request, model, engine, images)
+    encoded = await _encoded_prompt(rendered, request, model, images)
     form = model.form
     state = reasoning_state(rendered, form, thought, continued)
     if state == "open":
@@ -184,12 +175,10 @@ async def _write_prompt(
     return _WrittenPrompt(told, rendered, encoded, state, form, space)
 
 
-async def prompt_tokens(
-    request: ChatRequest, model: LoadedModel, engine: TextEngine, images: Images
-) -> int:
+async def prompt_tokens(request: ChatRequest, model: LoadedModel, images: Images) -> int:
     """Return the tokens of the prompt that a plan would have; raise like :func:`make_plan`."""
     thought = thinking.plan(model.form, request.thinking)
-    return len((await _write_prompt(request, model, engine, thought, images)).encoded.ids)
+    return len((await _write_prompt(request, model, thought, images)).encoded.ids)
 
 
 def _reasoning_end(
@@ -348,24 +337,20 @@ def _with_call_lead(
 
 
 async def _encoded_prompt(
-    rendered: Rendered,
-    request: ChatRequest,
-    model: LoadedModel,
-    engine: TextEngine,
-    images: Images,
+    rendered: Rendered, request: ChatRequest, model: LoadedModel, images: Images
 ) -> EncodedText:
     try:
         if images:
             parts = await offload(_split_at_images, rendered, images)
-            return await model.encoder.encode_pictured(parts, engine)
+            return await model.encoder.encode_pictured(parts, model.engine)
         first = next((one.text for one in request.messages if one.role not in _INSTRUCTING), "")
         head = first.strip()[:_HEAD]
         text = rendered.text
         spans = rendered.user if head else ()
         begun = (start for start, stop in spans if text[start:stop].lstrip().startswith(head))
         parting = next(begun, 0)
-        most = _context_length(request, model)
-        return await model.encoder.encode(rendered, engine, most, parting, request.cache_scope)
+        most, scope = _context_length(request, model), request.cache_scope
+        return await model.encoder.encode(rendered, model.engine, most, parting, scope)
     except PromptTooLong as long:
         raise ContextLengthExceeded(
             prompt_tokens=long.tokens,

@@ -259,8 +259,8 @@ def _conversation_entries(
     else:
         items = history.without_calls(items, calls)
     if capabilities.marked and not capabilities.reasoning:
-        marks, gap = format.reasoning, capabilities.gap
-        items = [history.with_reasoning(entry, marks, keys, gap) for entry in items]
+        thought, gap = format.reasoning, capabilities.gap
+        items = [history.with_reasoning(entry, thought, keys, gap) for entry in items]
     items = history.in_turns(items, capabilities)
     told = capabilities.told and not (capabilities.text_before_calls or format.answer_open)
     if shows_calls and not capabilities.calls_alongside_text:
