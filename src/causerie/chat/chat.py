@@ -8,10 +8,8 @@ import asyncio
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
-    Awaitable,
     Callable,
     Collection,
-    Mapping,
     Sequence,
 )
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext
@@ -31,7 +29,7 @@ from causerie.chat.formats.registry import by_name, detect
 from causerie.chat.generation import Generation, engine_failures, given_up
 from causerie.chat.images import ImageReader
 from causerie.chat.lark import TOO_COMPLEX
-from causerie.chat.plan import LoadedModel, Plan, make_plan, prompt_tokens
+from causerie.chat.plan import Images, LoadedModel, Plan, make_plan, prompt_tokens
 from causerie.chat.rendering import MakeRenderer, in_process
 from causerie.chat.resumed_reply import Diverged, ResumedReply, can_write, writings
 from causerie.chat.schema.compiled import Work, WorkExceeded
@@ -39,7 +37,7 @@ from causerie.chat.taint import Traced, user_spans
 from causerie.chat.template import Rendered
 from causerie.chat.thinking import default_sampling
 from causerie.chat.validation import decided, validate
-from causerie.engines.base import Image, ModelFacts, TextEngine
+from causerie.engines.base import ModelFacts, TextEngine
 from causerie.errors import InternalError, InvalidRequest, Overloaded, UpstreamFailed
 from causerie.protocol.body import is_object
 from causerie.protocol.events import (
@@ -65,6 +63,8 @@ from causerie.protocol.request import (
     not_fetched,
     without_billing_line,
 )
+
+log = structlog.get_logger(__name__)
 
 BILLING_LINE = "billing_line"
 TOOL_ORDER = "tool_order"
@@ -250,10 +250,11 @@ class TextChat:
             model = self.model(await self.engine.facts())
             request, unseen = _checked_images(request, model.facts)
             request, seen = await self.images.read(request)
-            plan, choices = await self._prepare_choices(request, model, seen, partial)
+            choices = await self._prepare_choices(request, model, seen, partial)
+        plan = choices[0].plan
 
         def usage() -> Usage:
-            return _usage_of(plan, choices)
+            return _usage_of(choices)
 
         def trail() -> Trail | None:
             known = model.facts.words and len(choices) == 1
@@ -272,7 +273,7 @@ class TextChat:
 
         source = choices[0].events(usage) if len(choices) == 1 else _merged_events(choices, usage)
         if plan.grammar is not None:
-            source = verified(source, request, plan, choices, partial, self._check_kept)
+            source = self._verified(source, choices, partial or Partial())
         # What is left of a reply that another began may be as long as the context lets it be.
         most = len(plan.prompt) + (plan.limit if partial is None else plan.room)
         async with self.reserve(request.n, most), aclosing(source) as batches:
@@ -314,12 +315,8 @@ class TextChat:
         return can_write(self._loaded.form, partial)
 
     async def _prepare_choices(
-        self,
-        request: ChatRequest,
-        model: LoadedModel,
-        images: Mapping[str, Image],
-        partial: Partial | None,
-    ) -> tuple[Plan, list[Generation]]:
+        self, request: ChatRequest, model: LoadedModel, images: Images, partial: Partial | None
+    ) -> list[Generation]:
         several = partial is not None and len(partial.calls) > 1
         if several and request.parallel_tool_calls is None:
             # The target that began the reply is known to write several.
@@ -333,18 +330,53 @@ class TextChat:
                     grammar, vocabulary=facts.vocabulary, words=facts.words, param=param
                 )
         if partial is not None:
-            return plan, [await resumed(request, model, plan, partial)]
-        return plan, [Generation(self.engine, request, plan, n) for n in range(request.n)]
+            return [await resumed(request, model, plan, partial)]
+        return [Generation(self.engine, request, plan, n) for n in range(request.n)]
 
-    async def _check_kept(self, plan: Plan, made: Generation, fault: str | None) -> None:
+    # What the grammar enforced has to hold at the end: an engine that gives up a grammar says so
+    # only in its log. A choice that breaks a rule ends with an error; one that takes too much work
+    # to check is delivered, and marked.
+
+    async def _verified(
+        self, source: AsyncGenerator[Batch, None], choices: Sequence[Generation], sent: Partial
+    ) -> AsyncGenerator[Batch, None]:
+        calls = {call.index: (call.name, call.arguments) for call in sent.calls}
+        found = [
+            _Choice(
+                made,
+                [made.plan.resumed + sent.text],
+                {at: (name, [begun]) for at, (name, begun) in calls.items()},
+            )
+            for made in choices
+        ]
+        async with aclosing(source):
+            async for batch in source:
+                for at, event in enumerate(batch):
+                    if isinstance(event, TextDelta | ToolCallStarted | ToolCallDelta):
+                        found[event.choice].add(event)
+                    elif isinstance(event, Finished):
+                        try:
+                            await self._check_kept(found[event.choice], event)
+                        except (WorkExceeded, Overloaded):
+                            log.warning("reply not verified", choice=event.choice)
+                            unverified = structs.replace(event, verified=False)
+                            batch = [*batch[:at], unverified, *batch[at + 1 :]]
+                yield batch
+
+    async def _check_kept(self, choice: _Choice, end: Finished) -> None:
         # Raises if a choice has a fault, or was cut and does not follow its grammar up to there.
+        made = choice.made
+        whole = end.reason in ("stop", "tool_calls") and not made.stopped
+        fault = await decided(partial(choice.fault, whole=whole), choice.characters)
+        if fault is None and whole:
+            return
         model, (grammar, tokens, text) = self._loaded, made.constrained
-        broken = None
+        broken, resumed = None, made.plan.resumed
         if grammar is not None and model is not None:
             where, words = model.facts.vocabulary, model.facts.words
             try:
                 broken = await self.grammars.fault_of(
-                    grammar, tokens, text, vocabulary=where, words=words, resumed=plan.resumed
+                    grammar, tokens, text, vocabulary=where, words=words, resumed=resumed
                 )
             except Overloaded:
                 if fault is None:
@@ -355,13 +387,14 @@ class TextChat:
             raise InternalError(f"The answer does not have the form asked for: {fault or broken}")
 
 
-def _usage_of(plan: Plan, choices: Sequence[Generation]) -> Usage:
+def _usage_of(choices: Sequence[Generation]) -> Usage:
     if not any(choice.asked for choice in choices):
         return Usage(0, 0)
+    prompt = len(choices[0].plan.prompt)
     return Usage(
-        prompt=len(plan.prompt),
+        prompt=prompt,
         completion=sum(choice.completion for choice in choices),
-        cached=min(choices[0].cached or 0, len(plan.prompt)),
+        cached=min(choices[0].cached or 0, prompt),
         reasoning=sum(choice.reasoning for choice in choices),
         discarded=sum(choice.discarded for choice in choices),
     )
@@ -434,18 +467,13 @@ async def _merged_events(
     yield [usage()]
 
 
-# What the grammar enforced has to hold at the end: an engine that gives up a grammar says so only
-# in its log. A choice that breaks a rule ends with an error; one that takes too much work to check
-# is delivered, and marked.
-
-
-log = structlog.get_logger(__name__)
-
-
 @dataclass(slots=True)
 class _Choice:
-    text: list[str] = field(default_factory=list)
-    calls: dict[int, tuple[str, list[str]]] = field(default_factory=dict)
+    """What a client has been given of one choice."""
+
+    made: Generation
+    text: list[str]
+    calls: dict[int, tuple[str, list[str]]]
 
     def add(self, event: Event) -> None:
         match event:
@@ -461,69 +489,28 @@ class _Choice:
         arguments = (piece for _, pieces in self.calls.values() for piece in pieces)
         return sum(map(len, self.text)) + sum(map(len, arguments))
 
-    def fault(self, request: ChatRequest, plan: Plan, work: Work, *, whole: bool) -> str | None:
-        said = "".join(self.text)
+    def fault(self, work: Work, *, whole: bool) -> str | None:
+        request, plan, said = self.made.request, self.made.plan, "".join(self.text)
         required = request.tool_choice.mode == "required"
+        if self.made.stopped:
+            return self._fault_of_calls(work, whole=False)
         if required and (said.strip() or (whole and not self.calls)):
             return "A call was required, and there is text in its place."
         if self.calls or request.output is None or not whole:
-            return self.fault_of_calls(plan, work, whole=whole)
+            return self._fault_of_calls(work, whole=whole)
         if plan.answer is not None and plan.answer.checked is not None:
             return plan.answer.checked.fault_of_text(said, work)
         return validate(said, request.output, work)
 
-    def fault_of_calls(self, plan: Plan, work: Work, *, whole: bool) -> str | None:
+    def _fault_of_calls(self, work: Work, *, whole: bool) -> str | None:
         calls = [(name, "".join(pieces)) for name, pieces in self.calls.values()]
         if calls and not whole and not is_object(calls[-1][1]):
             calls.pop()
         for name, arguments in calls:
-            schema = plan.functions.arguments.get(name)
+            schema = self.made.plan.functions.arguments.get(name)
             if schema is None:
                 return f"It calls {name[:64]!r}, which may not be called."
             fault = schema.fault_of_text(arguments, work)
             if fault is not None:
                 return f"The arguments of {name!r}: {fault}"
         return None
-
-
-async def verified(
-    source: AsyncGenerator[Batch, None],
-    request: ChatRequest,
-    plan: Plan,
-    choices: Sequence[Generation],
-    begun: Partial | None,
-    check_kept: Callable[[Plan, Generation, str | None], Awaitable[None]],
-) -> AsyncGenerator[Batch, None]:
-    """Yield the same batches; ``check_kept`` raises where a finished choice breaks a rule.
-
-    The end of a choice that takes too much work to check says so. ``begun`` is what was sent of the
-    reply before these events.
-    """
-    sent = begun or Partial()
-    calls = {call.index: (call.name, call.arguments) for call in sent.calls}
-    found = [
-        _Choice([plan.resumed + sent.text], {at: (name, [of]) for at, (name, of) in calls.items()})
-        for _ in choices
-    ]
-    async with aclosing(source):
-        async for batch in source:
-            for at, event in enumerate(batch):
-                if isinstance(event, Finished):
-                    choice, made = found[event.choice], choices[event.choice]
-                    whole = event.reason in ("stop", "tool_calls") and not made.stopped
-                    if made.stopped:
-                        check = partial(choice.fault_of_calls, plan, whole=False)
-                    else:
-                        check = partial(choice.fault, request, plan, whole=whole)
-                    try:
-                        fault = await decided(check, choice.characters)
-                        if fault is not None or not whole:
-                            await check_kept(plan, made, fault)
-                    except (WorkExceeded, Overloaded):
-                        log.warning("reply not verified", choice=event.choice)
-                        unverified = structs.replace(event, verified=False)
-                        batch = [*batch[:at], unverified, *batch[at + 1 :]]
-                        continue
-                elif isinstance(event, TextDelta | ToolCallStarted | ToolCallDelta):
-                    found[event.choice].add(event)
-            yield batch

@@ -130,8 +130,8 @@ class TokenCache:
         before = bisect_right(heads, parting, key=lambda head: head.at)
         shared = sum(map(len, every[:before]))
         joined = chain.from_iterable(every)
-        ids = await offload(list, joined) if count > _FEW else list(joined)
-        return EncodedText(ids, end, shared)
+        whole = await offload(list, joined) if count > _FEW else list(joined)
+        return EncodedText(whole, end, shared)
 
     def keep_reply(
         self, end: PromptEnd, text: str, heads: Sequence[ControlMatch], ids: Sequence[int]
