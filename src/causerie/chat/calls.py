@@ -395,7 +395,7 @@ class SectionReader:
 # names an offered function and its arguments are an object: JSON where tags are declared, the
 # reverse, or another key for the arguments.
 
-_MOST_CHARACTERS = 32_000
+_MOST_LENIENT = 32_000  # characters of such a call
 _NAMES = ("name", "tool_name", "function", "tool", "function_name")
 _ARGUMENTS = ("arguments", "parameters", "args", "input", "arguments_json")
 _HEAD = re.compile(
@@ -412,7 +412,7 @@ _OPENING = re.compile(
 _CLOSE = re.compile(rf"</{_PREFIX}param(?:eter)?>|</arg_value>")
 _CLOSING = re.compile(r"(?:(?:[^\s<]{0,24}|\]<\]\w{1,16}\[>\[)</[^<>]*>|\s)*")
 _CALLED = re.compile(r"(?:functions\.)?(?P<name>[\w.\-]+?)(?::\d+)?\s*(?=[({<]|$)")
-_PLAIN = forms.ParameterList(before="\x00k", between="\x00v", after="\x00e", constants="python")
+_LIST = forms.ParameterList(before="\x00k", between="\x00v", after="\x00e", constants="python")
 
 
 LenientCall = tuple[str, str]  # name and arguments (JSON) of a call that was read
@@ -442,7 +442,7 @@ class LenientReader:
     def feed(self, text: str) -> tuple[list[LenientCall], str] | None:
         """Return the calls and the text behind them, or ``None`` while more may come."""
         self._unread += text
-        if len(self._unread) > _MOST_CHARACTERS:
+        if len(self._unread) > _MOST_LENIENT:
             raise base.Unreadable
         if not self._started and not self._strip_markers():
             return None
@@ -568,4 +568,4 @@ def _arguments_in_tags(text: str, schema: base.Schema) -> str:
             raise base.Unreadable
         value = text[opening.end() : close.start()].removeprefix("\n").removesuffix("\n")
         pairs += f"\x00k{(opening['key'] or opening['before']).strip()}\x00v{value}\x00e"
-    return ParameterReader(_PLAIN, schema).feed(f"{pairs}\n.").arguments
+    return ParameterReader(_LIST, schema).feed(f"{pairs}\n.").arguments

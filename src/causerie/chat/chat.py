@@ -53,7 +53,7 @@ from causerie.protocol.events import (
     Trail,
     Usage,
 )
-from causerie.protocol.known_fields import KNOWN, refusal
+from causerie.protocol.known_fields import KNOWN, Known, refusal
 from causerie.protocol.parameters import ModelSampling, SamplingDefaults
 from causerie.protocol.reasoning import unreadable
 from causerie.protocol.request import (
@@ -244,7 +244,7 @@ class TextChat:
     ) -> AsyncIterator[ChatReply]:
         """Answer a request; entering raises whatever can be refused before the first token."""
         request.check_translated()
-        dropped = _dropped_parameters(request)
+        dropped = dropped_parameters(request)
         request, omitted = without_changing_parts(request, self.options.omit)
         with engine_failures(started=False):
             model = self.model(await self.engine.facts())
@@ -413,11 +413,12 @@ def _unread_reasoning(request: ChatRequest) -> Sequence[str]:
     return told
 
 
-def _dropped_parameters(request: ChatRequest) -> Sequence[str]:
+def dropped_parameters(request: ChatRequest, known: Known = KNOWN) -> Sequence[str]:
+    """Return a report of the fields that are not listed; raise if a strict request has such."""
     unlisted = request.unlisted
     if unlisted is None:
         return ()
-    if unlisted.names and request.strict and (refused := refusal(unlisted.body, KNOWN)):
+    if unlisted.names and request.strict and (refused := refusal(unlisted.body, known)):
         raise refused
     return unlisted.changes
 

@@ -48,7 +48,25 @@ def entries(
     calls = [call for message in messages for call in message.tool_calls]
     _check_arguments(calls)
     names = {call.id: call.name for call in calls}
-    return [_message_entry(message, capabilities, reasoning_keys, names) for message in messages]
+    items: list[Entry] = []
+    for message in messages:
+        content = message.content
+        # An image is a mark in the text: engines write what the model has around images.
+        parts = content if isinstance(content, tuple) else (TextPart(content or ""),)
+        texts = (Traced(part.text if isinstance(part, TextPart) else part.url) for part in parts)
+        entry: Entry = {"role": authored(message.role), "content": joined(texts)}
+        if message.reasoning_content:
+            entry |= {key: Traced(message.reasoning_content) for key in reasoning_keys}
+        if message.tool_calls:
+            entry["tool_calls"] = [_call_entry(call, capabilities) for call in message.tool_calls]
+            entry["content"] = entry["content"] or capabilities.no_content
+        if message.tool_call_id is not None:
+            entry["tool_call_id"] = _short_id(message.tool_call_id, capabilities)
+        name = message.name or names.get(message.tool_call_id or "")
+        if name:
+            entry["name"] = Traced(name)
+        items.append(entry)
+    return items
 
 
 def _check_arguments(calls: Sequence[ToolCall]) -> None:
@@ -193,30 +211,6 @@ def with_system(conversation: Sequence[Entry], text: str) -> list[Entry]:
             content = joined((content, _GAP, text)) if content else text
         return [{**first, "content": content}, *conversation[1:]]
     return [_text_entry("system", text), *conversation]
-
-
-def _message_entry(
-    message: Message,
-    capabilities: TemplateCapabilities,
-    keys: Sequence[str],
-    names: Mapping[str, str],
-) -> Entry:
-    content = message.content
-    # An image is a mark in the text: engines write what the model has around images.
-    parts = content if isinstance(content, tuple) else (TextPart(content or ""),)
-    texts = (Traced(part.text if isinstance(part, TextPart) else part.url) for part in parts)
-    entry: Entry = {"role": authored(message.role), "content": joined(texts)}
-    if message.reasoning_content:
-        entry |= {key: Traced(message.reasoning_content) for key in keys}
-    if message.tool_calls:
-        entry["tool_calls"] = [_call_entry(call, capabilities) for call in message.tool_calls]
-        entry["content"] = entry["content"] or capabilities.no_content
-    if message.tool_call_id is not None:
-        entry["tool_call_id"] = _short_id(message.tool_call_id, capabilities)
-    name = message.name or names.get(message.tool_call_id or "")
-    if name:
-        entry["name"] = Traced(name)
-    return entry
 
 
 def _call_entry(call: ToolCall, capabilities: TemplateCapabilities) -> Entry:

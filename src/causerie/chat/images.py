@@ -53,12 +53,10 @@ class ImageReader:
 
     memory: int = 1 << 30
     _turn: asyncio.Lock = field(init=False, default_factory=asyncio.Lock)
-    # Pixels, and what takes the place of an image, or nothing if it stays as it is, by digest.
-    _verdicts: BoundedCache[bytes, tuple[int, bytes]] = field(
-        init=False, default_factory=lambda: BoundedCache(_CONVERTED)
-    )
 
     def __post_init__(self) -> None:
+        # Pixels, and what takes the place of an image, or nothing if it stays as it is, by digest.
+        self._verdicts = BoundedCache[bytes, tuple[int, bytes]](_CONVERTED)
         self._worker = WorkerProcess("causerie.chat.image_worker", str(self.memory))
 
     async def stop(self) -> None:

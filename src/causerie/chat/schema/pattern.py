@@ -24,7 +24,7 @@ _KINDS = {"|": "or", "^": "start", "$": "end"}
 _META = frozenset("\\.+*?()|[]{}^$")
 _CLASS_META = frozenset("\\]^-[&~")
 _QUANTIFIER = re.compile(r"[*+?]|\{([0-9]+)(,?)([0-9]*)\}")
-_GROUP_NAME = re.compile(r"\(\?P?<([A-Za-z_][A-Za-z0-9_]*)>")
+_GROUP = re.compile(r"\((?:\?P?<[A-Za-z_][A-Za-z0-9_]*>|\?:|(?!\?))")
 _AHEAD = re.compile(r"\(\?([=!])")
 _PROPERTY = re.compile(r"[pP]\{[A-Za-z0-9_=]+\}")
 _COUNTED = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|\{[0-9]+(?:,[0-9]*)?\}|.", re.DOTALL)
@@ -231,15 +231,10 @@ class _Reader:
         rest = self._pattern[self._at : self._at + 4]
         if rest.startswith(("(?=", "(?!", "(?<=", "(?<!")):
             raise Refused(LOOKS)
-        name = _GROUP_NAME.match(self._pattern, self._at)
-        if name is not None:
-            self._at = name.end()
-        elif rest.startswith("(?:"):
-            self._at += 3
-        elif rest.startswith("(?"):
+        opening = _GROUP.match(self._pattern, self._at)
+        if opening is None:
             raise Refused("Inline flags are not supported; spell the alternatives out.")
-        else:
-            self._at += 1
+        self._at = opening.end()
         self._emit("open", "(?:")
         self._depth += 1
 
@@ -278,13 +273,12 @@ class _Reader:
         self._at += 1
         if letter in _CONTROLS:
             return _CONTROLS[letter]
-        if letter == "0" and not self._pattern[self._at : self._at + 1].isdigit():
+        following = self._pattern[self._at : self._at + 1]
+        if letter == "0" and not following.isdigit():
             return "\0"
-        if letter == "c" and self._pattern[self._at : self._at + 1].isascii():
-            control = self._pattern[self._at : self._at + 1]
-            if control.isalpha():
-                self._at += 1
-                return chr(ord(control) % 32)
+        if letter == "c" and following.isascii() and following.isalpha():
+            self._at += 1
+            return chr(ord(following) % 32)
         if letter.isdigit() or letter == "k":
             raise Refused("Back-references are not supported.")
         if letter.isascii() and letter.isalpha():
