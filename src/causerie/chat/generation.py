@@ -6,7 +6,7 @@ import math
 import secrets
 import string
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -14,7 +14,7 @@ import structlog
 from msgspec import structs
 
 from causerie import errors
-from causerie.chat.backtracking import without_faults
+from causerie.chat.backtracking import Backtracking
 from causerie.chat.call_syntax.base import text_overlap
 from causerie.chat.document_watch import WatchedDocuments
 from causerie.chat.encoding import tokens_before_text
@@ -407,7 +407,7 @@ class Generation:
             resumed=plan.resumed,
             texts=tuple(self._texts),
         )
-        return without_faults(self.engine, request, documents, self._discard)
+        return aclosing(Backtracking(self.engine, request, documents, self._discard).outputs())
 
     def _discard(self, tokens: int) -> None:
         self.discarded += tokens

@@ -48,25 +48,6 @@ def taken_out(
     return left, texts
 
 
-def put_back(prompt: Traced, texts: Sequence[Traced], begin: str) -> Traced:
-    """Return the prompt with each text in front of its calls, which begin with ``begin``.
-
-    If that is empty, they begin with the names of their functions.
-    """
-    origin = origin_of(prompt)
-    parts: list[str] = []
-    done = at = 0
-    for index, text in enumerate(texts):
-        call = origin.find(_origin_mark(index), at)
-        start = prompt.rfind(begin, done, call) if call >= 0 else call
-        while start >= 0 and any(origin[start : start + len(begin)]):
-            start = prompt.rfind(begin, done, start)
-        if start >= 0:
-            parts += (prompt[done:start], text)
-            done, at = start, call
-    return joined((*parts, prompt[done:]))
-
-
 def _origin_mark(index: int) -> int:
     return FINAL + 1 + index % _MARKS
 
@@ -289,10 +270,21 @@ def _conversation_entries(
 def _with_omitted_texts(
     prompt: Traced, said: Sequence[Traced], format: ModelFormat, capabilities: TemplateCapabilities
 ) -> Traced:
-    calls = format.calls
-    marked = not isinstance(calls.call[0], Name)
-    begin = calls.lead + calls.starts[0] if marked else ""
-    whole = put_back(prompt, said, begin=begin)
+    # Each text stands in front of its calls, which begin with ``begin``. If that is empty, they
+    # begin with the names of their functions.
+    calls, origin = format.calls, origin_of(prompt)
+    begin = "" if isinstance(calls.call[0], Name) else calls.lead + calls.starts[0]
+    parts: list[str] = []
+    done = at = 0
+    for index, text in enumerate(said):
+        call = origin.find(_origin_mark(index), at)
+        start = prompt.rfind(begin, done, call) if call >= 0 else call
+        while start >= 0 and any(origin[start : start + len(begin)]):
+            start = prompt.rfind(begin, done, start)
+        if start >= 0:
+            parts += (prompt[done:start], text)
+            done, at = start, call
+    whole = joined((*parts, prompt[done:]))
     return whole if capabilities.reasoning else history.thought_once(whole, format.reasoning)
 
 
