@@ -122,7 +122,7 @@ async def _resumed_replies(
         tokens = partial.trail.tokens
         texts = tuple(await model.engine.texts(tokens, visible=plan.visible))
         resumed = ResumedReply(tokens, texts, partial, partial.completion)
-        # Text of a character that is not complete has not been sent.
+        # The last tokens may be a part of a character, which has no text yet.
         control = set(model.facts.control_tokens.values())
         pairs = zip(reversed(tokens), reversed(texts), strict=True)
         silent = takewhile(lambda pair: not (pair[1] or pair[0] in control), pairs)

@@ -176,14 +176,7 @@ class SchemaDisjointness:
             return None
         known = self._constants.get(id(schema))
         if known is None:
-            known = {
-                canonical(value): json_type(value)
-                if not is_number(value)
-                else "whole"
-                if value == int(value)
-                else "fraction"
-                for value in values
-            }
+            known = {canonical(value): _whole_or_type(value) for value in values}
             self._constants[id(schema)] = known
             characters = sum(map(len, known)) // _CHARACTERS_A_STEP
             self._spend_steps(len(known) // _CONSTANTS_A_STEP + characters)
@@ -211,6 +204,12 @@ def _kinds_of_type(declared: object) -> frozenset[str]:
     names = one_or_several(declared)
     known = [_KINDS[name] for name in names if isinstance(name, str) and name in _KINDS]
     return frozenset[str]().union(*known) if known else _ALL
+
+
+def _whole_or_type(value: object) -> str:
+    if is_number(value):
+        return "whole" if value == int(value) else "fraction"
+    return json_type(value)
 
 
 def _forbids_required(schema: Schema, required: object) -> bool:
