@@ -239,7 +239,7 @@ def members_of(choice: Schema, key: str, writable: Callable[[str], bool]) -> Obj
     for constraints that cannot be enforced.
     """
     required = as_list(choice.get("required"))
-    declared = _rule_names(choice)
+    declared = _declared_names(choice)
     unnamed = declared.keys() - as_mapping(choice.get("properties")).keys()
     if len(unnamed) * len(patterns_of(choice)) > MOST_MATCHED:
         raise refused(choice, "too many required names for so many patterns.", "patternProperties")
@@ -279,11 +279,11 @@ def patterns_of(choice: Schema) -> Mapping[str, object]:
 
 
 def names_in(schema: Schema) -> tuple[str, ...]:
-    found = (_rule_names(choice) for choice in choices(schema))
+    found = (_declared_names(choice) for choice in choices(schema))
     return tuple(dict.fromkeys(name for names in found for name in names))
 
 
-def _rule_names(choice: Schema) -> dict[str, None]:
+def _declared_names(choice: Schema) -> dict[str, None]:
     required = (str(name) for name in as_list(choice.get("required")))
     return dict.fromkeys([*as_mapping(choice.get("properties")), *required])
 
