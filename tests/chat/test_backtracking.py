@@ -287,8 +287,8 @@ async def test_white_space_is_no_other_item() -> None:
     parser = Parser(form, tools=None, reasoning_open=False, call_id=lambda name, id: id)
     documents, discarded = WatchedDocuments(parser, rules, {}), list[int]()
 
-    run = Backtracking(engine, request, documents, discarded.append)
-    async with aclosing(run.outputs()) as outputs:
+    backtracking = Backtracking(engine, request, documents, discarded.append)
+    async with aclosing(backtracking.outputs()) as outputs:
         made = [output async for output in outputs]
     assert [one.text for one in made if isinstance(one, Token)] == ["[", "true", ",", "false", "]"]
     assert made[-1] == Stopped("stop", 1, 5)
@@ -338,8 +338,8 @@ async def test_little_is_read_again_where_something_is_taken_back(
     request = TextRequest((1,), 20_000, SamplingParams(seed=7), grammar="g")
     discarded = list[int]()
     documents = WatchedDocuments(_parser(), CheckedSchema(rules), {})
-    run = Backtracking(engine, request, documents, discarded.append)
-    async with aclosing(run.outputs()) as outputs:
+    backtracking = Backtracking(engine, request, documents, discarded.append)
+    async with aclosing(backtracking.outputs()) as outputs:
         with suppress(ConstraintNotKept):
             async for _ in outputs:
                 pass
