@@ -64,14 +64,16 @@ class Addresses:
         start = step("#", *self.places.get(address, ()))
         if not fragment:
             return start
-        if not fragment.startswith("/"):
-            return None
-        place = f"{start}{fragment}"
-        try:
-            part_at(self.whole, place)
-        except LookupError:
-            return f"#{fragment}" if address else place  # as older tools write it: from the whole
+        place = f"{start}{fragment}" if fragment.startswith("/") else None
+        if place is not None and address and self.part(place) is None:
+            return f"#{fragment}"  # as older tools write it: from the whole schema on
         return place
+
+    def part(self, place: str) -> object:
+        try:
+            return part_at(self.whole, place)
+        except LookupError:
+            return None
 
     def _collect(self, value: object, at: _Position, *, by_name: bool = False) -> None:
         if len(at.path) > DEEPEST:
