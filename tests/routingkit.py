@@ -148,8 +148,7 @@ async def begun(execution: Execution) -> AsyncIterator[Execution]:
         await execution.begin()
         yield execution
     finally:
-        if (left := execution.leave()) is not None:
-            await left
+        await execution.leave()
 
 
 async def streamed(execution: Execution) -> list[Event]:

@@ -158,14 +158,9 @@ class Pipeline:
         init=False,
     )
 
-    def known(self, door: PipelineDoor, credential: Credential | None) -> Caller | None:
-        """Return the caller as :meth:`authenticate`, ``None`` if that would have to wait."""
-        return None if door.accounts else self.keys.authenticate(door, credential)
-
     async def authenticate(self, door: PipelineDoor, credential: Credential | None) -> Caller:
-        caller = self.known(door, credential)
-        if caller is not None:
-            return caller
+        if not door.accounts:
+            return self.keys.authenticate(door, credential)
         if self.members is None:
             raise ServiceError(f"The door {door.name} takes keys of accounts; there are none here.")
         return await self.members.keys.authenticate(door, credential)
@@ -195,7 +190,8 @@ class Pipeline:
             record.ended(failure)
             raise
         finally:
-            record.early_start = response.early_start
+            if response.early_start:
+                record.early_start = True
             if (entered := self.meter.write(record)) is not None:
                 await entered
 
@@ -245,18 +241,22 @@ class Pipeline:
     async def _note_answered(
         self, asked: _Asked, choice: _Choice, more: Mapping[str, str] = _NO_HEADERS
     ) -> None:
-        caller, record, model, members = asked.caller, asked.record, choice.model, self.members
+        record, model, members = asked.record, choice.model, self.members
         request = model.adapted(asked.request)
-        candidates = self._usable_candidates(caller, choice, request)
-        need = Estimate(request, candidates)
-        scopes = self._rate_scopes(caller, choice) if members or choice.free else choice.scopes
-        with self.limits.take_now(scopes, need) or await self.limits.take(scopes, need) as lease:
+        if members is None and not choice.free:
+            candidates, scopes = model.candidates(request), choice.scopes
+        else:
+            candidates, scopes = self._candidates_and_scopes(asked.caller, choice, request)
+        need, limits = Estimate(request, candidates), self.limits
+        lease = (
+            limits.take_now(scopes, need) or await limits.take(scopes, need) if scopes else Lease()
+        )
+        with lease:
             lease.spared = asked.goes_on
             if members is not None:
-                await self._reserve_budget(members, asked, model, need)
-            contents = _logged_contents(asked) if caller.recorded else None
+                await self._enter_account(members, asked, model, need)
             execution = record.outcome = self.router.generate(
-                candidates, request, contents, asked.tried
+                candidates, request, record.contents, asked.tried
             )
             try:
                 attempt = await execution.begin()
@@ -264,11 +264,10 @@ class Pipeline:
                     headers = answer_headers(
                         record, asked.request, request, model, execution, attempt
                     )
-                    tell(lease.limit_statuses(), headers)
+                    if scopes:
+                        tell(lease.limit_statuses(), headers)
                     headers |= more
                     context = _response_context(asked, model, execution, attempt)
-                    if contents is not None:
-                        contents.context = context
                     try:
                         await execution.stream(asked.begin(headers, context))
                         if execution.continued:  # those of a plain answer have not gone out yet
@@ -282,19 +281,21 @@ class Pipeline:
                 failure.headers |= change_headers(asked.request, request, model, failure.changes)
                 raise
             finally:
-                left = execution.leave()
                 try:
                     self._settle_lease(lease, execution, model, record)
                 finally:
-                    if left is not None:
-                        await left
+                    await execution.leave()
 
-    def _usable_candidates(
+    def _candidates_and_scopes(
         self, caller: Caller, choice: _Choice, request: ChatRequest
-    ) -> Sequence[Candidate]:
-        model = choice.model
-        candidates = self.able(model, request) if choice.free else model.candidates(request)
-        return self.permitted(caller, model, candidates)
+    ) -> tuple[Sequence[Candidate], Sequence[RateScope]]:
+        model, scopes, free = choice.model, choice.scopes, self.scopes.free
+        candidates = self.permitted(caller, model, self.able(model, request))
+        if choice.free and free is not None:
+            scopes = [free.of(caller), *scopes]
+        if self.members is not None:
+            scopes = [*self.members.allowances.scopes(caller, model.recorded), *scopes]
+        return candidates, scopes
 
     def permitted(
         self, caller: Caller, model: Entry, candidates: Sequence[Candidate]
@@ -306,15 +307,19 @@ class Pipeline:
             candidates = unspent(model, candidates, spent)
         return candidates
 
-    async def _reserve_budget(
+    async def _enter_account(
         self, members: AccountPorts, asked: _Asked, model: Entry, need: Estimate
     ) -> None:
-        record = asked.record
+        # Reserve the budget, write down that it begins, and keep its contents if they are wanted.
+        record, request = asked.record, asked.request
         record.held = await members.allowances.reserve(
             asked.caller, model.id, need, record.model, record.labels.tag
         )
         if (written := self.meter.begin_request(record, lambda: need().input)) is not None:
             await written
+        if asked.caller.recorded:
+            context = ResponseContext(asked.identity, request.model, "")
+            record.contents = Contents(request, context, asked.completion)
 
     def _settle_lease(
         self, lease: Lease, execution: Execution, model: Entry, record: Record
@@ -410,14 +415,6 @@ class Pipeline:
             candidates = self.scopes.free.spare(model.id, candidates)
         return candidates
 
-    def _rate_scopes(self, caller: Caller, choice: _Choice) -> Sequence[RateScope]:
-        found = choice.scopes
-        if choice.free and self.scopes.free is not None:
-            found = [self.scopes.free.of(caller), *found]
-        if self.members is not None:
-            found = [*self.members.allowances.scopes(caller, choice.model.recorded), *found]
-        return found
-
     def listed(self, door: PipelineDoor, caller: Caller | None) -> Sequence[Listing]:
         """Return the router's catalog behind a door, or what the caller may use of it."""
         mine = None if caller is None else caller.models
@@ -469,12 +466,6 @@ def _cache_scope(owner: str) -> str:
     return blake2b(owner.encode(), digest_size=16, person=b"cache scope").hexdigest()
 
 
-def _logged_contents(asked: _Asked) -> Contents:
-    context = ResponseContext(asked.identity, asked.request.model, "")
-    contents = asked.record.contents = Contents(asked.request, context, asked.completion)
-    return contents
-
-
 def _caller_may_use(caller: Caller | None, model: Entry) -> bool:
     access = None if caller is None else caller.access
     return access is None or not access.verdict(model).refusal
@@ -505,19 +496,24 @@ def _response_context(
     asked: _Asked, model: Entry, execution: Execution, attempt: Attempt
 ) -> ResponseContext:
     request = asked.request
-    priced = isinstance(model, Listing)
-    return ResponseContext(
+    provider = model.provider(execution.served_by) if isinstance(model, Listing) else UNSET
+    context = ResponseContext(
         asked.identity,
         request.model,
         attempt.answer.fingerprint,
         request.thinking.visible,
         asked.door.reasoning_object,
         # At the end of the reply, by the target that served it then.
-        (lambda usage: model.cost(execution.served_by, usage) / BILLION) if priced else None,
-        model.provider(execution.served_by) if isinstance(model, Listing) else UNSET,
+        None
+        if provider is UNSET
+        else lambda usage: model.cost(execution.served_by, usage) / BILLION,
+        provider,
         execution.usage,
         request.function_names,
     )
+    if asked.record.contents is not None:
+        asked.record.contents.context = context
+    return context
 
 
 _TENTHS = [f"{tenths // 10}.{tenths % 10}" for tenths in range(1000)]
@@ -535,7 +531,7 @@ def answer_headers(
 ) -> dict[str, str]:
     """Return all headers, and record the first token; ``request`` is ``asked`` as adapted."""
     queue, upstream = attempt.queued_seconds, attempt.upstream_seconds
-    route = execution.routed_seconds()
+    route = execution.routed_seconds(attempt) if len(execution.tried) > 1 else 0.0
     overhead = record.first_token(queue + route + upstream)
     headers = target_headers(execution)
     waited = (

@@ -24,7 +24,7 @@ class Way(Router):
         execution = self.generate([Candidate(at), Candidate("t1", 1)], ASK)
         await execution.begin()
         await execution.stream(lambda _: None)
-        await execution.leave()  # type: ignore[misc]
+        await execution.leave()
 
     def state(self) -> str:
         return self.status()[0].state

@@ -112,8 +112,6 @@ class MemoryLease(limits.Lease):
                 window.requests -= 1
 
     def limit_statuses(self) -> limits.LimitStatuses:
-        if not self.parts:
-            return limits.NO_LIMITS
         now = self.clock() // _TICK
         requests: limits.LimitStatus | None = None
         tokens: limits.LimitStatus | None = None

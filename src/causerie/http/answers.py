@@ -159,8 +159,10 @@ class StreamedAnswer(Struct, eq=False):
         data = self._encoder.feed(batch)
         if not data:
             return None
-        self._silent = False
-        return None if self._exchange.write(data) else self._exchange.drained()
+        if self._silent:
+            self._silent = False
+        exchange = self._exchange
+        return None if exchange.write(data) else exchange.drained()
 
     def break_off(self, error: ErrorDetails) -> None:
         if self._encoder is None:

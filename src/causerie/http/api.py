@@ -155,10 +155,13 @@ class CompletionHandlers:
         request_id.set(exchange.request_id)
         if caller is None:
             key, pipeline = exchange.head.credential, self.pipeline
-            caller = pipeline.known(door, key) or await pipeline.authenticate(door, key)
+            if door.accounts:
+                caller = await pipeline.authenticate(door, key)
+            else:
+                caller = pipeline.keys.authenticate(door, key)
         if caller.networks is not None:
             caller.networks.check(exchange.client(door.proxies), "This key")
-        work_of.set(caller.project or caller.key or exchange.peer)
+        work_of.set(caller.project or caller.key or exchange.wire.peer)
         return caller
 
     async def _read_request(

@@ -8,7 +8,7 @@ from datetime import datetime
 from msgspec import UNSET, Struct, UnsetType
 
 from causerie.metering.meter import Record
-from causerie.observe.logging import LogBuffer, RequestLevel
+from causerie.observe.logging import LogBuffer
 from causerie.protocol.money import BILLION, amount_of, exact
 
 # Select Graphic Rendition (ECMA-48, section 8.3.117).
@@ -62,14 +62,14 @@ class RequestLog:
         """The line on a terminal names the door."""
 
     def write(self, record: Record) -> None:
-        self._tell(_log_level(record), self, record)
+        self._tell("warning" if record.status >= 500 else "info", self, record)
 
     def line(self, subject: Record, when: datetime) -> RequestLine:
         """Return the JSON line; times are to a tenth of a millisecond."""
         used, first = subject.used, subject.first_token_seconds
         return RequestLine(
             time=when,
-            level=_log_level(subject),
+            level="warning" if subject.status >= 500 else "info",
             request_id=subject.request_id,
             door=subject.door,
             key=subject.key,
@@ -138,10 +138,6 @@ def _usage_words(record: Record) -> Iterator[str]:
     yield f"{seconds:.2f} s"
     if record.cost:
         yield exact(amount_of(record.cost))
-
-
-def _log_level(record: Record) -> RequestLevel:
-    return "warning" if record.status >= 500 else "info"
 
 
 def _milliseconds(seconds: float) -> float:

@@ -179,11 +179,12 @@ class Execution(TargetSelector, eq=False):
             self.watch.forget()
         return attempt
 
-    def leave(self) -> Awaitable[object] | None:
+    async def leave(self) -> None:
         if self._usage is None:
             self._usage = self.usage()  # who answers is gone afterwards
             self.finish = self._passed.finish
-        return None if self.attempt is None else self.attempt.leave()
+        if self.attempt is not None:
+            await self.attempt.leave()
 
     def calls(self) -> Sequence[tuple[str, str]]:
         return self._passed.calls() if self.whole else ()
@@ -211,8 +212,9 @@ class Execution(TargetSelector, eq=False):
         upcoming: Callable[[], Awaitable[events.Batch]] | None = None
         while True:
             if batch:
-                if isinstance(batch[-1], events.Usage) and not self.whole:
-                    batch = self._complete_attempt(attempt, batch, batch[-1])
+                last = batch[-1]
+                if last.__class__ is events.Usage and not self.whole:
+                    batch = self._complete_attempt(attempt, batch, last)
                 if not self._pass_on(emit, batch):
                     await self._wait_for_client()
                 if self.whole:
@@ -233,7 +235,8 @@ class Execution(TargetSelector, eq=False):
                 await self._wait_for_client()
 
     def _pass_on(self, emit: events.BatchSink, batch: events.Batch) -> bool:
-        self._client_ready = ready = emit(batch)
+        if (ready := emit(batch)) is not None:
+            self._client_ready = ready
         batches = self._passed.batches  # what could not be emitted is none of them
         batches.append(batch)
         if len(batches) >= MANY or len(batch) > LONG:

@@ -210,11 +210,9 @@ class TargetSelector(Struct, eq=False):
     uncounted: int = 0  # how many of ``tried`` cost nothing of the budget
     _seconds: float = 0.0  # without an answer
 
-    def routed_seconds(self) -> float:
+    def routed_seconds(self, attempt: Attempt) -> float:
         """Return the time that attempts at other targets took before the one that answers."""
-        if self.attempt is None or len(self.tried) == 1:
-            return 0.0
-        return self.attempt.started - min(one.started for one in self.tried)
+        return attempt.started - min(one.started for one in self.tried)
 
     def spent(self) -> bool:
         budget, counted = self.context.budget, len(self.tried) - self.uncounted
