@@ -22,7 +22,6 @@ from causerie.access.admission import SlotQueue
 from causerie.access.keys import (
     AccountPorts,
     Caller,
-    Credential,
     FreeAllowance,
     FreeScopes,
     Locked,
@@ -157,13 +156,6 @@ class Pipeline:
         ),
         init=False,
     )
-
-    async def authenticate(self, door: PipelineDoor, credential: Credential | None) -> Caller:
-        if not door.accounts:
-            return self.keys.authenticate(door, credential)
-        if self.members is None:
-            raise ServiceError(f"The door {door.name} takes keys of accounts; there are none here.")
-        return await self.members.keys.authenticate(door, credential)
 
     async def answer(
         self,

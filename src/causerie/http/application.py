@@ -168,12 +168,12 @@ class Edge:
         except Exception:  # the true top: whatever it is, the client gets an answer
             log.exception("request failed", path=exchange.path[:_SHOWN])
             failure = internal(exchange.request_id)
-        try:
-            if failure is not None and exchange.status is None:
-                self._send_failure(exchange, match, failure)
-        except Exception:  # the connection is closed below, so that no client waits for ever
-            log.exception("a failure could not be told", path=exchange.path[:_SHOWN])
         if failure is not None:
+            try:
+                if exchange.status is None:
+                    self._send_failure(exchange, match, failure)
+            except Exception:  # the connection is closed below, so that no client waits for ever
+                log.exception("a failure could not be told", path=exchange.path[:_SHOWN])
             forget_frames(failure)
             del failure
         if not exchange.ended:

@@ -19,6 +19,8 @@ from causerie.errors import Error, ErrorDetails, InternalError, InvalidRequest, 
 from causerie.http.decoding import DECODERS, Undecodable, decoded_body
 from causerie.http.event_loop import offload
 from causerie.http.head import Headers, RequestHead
+from causerie.observe.logging import request_id
+from causerie.shapes.shape import Shape
 
 if TYPE_CHECKING:
     from causerie.http.connection import Connection
@@ -135,11 +137,14 @@ class Exchange(msgspec.Struct, eq=False):
             if _SAFE_ID.fullmatch(named):
                 self.request_id, self._named = named, True
 
-    def name_completion(self, prefix: str) -> str:
+    def begin_completion(self, shape: Shape) -> str:
         """Return the completion's id, which becomes the request's id if the client sent none."""
-        completion = prefix + self.token
+        completion = shape.id_prefix + self.token
         if not self._named:
             self.request_id = completion
+            request_id.set(completion)
+        if shape.id_header:
+            self.id_header = shape.id_header
         return completion
 
     @property
@@ -287,7 +292,7 @@ class Exchange(msgspec.Struct, eq=False):
         values = "".join(headers.values())
         if "\n" in values or "\r" in values:  # one would begin another line
             headers = {name: " ".join(value.split()) for name, value in headers.items()}
-        lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
+        lines = "\r\n".join([*map(": ".join, headers.items()), ""])
         line = _STATUS_LINES.get(status) or f"HTTP/1.1 {status} "
         line = self._behind_interim(line) if self._interim else line
         id_line = f"{self.id_header}: {self.request_id}\r\n" if self.id_header else ""
@@ -449,12 +454,7 @@ async def decompressed(headers: Headers, body: bytes, limits: BodyLimits) -> byt
 
 def json_at_hand(exchange: Exchange, limits: BodyLimits) -> bytes:
     """Return the JSON body if it has arrived and is not too large, else ``b""``."""
-    headers = exchange.head.headers
-    plain = headers.plain_json
-    if plain is None:
-        plain = headers.plain_json = (
-            headers.get("content-type") == "application/json" and "content-encoding" not in headers
-        )
+    plain = exchange.head.headers.plain_json
     if plain and exchange.complete and exchange.unread <= limits.max_bytes:
         return exchange.at_hand()
     return b""

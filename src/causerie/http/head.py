@@ -8,6 +8,7 @@ import ipaddress
 import re
 import unicodedata
 from contextlib import suppress
+from functools import cached_property
 from hashlib import blake2b
 from urllib.parse import unquote, urlsplit
 
@@ -53,12 +54,21 @@ _NEVER = re.compile(r"q=0(\.0*)?")
 class Headers(dict[str, str]):
     """Values by lower-case name; ``again`` has the further values of repeated headers.
 
-    Parsed values are kept here, since a head that comes again has the same headers object.
+    What is read of them is kept, since a head that comes again has the same headers object.
     """
 
     again: list[tuple[str, str]] | None = None
-    hints: RequestHints | None = None
-    plain_json: bool | None = None
+
+    @cached_property
+    def hints(self) -> RequestHints:
+        if _HINT_HEADERS.isdisjoint(self):
+            return NO_HINTS
+        strict = self.get(_UNKNOWN_PARAMS, "").lower() == "reject"
+        return RequestHints(labels_of(self), self.get(_SESSION, ""), strict)
+
+    @cached_property
+    def plain_json(self) -> bool:
+        return self.get("content-type") == "application/json" and "content-encoding" not in self
 
     def add_again(self, name: str, value: str) -> None:
         if self.again is None:
@@ -147,17 +157,6 @@ class RequestHints(Struct, frozen=True):
 NO_HINTS = RequestHints()
 
 
-def hints_of(headers: Headers) -> RequestHints:
-    hints = headers.hints
-    if hints is None:
-        hints = NO_HINTS
-        if not _HINT_HEADERS.isdisjoint(headers):
-            strict = headers.get(_UNKNOWN_PARAMS, "").lower() == "reject"
-            hints = RequestHints(labels_of(headers), headers.get(_SESSION, ""), strict)
-        headers.hints = hints
-    return hints
-
-
 # The head as a whole.
 
 _LENGTHS = b"\r\nContent-Length: ", b"\r\ncontent-length: "  # as clients write it
@@ -219,11 +218,10 @@ def cut_head(data: bytes) -> tuple[bytes, bytes]:
     at = data.find(usual, 0, end)
     if at < 0 and (at := data.find(lower, 0, end)) < 0:
         return _NOTHING
-    start = at + len(usual)
-    stop = data.find(b"\r\n", start)
-    if data[start:stop] != b"%d" % length:
+    start, sent = at + len(usual), b"%d\r\n" % length
+    if not data.startswith(sent, start):
         return _NOTHING
-    return blake2b(data[:start] + data[stop:end]).digest(), data[end + 4 :]
+    return blake2b(data[:start] + data[start + len(sent) : end]).digest(), data[end + 4 :]
 
 
 def head_size(url: bytes, headers: Headers) -> int:

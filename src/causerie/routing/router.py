@@ -132,12 +132,10 @@ class Router:
         ``watch`` sees everything that is passed on. ``tried`` has earlier attempts with budgets of
         their own, and gets the new ones.
         """
-        execution = Execution(self._context, request, candidates)
-        if tried is not None:
-            execution.tried, execution.uncounted = tried, len(tried)
-        if watch is not None:
-            execution.watch = watch
-        return execution
+        tried = [] if tried is None else tried
+        return Execution(
+            self._context, request, candidates, tried=tried, uncounted=len(tried), watch=watch
+        )
 
     async def count_tokens(
         self, candidates: Sequence[Candidate], request: ChatRequest

@@ -250,7 +250,7 @@ class TargetSelector(Struct, eq=False):
         for place, target_state in enumerate(asked):
             if failures and self._is_short(target_state, failures):
                 continue
-            if place >= len(target_states):
+            if failures and place >= len(target_states):
                 await self._pause_before(target_state)
             request = self.request.within(self._bounds_of(target_state.name))
             attempt = Attempt(target_state, request, partial)
@@ -265,9 +265,6 @@ class TargetSelector(Struct, eq=False):
                 raise
             else:
                 self._record_served(attempt)
-                self.tried.append(attempt)
-                self.queued_seconds += attempt.queued_seconds
-                self.upstream_seconds += attempt.upstream_seconds
                 return attempt
             self._seconds += self.context.clock() - attempt.started
             if partial is None and not _may_succeed_elsewhere(failures[-1]):
@@ -298,7 +295,10 @@ class TargetSelector(Struct, eq=False):
 
     def _record_served(self, attempt: Attempt) -> None:
         self.attempt = attempt
+        self.tried.append(attempt)
         self._note_served(attempt.target_state.name)
+        self.queued_seconds += attempt.queued_seconds
+        self.upstream_seconds += attempt.upstream_seconds
         if len(self.candidates) > 1:
             context, target = self.context, attempt.target
             context.last_targets.note(affinity_key(self.request), target, context.clock())
