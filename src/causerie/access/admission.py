@@ -40,7 +40,11 @@ class _Capacity:
             async with asyncio.timeout(seconds):
                 await entry.turn
         except (TimeoutError, asyncio.CancelledError):
-            self._withdraw(entry)
+            if entry.turn.done() and not entry.turn.cancelled():
+                self.give_back(entry.amount)
+            elif entry in self.queue:
+                self.queue.remove(entry)
+                self.admit()
             raise
 
     def give_back(self, amount: int) -> None:
@@ -54,13 +58,6 @@ class _Capacity:
             if not entry.turn.done():
                 self.taken += entry.amount
                 entry.turn.set_result(None)
-
-    def _withdraw(self, entry: _Waiting) -> None:
-        if entry.turn.done() and not entry.turn.cancelled():
-            self.give_back(entry.amount)
-        elif entry in self.queue:
-            self.queue.remove(entry)
-            self.admit()
 
     def _has_room_for(self, amount: int) -> bool:
         return self.taken + amount <= max(self.size(), 1)

@@ -282,8 +282,10 @@ def estimate(
 ) -> Tokens:
     """Estimate the prompt by its size and the output by its limit and those of ``candidates``."""
     output = request.max_tokens if request.max_tokens is not None else unnamed_output
+    bounds = [one.bounds.max_output_tokens for one in candidates]
+    granted = max((output if most is None else min(most, output) for most in bounds), default=0)
     units = 0 if request.passed is None else request.passed.units
-    return Tokens(prompt_estimate(request), _granted_output(output, candidates) * request.n, units)
+    return Tokens(prompt_estimate(request), (granted or output) * request.n, units)
 
 
 class Estimate(Struct, eq=False):
@@ -297,13 +299,3 @@ class Estimate(Struct, eq=False):
         if self._tokens is None:
             self._tokens = estimate(self._request, self._candidates)
         return self._tokens
-
-
-def _granted_output(output: int, candidates: Sequence[Candidate]) -> int:
-    most = 0
-    for one in candidates:
-        bound = one.bounds.max_output_tokens
-        if bound is None or bound >= output:
-            return output
-        most = max(most, bound)
-    return most or output

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from struct import Struct as Layout
@@ -292,7 +292,6 @@ def _undo_lease(taken: DistributedLease | QuotaRefusal) -> None:
 
 _UNKNOWN = 2
 _BILLION = 10**9
-_AMOUNTS = Layout("<6d")
 _STOOD = Layout("<4q")
 _SPENT = Layout("<4d")
 _PARTS = Layout("<2d")
@@ -330,13 +329,10 @@ class DistributedBudgets:
 
         words = pack("<cB", b"h", read)
         for want in wants:
-            amounts = (
-                *_billions_and_rest(want.amount),
-                *_billions_and_rest(want.estimate),
-                *_billions_and_rest(want.spent),
-            )
-            words += _AMOUNTS.pack(*amounts)
-        return await self._replica.ask(words, self._keys(wants), partial(self._answer, wants), undo)
+            for amount in (want.amount, want.estimate, want.spent):
+                words += _PARTS.pack(*divmod(amount, _BILLION))
+        keys = self._keys(want.place for want in wants)
+        return await self._replica.ask(words, keys, partial(self._answer, wants), undo)
 
     def _answer(self, wants: Sequence[HoldRequest], answer: bytes) -> HoldAnswer:
         held = answer[0]
@@ -356,13 +352,10 @@ class DistributedBudgets:
         self._count_held(wants, 1)
         self._untold[id(wants)] = self._replica.untold_join
 
-    def _told(self, wants: Sequence[HoldRequest]) -> bool:
-        return self._untold.pop(id(wants), None) != self._replica.joins
-
     def give_back(self, wants: Sequence[HoldRequest]) -> None:
         """Release holds without waiting for the server."""
         self._count_held(wants, -1)
-        if self._told(wants):
+        if self._untold.pop(id(wants), None) != self._replica.joins:
             command = self._settle_command(wants, [0] * len(wants), held=True)
             self._replica.send(SharedOperation(*command))
 
@@ -372,25 +365,21 @@ class DistributedBudgets:
         """Add spent amounts; return when the server has counted them or never will."""
         if held:
             self._count_held(wants, -1)
-            held = self._told(wants)
+            held = self._untold.pop(id(wants), None) != self._replica.joins
         with suppress(ConnectionLost):
-            await self._replica.ask(*self._settle_command(wants, spent, held=held), _ignore_answer)
+            await self._replica.ask(*self._settle_command(wants, spent, held=held), bytes)
 
     def _settle_command(
         self, wants: Sequence[HoldRequest], spent: Sequence[int], *, held: bool
     ) -> tuple[bytes, Sequence[str]]:
         words = pack("<cd", b"s", self._replica.waits_until())
         for want, more in zip(wants, spent, strict=True):
-            words += _SPENT.pack(
-                *_billions_and_rest(want.estimate if held else 0), *_billions_and_rest(more)
-            )
-        return words, self._keys(wants)
+            estimate = want.estimate if held else 0
+            words += _SPENT.pack(*divmod(estimate, _BILLION), *divmod(more, _BILLION))
+        return words, self._keys(want.place for want in wants)
 
-    def _keys(self, wants: Sequence[HoldRequest]) -> list[str]:
-        return [self._budget_key(want.place) for want in wants]
-
-    def _budget_key(self, place: str) -> str:
-        return self._replica.key(f"budget:{place}")
+    def _keys(self, places: Iterable[str]) -> list[str]:
+        return [self._replica.key(f"budget:{place}") for place in places]
 
     def _count_held(self, wants: Sequence[HoldRequest], times: int) -> None:
         for want in wants:
@@ -399,16 +388,9 @@ class DistributedBudgets:
                 del self._held_amounts[want.place]
 
     def _held_by_key(self) -> Held:
-        return {self._budget_key(place): held for place, held in self._held_amounts.items()}
-
-
-def _billions_and_rest(amount: int) -> tuple[int, int]:
-    return divmod(amount, _BILLION)
+        held = self._held_amounts
+        return dict(zip(self._keys(held), held.values(), strict=True))
 
 
 def _report_held(held: Held) -> bytes:
-    return b"k" + b"".join(_PARTS.pack(*_billions_and_rest(amount)) for amount in held.values())
-
-
-def _ignore_answer(_: bytes) -> None:
-    pass
+    return b"k" + b"".join(_PARTS.pack(*divmod(amount, _BILLION)) for amount in held.values())

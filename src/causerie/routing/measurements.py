@@ -173,10 +173,11 @@ class Measurements:
 
     def history(self, name: str) -> Sequence[targets.TimeBucket]:
         """Return the quarters of the last day that had requests, the oldest first."""
+        state = self._router().target_state(name)
         if self._store is None:
-            return self._router().history(name)
+            return () if state is None else state.latency_stats.history.day()
         sums = dict(self._quarters.get(name, {}))
-        if (state := self._router().target_state(name)) is not None:
+        if state is not None:
             for start, added in self._unwritten_sums(state):
                 sums[start] = sums.get(start, _NONE).plus(added)
         since = self._wall() // 1_000_000_000 - targets.DAY_SECONDS

@@ -13,7 +13,7 @@ from msgspec import Struct, structs
 
 from causerie.errors import InvalidRequest, ServiceError
 from causerie.protocol.request import ChatRequest
-from causerie.protocol.targets import CallClass, Candidate, TargetStats, TimeBucket
+from causerie.protocol.targets import CallClass, Candidate, TargetStats
 from causerie.routing import target_selector as selector
 from causerie.routing.attempt import Attempt
 from causerie.routing.circuit_breaker import CircuitBreaker
@@ -99,16 +99,11 @@ class Router:
         context = self._context
         target_states: dict[str, TargetState] = {}
         for name, target in targets.items():
-            target_state = context.target_states.get(name)
-            admission_queue = admission_queues.get(name)
-            if (
-                target_state is None
-                or target_state.target is not target
-                or target_state.admission_queue is not admission_queue
-            ):
+            state, queue = context.target_states.get(name), admission_queues.get(name)
+            if state is None or state.target is not target or state.admission_queue is not queue:
                 breaker = CircuitBreaker(context.clock, context.chance)
-                target_state = TargetState(name, target, admission_queue, breaker)
-            target_states[name] = target_state
+                state = TargetState(name, target, queue, breaker)
+            target_states[name] = state
         self._context = structs.replace(context, target_states=target_states)
 
     def renewed(
@@ -182,10 +177,6 @@ class Router:
     def target_stats(self, name: str) -> TargetStats | None:
         target_state = self._context.target_states.get(name)
         return target_state.target_stats() if target_state is not None else None
-
-    def history(self, name: str) -> Sequence[TimeBucket]:
-        target_state = self._context.target_states.get(name)
-        return target_state.latency_stats.history.day() if target_state is not None else ()
 
     def count_calls(self, name: str, classes: Sequence[CallClass]) -> None:
         target_state = self._context.target_states.get(name)

@@ -64,9 +64,8 @@ class Samples(Struct, eq=False):
     def newest(self) -> float | None:
         """Return the median of the newest few of the last seconds; ``None`` with less than two."""
         since = self._clock() - _NOW_SECONDS
-        values = sorted(
-            value for made, value in islice(reversed(self._values), _NEWEST) if made >= since
-        )
+        newest = islice(reversed(self._values), _NEWEST)
+        values = sorted(value for made, value in newest if made >= since)
         return values[(len(values) - 1) // 2] if len(values) > 1 else None
 
     def median_since(self, since: float) -> float | None:
