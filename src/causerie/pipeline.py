@@ -173,7 +173,8 @@ class Pipeline:
         ``ServiceError``.
         """
         record = self.meter.begin(identity, door.name, caller, labels)
-        request = scoped(door, caller, request)
+        if door.separate_caches:
+            request = scoped(door, caller, request)
         begin, completion = response.begin, response.completion
         asked = _Asked(door, caller, request, identity, begin, completion, record)
         try:
@@ -276,7 +277,8 @@ class Pipeline:
                 try:
                     self._settle_lease(lease, execution, model, record)
                 finally:
-                    await execution.leave()
+                    if (attempt := execution.attempt) is not None:
+                        await attempt.leave()
 
     def _candidates_and_scopes(
         self, caller: Caller, choice: _Choice, request: ChatRequest
@@ -316,8 +318,8 @@ class Pipeline:
     def _settle_lease(
         self, lease: Lease, execution: Execution, model: Entry, record: Record
     ) -> None:
-        used = execution.usage()
-        lease.settle(used, reached=execution.reached)
+        used = execution.end()
+        lease.settle(used, reached=execution.reached())
         if self.members is None:  # else the books tell what it costs
             record.cost = model.cost(execution.served_by, used)
         tools = execution.request.tools
@@ -525,23 +527,25 @@ def answer_headers(
     queue, upstream = attempt.queued_seconds, attempt.upstream_seconds
     route = execution.routed_seconds(attempt) if len(execution.tried) > 1 else 0.0
     overhead = record.first_token(queue + route + upstream)
-    headers = target_headers(execution)
     waited = (
         f"{_milliseconds_text(queue)}, route;dur={_milliseconds_text(route)}"
         if queue or route
         else _NO_WAIT
     )
-    headers["server-timing"] = (
-        f"queue;dur={waited}, upstream;dur={_milliseconds_text(upstream)}, "
-        f"overhead;dur={_milliseconds_text(overhead)}"
-    )
+    headers = {
+        **target_headers(execution),
+        "server-timing": f"queue;dur={waited}, upstream;dur={_milliseconds_text(upstream)}, "
+        f"overhead;dur={_milliseconds_text(overhead)}",
+    }
     if model.recorded != request.model:
         headers["x-served-model"] = model.recorded
     report = attempt.answer.cache_report
     if report is not None and (cache := report(f"{record.door} {record.project or record.key}")):
         headers["x-cache"] = str(cache)
         record.cache_miss = "" if cache.miss is None else str(cache.miss)
-    changes = attempt.changes(request, attempt.answer.changes)
+    changes = attempt.answer.changes
+    if attempt.request is not request:
+        changes = attempt.changes(request, changes)
     if changes or asked.changes or request is not asked:
         verbatim = attempt.answer.verbatim
         headers |= change_headers(asked, request, model, changes, verbatim=verbatim)

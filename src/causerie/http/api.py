@@ -22,12 +22,13 @@ from causerie.http.exchange import (
     json_at_hand,
     read_json,
 )
-from causerie.http.head import NO_HINTS, Headers, RequestHints
+from causerie.http.head import NO_HINTS, RequestHints
 from causerie.http.tasks import Drain, WorkGuard
 from causerie.pipeline import Pipeline
 from causerie.protocol import bounded_json, key_statements
 from causerie.protocol.model_entries import Count, ModelList
 from causerie.protocol.parameters import ParsingRules
+from causerie.protocol.request import ChatRequest
 from causerie.protocol.response import CompletionIdentity
 from causerie.shapes.shape import ParsedRequest, Shape
 
@@ -72,7 +73,7 @@ class CompletionHandlers:
         self._pings = answers.KeepAlive(limits.ping_seconds)
         first_byte = limits.first_byte_seconds
         self._head_timer = answers.KeepAlive(first_byte) if first_byte else None
-        self._rules_by_door: dict[str, ParsingRules] = {}
+        self._rules: dict[tuple[str, bool, bool], ParsingRules] = {}
 
     async def list_models(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
         caller = await self._catalog_caller(exchange, door)
@@ -98,7 +99,10 @@ class CompletionHandlers:
         ``written`` replaces the body of the exchange, and hints in its headers are ignored then.
         """
         completion, headers = exchange.begin_completion(shape), exchange.head.headers
-        caller = await authenticated(self.pipeline, exchange, door, caller)
+        if caller is None and not door.accounts:
+            caller = self.pipeline.keys.authenticate(door, exchange.head.credential)
+        else:
+            caller = await authenticated(self.pipeline, exchange, door, caller)
         work_of.set(caller.project or caller.key or exchange.wire.peer)
         answer: answers.PlainAnswer | answers.StreamedAnswer
         parsed: ParsedRequest | None = None
@@ -108,20 +112,23 @@ class CompletionHandlers:
                 most = self._limits.body
                 hints = headers.hints if written is None else NO_HINTS
                 body = written or json_at_hand(exchange, most) or await read_json(exchange, most)
-                parsed = await self._read_request(shape, body, door, hints, headers)
+                rules = self._rules_for(door, hints)
+                parsed = shape.parse_at_once(body, rules, headers) or await offload(
+                    shape.parse, body, rules, headers
+                )
+                request = _with_session(parsed.request, hints)
                 del body  # of which the request has all
-                created = time.time_ns() // 1_000_000_000
-                identity = CompletionIdentity(completion, created, exchange.request_id, shape.name)
-                if parsed.request.stream:
-                    timers = self._pings, self._head_timer
-                    stream = answers.StreamedAnswer(parsed, exchange, identity, shape.ping, *timers)
-                    answer = stream
+                identity = CompletionIdentity(
+                    completion, time.time_ns() // 10**9, exchange.request_id, shape.name
+                )
+                if request.stream:
+                    answer = stream = answers.StreamedAnswer(
+                        parsed, exchange, identity, shape.ping, self._pings, self._head_timer
+                    )
                 else:
                     answer = answers.PlainAnswer(parsed)
                 exchange.metered = True
-                await self.pipeline.answer(
-                    door, caller, parsed.request, identity, answer, hints.labels
-                )
+                await self.pipeline.answer(door, caller, request, identity, answer, hints.labels)
         except ClientGone:
             raise
         except Exception as failure:  # whatever it is, a stream that has started says so
@@ -144,46 +151,41 @@ class CompletionHandlers:
         with WorkGuard(exchange, self._drain):
             headers, most = exchange.headers, self._limits.body
             body = json_at_hand(exchange, most) or await read_json(exchange, most)
-            parsed = await self._read_request(
-                shape, body, door, headers.hints, headers, counting=True
+            rules = self._rules_for(door, headers.hints, counting=True)
+            parsed = shape.parse_at_once(body, rules, headers) or await offload(
+                shape.parse, body, rules, headers
             )
+            request = _with_session(parsed.request, headers.hints)
             try:
-                tokens, exact = await self.pipeline.count_tokens(door, caller, parsed.request)
+                tokens, exact = await self.pipeline.count_tokens(door, caller, request)
             except ServiceError as failure:
                 parsed.places.rename(failure)
                 raise
         counted = {"x-token-count": "exact" if exact else "estimated"}
         exchange.json(shape.count_body(tokens), counted)
 
-    async def _read_request(
-        self,
-        shape: Shape,
-        body: bytes,
-        door: MountedDoor,
-        request_hints: RequestHints,
-        headers: Headers,
-        *,
-        counting: bool = False,
-    ) -> ParsedRequest:
-        rules = self._rules_by_door.get(door.name) or self._rules_by_door.setdefault(
-            door.name, parsing_rules(door, self._limits)
-        )
-        if request_hints.strict:
-            rules = structs.replace(rules, reject_unknown=True)
-        if counting:
-            rules = structs.replace(rules, counting=True)
-        parsed = shape.parse_at_once(body, rules, headers)
-        if parsed is None:
-            parsed = await offload(shape.parse, body, rules, headers)
-        if request_hints.session and parsed.request.session_id is None:
-            request = structs.replace(parsed.request, session_id=request_hints.session)
-            parsed = structs.replace(parsed, request=request)
-        return parsed
+    def _rules_for(
+        self, door: MountedDoor, hints: RequestHints, *, counting: bool = False
+    ) -> ParsingRules:
+        place = door.name, hints.strict, counting
+        rules = self._rules.get(place)
+        if rules is None:
+            rules = parsing_rules(door, self._limits)
+            strict = hints.strict or rules.reject_unknown
+            rules = structs.replace(rules, reject_unknown=strict, counting=counting)
+            self._rules[place] = rules
+        return rules
 
     async def _catalog_caller(self, exchange: Exchange, door: MountedDoor) -> Caller | None:
         if door.open_catalog:
             return None
         return await authenticated(self.pipeline, exchange, door)
+
+
+def _with_session(request: ChatRequest, hints: RequestHints) -> ChatRequest:
+    if not hints.session or request.session_id is not None:
+        return request
+    return structs.replace(request, session_id=hints.session)
 
 
 def parsing_rules(door: MountedDoor, limits: RequestLimits) -> ParsingRules:

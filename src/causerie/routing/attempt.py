@@ -53,8 +53,6 @@ class Attempt(Struct, eq=False):
 
     def changes(self, request: ChatRequest, made: Sequence[str]) -> Sequence[str]:
         sent = self.request
-        if sent is request:
-            return made
         if sent.min_tokens != request.min_tokens:
             made = (f"min_tokens lowered to {sent.min_tokens}", *made)
         if sent.max_tokens != request.max_tokens:

@@ -172,10 +172,14 @@ class Execution(TargetSelector, eq=False):
             self.watch.forget()
         return attempt
 
-    async def leave(self) -> None:
+    def end(self) -> events.Usage:
+        """Return the usage, and keep it: who answers is gone afterwards."""
         if self._usage is None:
-            self._usage = self.usage()  # who answers is gone afterwards
+            self._usage = self.usage()
             self.finish = self._passed.finish
+        return self._usage
+
+    async def leave(self) -> None:
         if self.attempt is not None:
             await self.attempt.leave()
 

@@ -208,7 +208,6 @@ class TargetSelector(Struct, eq=False):
         budget, counted = self.context.budget, len(self.tried) - self.uncounted
         return counted >= budget.attempts or self._seconds >= budget.seconds
 
-    @property
     def reached(self) -> bool:
         return self.attempt is not None or any(one.reached for one in self.tried)
 

@@ -351,9 +351,10 @@ def _names_of_given(given: _Given) -> frozenset[str]:
 
 
 def parse(body: bytes, rules: parameters.ParsingRules) -> ChatRequest:
-    request = read_fast_path(body, rules)
-    if request is not None:
-        return request
+    return read_fast_path(body, rules) or _parse_fields(body, rules)
+
+
+def _parse_fields(body: bytes, rules: parameters.ParsingRules) -> ChatRequest:
     if len(body) <= SMALL:
         check_work(body, rules)
     document, mark = decode_marked(body)
@@ -545,8 +546,7 @@ def _parse_usual(body: bytes, rules: parameters.ParsingRules) -> ParsedRequest |
 def _parsed_request(
     body: bytes, rules: parameters.ParsingRules, _: Mapping[str, str]
 ) -> ParsedRequest:
-    request = parse(body, rules)
-    return ParsedRequest(request, _REPLIES[request.include_usage])
+    return with_reply(read_fast_path(body, rules) or _parse_fields(body, rules))
 
 
 CHAT_COMPLETIONS = Shape("chat", "/chat/completions", "chatcmpl-", _parsed_request, _parse_usual)
