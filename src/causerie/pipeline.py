@@ -380,7 +380,11 @@ class Pipeline:
     def _cached_choice(self, door: PipelineDoor, caller: Caller, name: str) -> _Choice:
         choice = self._choices.get((door.name, name))
         if choice is None or choice.door is not door:  # a reload may come while a request is read
-            choice = self._resolved_choice(door, name)
+            # Free variants have limits of their own, so that they never block a paid request.
+            model = self.catalog.resolve(door.models, name)
+            free = is_free(model.id)
+            limited = free_name(door.name) if free and self.scopes.free is not None else door.name
+            choice = _Choice(door, model, self.scopes.of(limited, model.id), free)
             if not isinstance(choice.model, WildcardModel):  # of whose names there is no end
                 self._choices[door.name, name] = choice
         if caller.models is not None and caller.models.isdisjoint(choice.model.names):
@@ -394,13 +398,6 @@ class Pipeline:
         if caller.access is not None:
             caller.access.check(choice.model)
         return choice
-
-    def _resolved_choice(self, door: PipelineDoor, name: str) -> _Choice:
-        # Free variants have limits of their own, so that they never block a paid request.
-        model = self.catalog.resolve(door.models, name)
-        free = is_free(model.id)
-        limited = free_name(door.name) if free and self.scopes.free is not None else door.name
-        return _Choice(door, model, self.scopes.of(limited, model.id), free)
 
     def able(self, model: Entry, request: ChatRequest) -> Sequence[Candidate]:
         """Return targets that can take an adapted request; raise ``ServiceError`` if none can."""
@@ -543,12 +540,12 @@ def answer_headers(
     if report is not None and (cache := report(f"{record.door} {record.project or record.key}")):
         headers["x-cache"] = str(cache)
         record.cache_miss = "" if cache.miss is None else str(cache.miss)
-    changes = attempt.answer.changes
+    answer = attempt.answer
+    changes = answer.changes
     if attempt.request is not request:
         changes = attempt.changes(request, changes)
     if changes or asked.changes or request is not asked:
-        verbatim = attempt.answer.verbatim
-        headers |= change_headers(asked, request, model, changes, verbatim=verbatim)
+        headers |= change_headers(asked, request, model, changes, verbatim=answer.verbatim)
     return headers
 
 
@@ -565,7 +562,13 @@ def change_headers(
         changes = [*model.changes(asked), *changes]
     if asked.changes and not verbatim:
         changes = [*asked.changes, *changes]
-    return {"x-request-changes": _listed_changes(changes)} if changes else {}
+    if not changes:
+        return {}
+    text = ", ".join(changes)
+    if len(text) > _MAX_CHANGES_LENGTH:
+        cut = text[:_MAX_CHANGES_LENGTH].rpartition(", ")[0]
+        text = f"{cut}, and {len(changes) - cut.count(', ') - 1} more changes"
+    return {"x-request-changes": text}
 
 
 def target_headers(execution: Execution) -> dict[str, str]:
@@ -577,11 +580,3 @@ def _milliseconds_text(seconds: float) -> str:
         return _TENTHS[int(seconds * 10_000 + 0.5)]
     except IndexError:
         return f"{seconds * 1000:.1f}"
-
-
-def _listed_changes(changes: Sequence[str]) -> str:
-    text = ", ".join(changes)
-    if len(text) <= _MAX_CHANGES_LENGTH:
-        return text
-    cut = text[:_MAX_CHANGES_LENGTH].rpartition(", ")[0]
-    return f"{cut}, and {len(changes) - cut.count(', ') - 1} more changes"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from urllib.parse import urlsplit
 
 import structlog
@@ -177,7 +178,7 @@ class Edge:
             forget_frames(failure)
             del failure
         if not exchange.ended:
-            exchange.abandon()
+            exchange.wire.abort()  # so that the client notices an incomplete response
 
     async def scrape(self, exchange: Exchange) -> None:
         """Answer a request at the separate address of the metrics."""
@@ -206,7 +207,8 @@ class Edge:
     def _refusal_of(self, exchange: Exchange) -> Refusal:
         found = self._mounts.get(_first_segment(exchange.path))
         if found is None:
-            return _refuse_as(shape_of(exchange.path))
+            shape = shape_of(exchange.path)
+            return Exchange.refuse if shape is CHAT_COMPLETIONS else partial(_refuse_as, shape)
         try:
             name = host_name(exchange.headers.get("host"))
         except InvalidRequest:  # this is the failure that is sent
@@ -240,7 +242,7 @@ class Edge:
         method, path, host = exchange.method, exchange.path, exchange.headers.get("host")
         own = self._own_handler(exchange, host)
         if own is not None:
-            match = RouteMatch(lambda exchange, _door, _parameter: own(exchange), _NO_DOOR, "")
+            match = RouteMatch(lambda exchange, *_: own(exchange), _NO_DOOR, "")
         else:
             door, rest = self._doors.find(host, path)
             routes = self._router_routes if door.kind == "router" else self._door_routes
@@ -286,13 +288,10 @@ def _network_checked(handler: routing.DoorHandler, networks: NetworkList) -> rou
     return answer
 
 
-def _refuse_as(shape: Shape) -> Refusal:
-    def refuse(exchange: Exchange, failure: ServiceError) -> None:
-        body = shape.error(failure, exchange.request_id)
-        exchange.id_header = shape.id_header
-        exchange.refuse(failure, shape.error_status(failure), body)
-
-    return Exchange.refuse if shape is CHAT_COMPLETIONS else refuse
+def _refuse_as(shape: Shape, exchange: Exchange, failure: ServiceError) -> None:
+    exchange.id_header = shape.id_header
+    body = shape.error(failure, exchange.request_id)
+    exchange.refuse(failure, shape.error_status(failure), body)
 
 
 def _first_segment(path: str) -> str:

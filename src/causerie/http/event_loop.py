@@ -93,16 +93,12 @@ async def offload(work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     try:
         return await asyncio.wrap_future(job)
     except asyncio.CancelledError:
-        await _job_ended(job)
+        loop, ended = asyncio.get_running_loop(), asyncio.Event()
+        job.add_done_callback(lambda _: loop.call_soon_threadsafe(ended.set))
+        while not ended.is_set():
+            with suppress(asyncio.CancelledError):  # this one is raised below
+                await ended.wait()
         raise
-
-
-async def _job_ended(job: Future[Any]) -> None:
-    loop, ended = asyncio.get_running_loop(), asyncio.Event()
-    job.add_done_callback(lambda _: loop.call_soon_threadsafe(ended.set))
-    while not ended.is_set():
-        with suppress(asyncio.CancelledError):  # which the caller raises afterwards
-            await ended.wait()
 
 
 class Turns:

@@ -181,13 +181,11 @@ class Exchange(msgspec.Struct, eq=False):
             return
         self._body.append(piece)
         self.unread += len(piece)
-        if self._arrived is not None:
-            self._wake_reader()
+        self._wake_reader()
 
     def feed_end(self) -> None:
         self.complete = True
-        if self._arrived is not None:
-            self._wake_reader()
+        self._wake_reader()
 
     def leave(self) -> None:
         if self.gone:
@@ -260,10 +258,6 @@ class Exchange(msgspec.Struct, eq=False):
                 self._interim = 0
         elif (self._opening or self.filler) and not self.blocked:
             self.write(self.filler)
-
-    def abandon(self) -> None:
-        """Close the connection, so that the client notices an incomplete response."""
-        self.wire.abort()
 
     def _head_bytes(
         self, status: int, content_type: str, headers: Mapping[str, str], length: int | None

@@ -284,7 +284,12 @@ def parse_target(url: bytes) -> tuple[str, str, str | None]:
     """
     host = None if url[:1] == b"/" else _host_of_url(url)
     query = url.partition(b"?")[2].partition(b"#")[0].decode("ascii", "replace")
-    return _path_of_url(url) or ("" if host is None else "/"), query, host
+    try:
+        path: str = (httptools.parse_url(url).path or b"").decode("ascii", "replace")
+    except httptools.HttpParserInvalidURLError:
+        path = ""
+    path = unquote(path) if "%" in path else path
+    return path or ("" if host is None else "/"), query, host
 
 
 def _host_of_url(url: bytes) -> str | None:
@@ -300,12 +305,3 @@ def _host_of_url(url: bytes) -> str | None:
             code="invalid_http",
         )
     return rest.decode("latin-1")
-
-
-def _path_of_url(url: bytes) -> str:
-    try:
-        path = httptools.parse_url(url).path or b""
-    except httptools.HttpParserInvalidURLError:
-        return ""
-    text: str = path.decode("ascii", "replace")
-    return unquote(text) if "%" in text else text

@@ -136,22 +136,17 @@ class RequestOutcome(Protocol):
     ``whole``: the reply came to its end; ``delivered``: the client has a piece of a stream.
     """
 
-    @property
-    def answered_by(self) -> str: ...
+    answered_by: str
+    continued: int
+    queued_seconds: float
+    upstream_seconds: float
+    whole: bool
+    finish: events.FinishReason | None
+
     @property
     def tried(self) -> Sequence[object]: ...
     @property
-    def continued(self) -> int: ...
-    @property
-    def queued_seconds(self) -> float: ...
-    @property
-    def upstream_seconds(self) -> float: ...
-    @property
-    def whole(self) -> bool: ...
-    @property
     def delivered(self) -> bool: ...
-    @property
-    def finish(self) -> events.FinishReason | None: ...
     def usage(self) -> events.Usage: ...
 
 

@@ -235,6 +235,8 @@ def read_preferences(fields: ObjectReader) -> Preferences:
         return NO_PREFERENCES
     allow, require = provider.boolean("allow_fallbacks"), provider.boolean("require_parameters")
     collection = provider.word("data_collection", ("allow", "deny"))
+    by_object = isinstance(provider.get("sort"), dict)
+    sorting, name = (provider.required_object("sort"), "by") if by_object else (provider, "sort")
     return Preferences(
         order=tuple(provider.strings("order", most=body_types.MAX_PROVIDER_NAMES)),
         only=_name_set(provider, "only"),
@@ -243,7 +245,7 @@ def read_preferences(fields: ObjectReader) -> Preferences:
         allow_fallbacks=allow is not False,
         require_parameters=require or False,
         private=collection == "deny" or provider.boolean("zdr") or False,
-        sort=_SORTS.get(_sort_word(provider)),
+        sort=_SORTS.get(sorting.word(name, _SORTS) or ""),
         max_price=MostPrice(
             *(_price_limit(prices, name) for name in body_types.PriceCeiling.__struct_fields__)
         )
@@ -255,12 +257,6 @@ def read_preferences(fields: ObjectReader) -> Preferences:
 def _name_set(fields: ObjectReader, name: str) -> frozenset[str] | None:
     # Programs send an empty list where nothing was chosen.
     return frozenset(fields.strings(name, most=body_types.MAX_PROVIDER_NAMES)) or None
-
-
-def _sort_word(provider: ObjectReader) -> str:
-    if isinstance(provider.get("sort"), dict):
-        return provider.required_object("sort").word("by", _SORTS) or ""
-    return provider.word("sort", _SORTS) or ""
 
 
 def _price_limit(prices: ObjectReader, name: str) -> Decimal | None:
@@ -371,6 +367,7 @@ def read_fields(
     max_tokens, min_tokens = generation.read_length(fields)
     model, fallbacks = read_models(fields, rules)
     continues = read_parameter(fields, "continue_final_message") or False
+    key = fields.get("prompt_cache_key")
     return ChatRequest(
         model=model,
         messages=messages,
@@ -397,7 +394,8 @@ def read_fields(
         continue_final_message=continues,
         add_generation_prompt=_generation_prompt(fields, continues, messages),
         session_id=read_parameter(fields, "session_id"),
-        cache_key=_cache_key(fields),
+        # A hint, so that no value is refused.
+        cache_key=key[: parameters.MAX_ID] or None if isinstance(key, str) else None,
         large=large,
         fallbacks=fallbacks,
         preferences=read_preferences(fields) if rules.router else NO_PREFERENCES,
@@ -473,12 +471,6 @@ def _check_halves(new: object, mark: str) -> None:
             "The body is not valid JSON (an unpaired surrogate); send both halves of each "
             "surrogate pair in what is new: the last message of the user, and the parameters."
         )
-
-
-def _cache_key(fields: ObjectReader) -> str | None:
-    # It is a hint, so no value is refused.
-    key = fields.get("prompt_cache_key")
-    return key[: parameters.MAX_ID] if isinstance(key, str) and key else None
 
 
 def _refuse_known(fields: ObjectReader) -> None:
