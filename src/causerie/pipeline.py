@@ -11,6 +11,7 @@ failure has its real status. However an answer ends, the engine is freed and the
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
@@ -93,6 +94,7 @@ class PipelineDoor(Locked, Protocol):
 CallSink = Callable[[str, Callable[[], Sequence[tuple[str, str]]], Sequence[Tool]], None]
 """Takes a target's name, what gives its delivered calls, and the tools that were offered."""
 
+_NO_LEASE = nullcontext()  # of requests without limits
 _NO_HEADERS: Mapping[str, str] = {}
 _FULL = (Overloaded, RateLimited)
 _OF_THE_MODEL = frozenset(
@@ -183,7 +185,7 @@ class Pipeline:
             record.ended(failure)
             raise
         finally:
-            if response.early_start:
+            if request.stream and response.early_start:
                 record.early_start = True
             if (entered := self.meter.write(record)) is not None:
                 await entered
@@ -217,8 +219,8 @@ class Pipeline:
             asked = structs.replace(asked, request=supported)
         record, model, request = asked.record, choice.model, asked.request
         record.model, record.entry, record.stream = model.recorded, model.id, request.stream
-        days = None if self.members is None else self.members.free_days
-        if choice.free and days is not None and asked.caller.project:
+        days = self.members.free_days if choice.free and self.members is not None else None
+        if days is not None and asked.caller.project:
             return self._of_the_day(asked, choice, days)
         return self._note_answered(asked, choice)
 
@@ -236,16 +238,16 @@ class Pipeline:
     ) -> None:
         record, model, members = asked.record, choice.model, self.members
         request = model.adapted(asked.request)
-        if members is None and not choice.free:
-            candidates, scopes = model.candidates(request), choice.scopes
-        else:
-            candidates, scopes = self._candidates_and_scopes(asked.caller, choice, request)
-        need, limits = Estimate(request, candidates), self.limits
-        lease = (
-            limits.take_now(scopes, need) or await limits.take(scopes, need) if scopes else Lease()
+        candidates, scopes = (
+            (model.candidates(request), choice.scopes)
+            if members is None and not choice.free
+            else self._candidates_and_scopes(asked.caller, choice, request)
         )
-        with lease:
-            lease.spared = asked.goes_on
+        need, limits = Estimate(request, candidates), self.limits
+        lease = limits.take_now(scopes, need) or await limits.take(scopes, need) if scopes else None
+        with lease or _NO_LEASE:
+            if lease is not None:
+                lease.spared = asked.goes_on
             if members is not None:
                 await self._enter_account(members, asked, model, need)
             execution = record.outcome = self.router.generate(
@@ -257,14 +259,17 @@ class Pipeline:
                     headers = answer_headers(
                         record, asked.request, request, model, execution, attempt
                     )
-                    if scopes:
+                    if lease is not None:
                         tell(lease.limit_statuses(), headers)
                     headers |= more
                     context = _response_context(asked, model, execution, attempt)
                     try:
                         await execution.stream(asked.begin(headers, context))
                         if execution.continued:  # those of a plain answer have not gone out yet
-                            headers |= target_headers(execution)
+                            headers |= {
+                                "x-served-by": execution.answered_by,
+                                "x-attempts": str(len(execution.tried)),
+                            }
                         return
                     except (UpstreamFailed, Overloaded) as failure:
                         if request.stream:
@@ -277,8 +282,8 @@ class Pipeline:
                 try:
                     self._settle_lease(lease, execution, model, record)
                 finally:
-                    if (attempt := execution.attempt) is not None:
-                        await attempt.leave()
+                    if execution.attempt is not None:
+                        await execution.attempt.leave()
 
     def _candidates_and_scopes(
         self, caller: Caller, choice: _Choice, request: ChatRequest
@@ -316,10 +321,11 @@ class Pipeline:
             record.contents = Contents(request, context, asked.completion)
 
     def _settle_lease(
-        self, lease: Lease, execution: Execution, model: Entry, record: Record
+        self, lease: Lease | None, execution: Execution, model: Entry, record: Record
     ) -> None:
         used = execution.end()
-        lease.settle(used, reached=execution.reached())
+        if lease is not None:
+            lease.settle(used, reached=execution.reached())
         if self.members is None:  # else the books tell what it costs
             record.cost = model.cost(execution.served_by, used)
         tools = execution.request.tools
@@ -530,7 +536,8 @@ def answer_headers(
         else _NO_WAIT
     )
     headers = {
-        **target_headers(execution),
+        "x-served-by": execution.answered_by,
+        "x-attempts": str(len(execution.tried)),
         "server-timing": f"queue;dur={waited}, upstream;dur={_milliseconds_text(upstream)}, "
         f"overhead;dur={_milliseconds_text(overhead)}",
     }
@@ -569,10 +576,6 @@ def change_headers(
         cut = text[:_MAX_CHANGES_LENGTH].rpartition(", ")[0]
         text = f"{cut}, and {len(changes) - cut.count(', ') - 1} more changes"
     return {"x-request-changes": text}
-
-
-def target_headers(execution: Execution) -> dict[str, str]:
-    return {"x-served-by": execution.answered_by, "x-attempts": str(len(execution.tried))}
 
 
 def _milliseconds_text(seconds: float) -> str:

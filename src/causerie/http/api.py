@@ -98,9 +98,9 @@ class CompletionHandlers:
 
         ``written`` replaces the body of the exchange, and hints in its headers are ignored then.
         """
-        completion, headers = exchange.begin_completion(shape), exchange.head.headers
+        completion, head = exchange.begin_completion(shape), exchange.head
         if caller is None and not door.accounts:
-            caller = self.pipeline.keys.authenticate(door, exchange.head.credential)
+            caller = self.pipeline.keys.authenticate(door, head.credential)
         else:
             caller = await authenticated(self.pipeline, exchange, door, caller)
         work_of.set(caller.project or caller.key or exchange.wire.peer)
@@ -110,11 +110,11 @@ class CompletionHandlers:
         try:
             with WorkGuard(exchange, self._drain):
                 most = self._limits.body
-                hints = headers.hints if written is None else NO_HINTS
+                hints = head.hints if written is None else NO_HINTS
                 body = written or json_at_hand(exchange, most) or await read_json(exchange, most)
                 rules = self._rules_for(door, hints)
-                parsed = shape.parse_at_once(body, rules, headers) or await offload(
-                    shape.parse, body, rules, headers
+                parsed = shape.parse_at_once(body, rules, head.headers) or await offload(
+                    shape.parse, body, rules, head.headers
                 )
                 request = _with_session(parsed.request, hints)
                 del body  # of which the request has all
@@ -149,13 +149,13 @@ class CompletionHandlers:
         caller = await authenticated(self.pipeline, exchange, door)
         work_of.set(caller.project or caller.key or exchange.peer)
         with WorkGuard(exchange, self._drain):
-            headers, most = exchange.headers, self._limits.body
+            head, most = exchange.head, self._limits.body
             body = json_at_hand(exchange, most) or await read_json(exchange, most)
-            rules = self._rules_for(door, headers.hints, counting=True)
-            parsed = shape.parse_at_once(body, rules, headers) or await offload(
-                shape.parse, body, rules, headers
+            rules = self._rules_for(door, head.hints, counting=True)
+            parsed = shape.parse_at_once(body, rules, head.headers) or await offload(
+                shape.parse, body, rules, head.headers
             )
-            request = _with_session(parsed.request, headers.hints)
+            request = _with_session(parsed.request, head.hints)
             try:
                 tokens, exact = await self.pipeline.count_tokens(door, caller, request)
             except ServiceError as failure:

@@ -22,6 +22,7 @@ from causerie.http.head import (
     check_host,
     cut_head,
     head_size,
+    hints_of,
     invalid_http,
     parse_target,
     without_upgrade,
@@ -239,7 +240,8 @@ class Connection(asyncio.Protocol):
         if host is not None or headers.again or "host" not in headers:
             check_host(headers, version, host)
         credential = sent_credential(headers, headers.take_keys() if headers.again else ())
-        head = RequestHead(method, path, version, headers, keep_alive, query, credential)
+        hints = hints_of(headers)
+        head = RequestHead(method, path, version, headers, keep_alive, query, credential, hints)
         exchange = Exchange(self, head, keep_alive)
         self._incoming = exchange
         if self._current is None and self.full is None:

@@ -448,7 +448,7 @@ async def decompressed(headers: Headers, body: bytes, limits: BodyLimits) -> byt
 
 def json_at_hand(exchange: Exchange, limits: BodyLimits) -> bytes:
     """Return the JSON body if it has arrived and is not too large, else ``b""``."""
-    plain = exchange.head.headers.plain_json
+    plain = exchange.head.hints.plain_json
     if plain and exchange.complete and exchange.unread <= limits.max_bytes:
         return exchange.at_hand()
     return b""

@@ -8,7 +8,6 @@ import ipaddress
 import re
 import unicodedata
 from contextlib import suppress
-from functools import cached_property
 from hashlib import blake2b
 from urllib.parse import unquote, urlsplit
 
@@ -52,23 +51,9 @@ _NEVER = re.compile(r"q=0(\.0*)?")
 
 
 class Headers(dict[str, str]):
-    """Values by lower-case name; ``again`` has the further values of repeated headers.
-
-    What is read of them is kept, since a head that comes again has the same headers object.
-    """
+    """Values by lower-case name; ``again`` has the further values of repeated headers."""
 
     again: list[tuple[str, str]] | None = None
-
-    @cached_property
-    def hints(self) -> RequestHints:
-        if _HINT_HEADERS.isdisjoint(self):
-            return NO_HINTS
-        strict = self.get(_UNKNOWN_PARAMS, "").lower() == "reject"
-        return RequestHints(labels_of(self), self.get(_SESSION, ""), strict)
-
-    @cached_property
-    def plain_json(self) -> bool:
-        return self.get("content-type") == "application/json" and "content-encoding" not in self
 
     def add_again(self, name: str, value: str) -> None:
         if self.again is None:
@@ -147,14 +132,26 @@ _HINT_HEADERS = frozenset({_SESSION, _UNKNOWN_PARAMS, *_TITLES, _REFERER, _TAG, 
 
 
 class RequestHints(Struct, frozen=True):
-    """``session`` may be empty; ``strict`` refuses unknown fields."""
+    """``session`` may be empty; ``strict`` refuses unknown fields; ``plain_json``: the body is
+    JSON and not compressed.
+    """
 
     labels: Labels = UNLABELLED
     session: str = ""
     strict: bool = False
+    plain_json: bool = False
 
 
 NO_HINTS = RequestHints()
+_ONLY_JSON = RequestHints(plain_json=True)
+
+
+def hints_of(headers: Headers) -> RequestHints:
+    plain = headers.get("content-type") == "application/json" and "content-encoding" not in headers
+    if _HINT_HEADERS.isdisjoint(headers):
+        return _ONLY_JSON if plain else NO_HINTS
+    strict = headers.get(_UNKNOWN_PARAMS, "").lower() == "reject"
+    return RequestHints(labels_of(headers), headers.get(_SESSION, ""), strict, plain)
 
 
 # The head as a whole.
@@ -180,6 +177,7 @@ class RequestHead(Struct, frozen=True):
     query: str = ""
     """The query without its ``?``, as it was sent."""
     credential: Credential | None = None
+    hints: RequestHints = NO_HINTS
 
 
 class RequestHeads(dict[bytes, RequestHead]):

@@ -134,7 +134,8 @@ class ReplyObserver(Protocol):
 
 
 class Execution(TargetSelector, eq=False):
-    """One request over its targets: ``begin``, then ``stream``, and in any case ``leave``.
+    """One request over its targets: ``begin``, then ``stream``; in any case ``end``, and leave the
+    ``attempt`` that there is then.
 
     ``continued`` counts targets that continued the reply, ``whole``: it was passed on to its end,
     ``finish`` is the last finish reason, once it is over. One budget of attempts and time holds for
@@ -178,10 +179,6 @@ class Execution(TargetSelector, eq=False):
             self._usage = self.usage()
             self.finish = self._passed.finish
         return self._usage
-
-    async def leave(self) -> None:
-        if self.attempt is not None:
-            await self.attempt.leave()
 
     def calls(self) -> Sequence[tuple[str, str]]:
         return self._passed.calls() if self.whole else ()

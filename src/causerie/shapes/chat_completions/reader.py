@@ -33,7 +33,14 @@ from causerie.protocol.bounded_json import SMALL
 from causerie.protocol.declaration import declared
 from causerie.protocol.known_fields import KNOWN, Known, known_of, refusal, sift
 from causerie.protocol.numbers import money
-from causerie.protocol.request import ChatRequest, FastFields, Message, Tool, ToolChoice
+from causerie.protocol.request import (
+    ChatRequest,
+    FastFields,
+    Message,
+    NativeRequest,
+    Tool,
+    ToolChoice,
+)
 from causerie.protocol.response import ResponseContext
 from causerie.protocol.targets import ANY_PRICE, NO_PREFERENCES, MostPrice, Preferences, SortBy
 from causerie.shapes.chat_completions import generation
@@ -294,12 +301,14 @@ def read_fast_path(body: bytes, rules: parameters.ParsingRules) -> ChatRequest |
 
 
 def plain_request(
-    fields: FastFields, rules: parameters.ParsingRules, **of_api: Any
+    fields: FastFields,
+    rules: parameters.ParsingRules,
+    *,
+    native: NativeRequest | None = None,
+    hints: frozenset[str] = frozenset(),
+    lenient_tools: bool = False,
 ) -> ChatRequest | None:
-    """Return the request of these fields; ``None`` where one of them is invalid.
-
-    ``of_api`` are fields of the request that another API sets.
-    """
+    """Return the request of these fields; ``None`` where one of them is invalid."""
     messages = fields.messages
     if len(messages) > rules.max_messages:
         return None
@@ -336,7 +345,9 @@ def plain_request(
         params=_params_by_given.get(given) or _names_of_given(given),
         keeps_output_limit=rules.reject_long_output,
         sent=fields,
-        **of_api,
+        native=native,
+        hints=hints,
+        lenient_tools=lenient_tools,
     )
 
 
@@ -538,7 +549,8 @@ def _parse_usual(body: bytes, rules: parameters.ParsingRules) -> ParsedRequest |
 def _parsed_request(
     body: bytes, rules: parameters.ParsingRules, _: Mapping[str, str]
 ) -> ParsedRequest:
-    return with_reply(read_fast_path(body, rules) or _parse_fields(body, rules))
+    request = read_fast_path(body, rules) or _parse_fields(body, rules)
+    return ParsedRequest(request, _REPLIES[request.include_usage])
 
 
 CHAT_COMPLETIONS = Shape("chat", "/chat/completions", "chatcmpl-", _parsed_request, _parse_usual)
