@@ -11,7 +11,6 @@ failure has its real status. However an answer ends, the engine is freed and the
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
@@ -94,8 +93,6 @@ class PipelineDoor(Locked, Protocol):
 CallSink = Callable[[str, Callable[[], Sequence[tuple[str, str]]], Sequence[Tool]], None]
 """Takes a target's name, what gives its delivered calls, and the tools that were offered."""
 
-_NO_LEASE = nullcontext()  # of requests without limits
-_NO_HEADERS: Mapping[str, str] = {}
 _FULL = (Overloaded, RateLimited)
 _OF_THE_MODEL = frozenset(
     {"unsupported_parameter", "unsupported_operation", "context_length_exceeded"}
@@ -119,6 +116,7 @@ class _Asked(Struct, frozen=True):
     record: Record
     goes_on: Callable[[ServiceError], bool] | None = None
     tried: list[Attempt] = []
+    headers: Mapping[str, str] = {}  # more of them for the response
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,62 +226,78 @@ class Pipeline:
         hold = await days.take(asked.caller.project)
         with hold:
             try:
-                await self._note_answered(asked, choice, hold.day_status.headers)
+                headers = hold.day_status.headers
+                await self._note_answered(structs.replace(asked, headers=headers), choice)
             except Exception as failure:
                 hold.charged = asked.record.charged_despite(failure)
                 raise
 
-    async def _note_answered(
-        self, asked: _Asked, choice: _Choice, more: Mapping[str, str] = _NO_HEADERS
-    ) -> None:
-        record, model, members = asked.record, choice.model, self.members
+    def _note_answered(self, asked: _Asked, choice: _Choice) -> Awaitable[None]:
+        model, scopes = choice.model, choice.scopes
         request = model.adapted(asked.request)
-        candidates, scopes = (
-            (model.candidates(request), choice.scopes)
-            if members is None and not choice.free
-            else self._candidates_and_scopes(asked.caller, choice, request)
+        if self.members is None and not choice.free:
+            candidates = model.candidates(request)
+        else:
+            candidates, scopes = self._candidates_and_scopes(asked.caller, choice, request)
+        if scopes:
+            return self._answer_within(scopes, candidates, asked, model, request)
+        return self._answer_by(candidates, asked, model, request)
+
+    async def _answer_within(
+        self,
+        scopes: Sequence[RateScope],
+        candidates: Sequence[Candidate],
+        asked: _Asked,
+        model: Entry,
+        request: ChatRequest,
+    ) -> None:
+        need = Estimate(request, candidates)
+        with self.limits.take_now(scopes, need) or await self.limits.take(scopes, need) as lease:
+            lease.spared = asked.goes_on
+            await self._answer_by(candidates, asked, model, request, need, lease)
+
+    async def _answer_by(
+        self,
+        candidates: Sequence[Candidate],
+        asked: _Asked,
+        model: Entry,
+        request: ChatRequest,
+        need: Estimate | None = None,
+        lease: Lease | None = None,
+    ) -> None:
+        record = asked.record
+        if self.members is not None:
+            need = need or Estimate(request, candidates)
+            await self._enter_account(self.members, asked, model, need)
+        execution = record.outcome = self.router.generate(
+            candidates, request, record.contents, asked.tried
         )
-        need, limits = Estimate(request, candidates), self.limits
-        lease = limits.take_now(scopes, need) or await limits.take(scopes, need) if scopes else None
-        with lease or _NO_LEASE:
-            if lease is not None:
-                lease.spared = asked.goes_on
-            if members is not None:
-                await self._enter_account(members, asked, model, need)
-            execution = record.outcome = self.router.generate(
-                candidates, request, record.contents, asked.tried
-            )
-            try:
-                attempt = await execution.begin()
-                while True:
-                    headers = answer_headers(
-                        record, asked.request, request, model, execution, attempt
-                    )
-                    if lease is not None:
-                        tell(lease.limit_statuses(), headers)
-                    headers |= more
-                    context = _response_context(asked, model, execution, attempt)
-                    try:
-                        await execution.stream(asked.begin(headers, context))
-                        if execution.continued:  # those of a plain answer have not gone out yet
-                            headers |= {
-                                "x-served-by": execution.answered_by,
-                                "x-attempts": str(len(execution.tried)),
-                            }
-                        return
-                    except (UpstreamFailed, Overloaded) as failure:
-                        if request.stream:
-                            raise
-                        attempt = await execution.again(failure)
-            except ServiceError as failure:
-                failure.headers |= change_headers(asked.request, request, model, failure.changes)
-                raise
-            finally:
+        try:
+            attempt = await execution.begin()
+            while True:
+                headers = answer_headers(record, asked.request, request, model, execution, attempt)
+                if lease is not None:
+                    tell(lease.limit_statuses(), headers)
+                headers |= asked.headers
+                context = _response_context(asked, model, execution, attempt)
                 try:
-                    self._settle_lease(lease, execution, model, record)
-                finally:
-                    if execution.attempt is not None:
-                        await execution.attempt.leave()
+                    await execution.stream(asked.begin(headers, context))
+                    if execution.continued:  # those of a plain answer have not gone out yet
+                        headers |= target_headers(execution)
+                    return
+                except (UpstreamFailed, Overloaded) as failure:
+                    if request.stream:
+                        raise
+                    attempt = await execution.again(failure)
+        except ServiceError as failure:
+            failure.headers |= change_headers(asked.request, request, model, failure.changes)
+            raise
+        finally:
+            try:
+                self._settle_lease(lease, execution, model, record)
+            finally:
+                if execution.attempt is not None:
+                    await execution.attempt.leave()
 
     def _candidates_and_scopes(
         self, caller: Caller, choice: _Choice, request: ChatRequest
@@ -535,12 +549,11 @@ def answer_headers(
         if queue or route
         else _NO_WAIT
     )
-    headers = {
-        "x-served-by": execution.answered_by,
-        "x-attempts": str(len(execution.tried)),
-        "server-timing": f"queue;dur={waited}, upstream;dur={_milliseconds_text(upstream)}, "
-        f"overhead;dur={_milliseconds_text(overhead)}",
-    }
+    headers = target_headers(execution)
+    headers["server-timing"] = (
+        f"queue;dur={waited}, upstream;dur={_milliseconds_text(upstream)}, "
+        f"overhead;dur={_milliseconds_text(overhead)}"
+    )
     if model.recorded != request.model:
         headers["x-served-model"] = model.recorded
     report = attempt.answer.cache_report
@@ -576,6 +589,10 @@ def change_headers(
         cut = text[:_MAX_CHANGES_LENGTH].rpartition(", ")[0]
         text = f"{cut}, and {len(changes) - cut.count(', ') - 1} more changes"
     return {"x-request-changes": text}
+
+
+def target_headers(execution: Execution) -> dict[str, str]:
+    return {"x-served-by": execution.answered_by, "x-attempts": str(len(execution.tried))}
 
 
 def _milliseconds_text(seconds: float) -> str:

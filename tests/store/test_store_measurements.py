@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from msgspec import structs
-from routingkit import ASK, BROKEN, REPLY, Clock, Scripted, middle
+from routingkit import ASK, BROKEN, REPLY, Clock, Scripted, left, middle
 
 from causerie.errors import StoreUnavailable
 from causerie.hosted.store.database import Database
@@ -53,8 +53,7 @@ class Replica:
             except Exception:  # noqa: BLE001 - what it was told to do
                 pass
             finally:
-                if (left := execution.leave()) is not None:
-                    await left
+                await left(execution)
 
     def counts(self) -> list[tuple[int, int]]:
         return [(one.answered, one.failed) for one in self.measurements.history("t0")]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Protocol
 from urllib.parse import parse_qs
 
@@ -22,14 +21,13 @@ from causerie.http.exchange import (
     json_at_hand,
     read_json,
 )
-from causerie.http.head import NO_HINTS, RequestHints
+from causerie.http.head import NO_HINTS, Headers, RequestHints
 from causerie.http.tasks import Drain, WorkGuard
 from causerie.pipeline import Pipeline
 from causerie.protocol import bounded_json, key_statements
 from causerie.protocol.model_entries import Count, ModelList
 from causerie.protocol.parameters import ParsingRules
 from causerie.protocol.request import ChatRequest
-from causerie.protocol.response import CompletionIdentity
 from causerie.shapes.shape import ParsedRequest, Shape
 
 
@@ -94,11 +92,10 @@ class CompletionHandlers:
         caller: Caller | None = None,
         written: bytes | None = None,
     ) -> None:
-        """Answer a completion, of the ``caller`` or else of the owner of the request's key.
+        """Answer a completion of ``caller``, or else of the owner of the request's key.
 
-        ``written`` replaces the body of the exchange, and hints in its headers are ignored then.
-        """
-        completion, head = exchange.begin_completion(shape), exchange.head
+        ``written`` replaces the body, and the hints in the headers are ignored then."""
+        identity, head, most = exchange.begin_completion(shape), exchange.head, self._limits.body
         if caller is None and not door.accounts:
             caller = self.pipeline.keys.authenticate(door, head.credential)
         else:
@@ -109,18 +106,14 @@ class CompletionHandlers:
         stream: answers.StreamedAnswer | None = None
         try:
             with WorkGuard(exchange, self._drain):
-                most = self._limits.body
                 hints = head.hints if written is None else NO_HINTS
                 body = written or json_at_hand(exchange, most) or await read_json(exchange, most)
                 rules = self._rules_for(door, hints)
-                parsed = shape.parse_at_once(body, rules, head.headers) or await offload(
-                    shape.parse, body, rules, head.headers
+                parsed = shape.parse_at_once(body, rules, head.headers) or await _parse_aside(
+                    shape, body, rules, head.headers
                 )
                 request = _with_session(parsed.request, hints)
                 del body  # of which the request has all
-                identity = CompletionIdentity(
-                    completion, time.time_ns() // 10**9, exchange.request_id, shape.name
-                )
                 if request.stream:
                     answer = stream = answers.StreamedAnswer(
                         parsed, exchange, identity, shape.ping, self._pings, self._head_timer
@@ -129,12 +122,10 @@ class CompletionHandlers:
                     answer = answers.PlainAnswer(parsed)
                 exchange.metered = True
                 await self.pipeline.answer(door, caller, request, identity, answer, hints.labels)
-        except ClientGone:
-            raise
         except Exception as failure:  # whatever it is, a stream that has started says so
             if parsed is not None:
                 parsed.places.rename(failure)
-            if exchange.status is None or stream is None:
+            if exchange.status is None or stream is None or isinstance(failure, ClientGone):
                 raise
             stream.break_off(failure)
         finally:
@@ -152,8 +143,8 @@ class CompletionHandlers:
             head, most = exchange.head, self._limits.body
             body = json_at_hand(exchange, most) or await read_json(exchange, most)
             rules = self._rules_for(door, head.hints, counting=True)
-            parsed = shape.parse_at_once(body, rules, head.headers) or await offload(
-                shape.parse, body, rules, head.headers
+            parsed = shape.parse_at_once(body, rules, head.headers) or await _parse_aside(
+                shape, body, rules, head.headers
             )
             request = _with_session(parsed.request, head.hints)
             try:
@@ -180,6 +171,12 @@ class CompletionHandlers:
         if door.open_catalog:
             return None
         return await authenticated(self.pipeline, exchange, door)
+
+
+async def _parse_aside(
+    shape: Shape, body: bytes, rules: ParsingRules, headers: Headers
+) -> ParsedRequest:
+    return await offload(shape.parse, body, rules, headers)
 
 
 def _with_session(request: ChatRequest, hints: RequestHints) -> ChatRequest:

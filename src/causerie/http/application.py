@@ -74,6 +74,8 @@ class RouteMatch(Struct, frozen=True):
     handler: routing.DoorHandler
     door: MountedDoor
     parameter: str
+    completes: bool = False
+    """It answers a completion, whose id is the request's."""
 
 
 class Edge:
@@ -152,14 +154,16 @@ class Edge:
 
     async def answer(self, exchange: Exchange) -> None:
         """Answer one request; failures are answered too, never raised."""
-        request_id.set(exchange.request_id)
         match: RouteMatch | None = None
         failure: ServiceError | None = None
         try:
             head = exchange.head
-            if "origin" not in head.headers or not self._answers_preflight(exchange):
-                place = head.method, head.headers.get("host"), head.path
-                match = self._matches.get(place) or self._match_route(exchange)
+            headers = head.headers
+            known = self._matches.get((head.method, headers.get("host"), head.path))
+            if known is None or not known.completes or "origin" in headers:
+                request_id.set(exchange.request_id)  # a completion gets another id
+            if "origin" not in headers or not self._answers_preflight(exchange):
+                match = known or self._match_route(exchange)
                 await match.handler(exchange, match.door, match.parameter)
         except ClientGone:
             if not exchange.metered:  # otherwise the line of the request says it
@@ -171,8 +175,7 @@ class Edge:
             failure = internal(exchange.request_id)
         if failure is not None:
             try:
-                if exchange.status is None:
-                    self._send_failure(exchange, match, failure)
+                self._send_failure(exchange, match, failure)
             except Exception:  # the connection is closed below, so that no client waits for ever
                 log.exception("a failure could not be told", path=exchange.path[:_SHOWN])
             forget_frames(failure)
@@ -197,6 +200,8 @@ class Edge:
     def _send_failure(
         self, exchange: Exchange, match: RouteMatch | None, failure: ServiceError
     ) -> None:
+        if exchange.status is not None:
+            return
         if not exchange.metered:
             door = "" if match is None else match.door.name
             self._metrics.refused(door, failure.code, failure.status)
@@ -247,9 +252,10 @@ class Edge:
             door, rest = self._doors.find(host, path)
             routes = self._router_routes if door.kind == "router" else self._door_routes
             handler, parameter = routing.find_handler(routes, method, path.removesuffix(rest), rest)
+            completes = isinstance(handler, partial)
             if door.networks is not None:
                 handler = _network_checked(handler, door.networks)
-            match = RouteMatch(handler, door, parameter)
+            match = RouteMatch(handler, door, parameter, completes)
         if len(path) + len(host or "") <= _MAX_REMEMBERED_PLACE:
             if len(self._matches) >= 4096:
                 self._matches.clear()

@@ -6,6 +6,7 @@ import asyncio
 import random
 import re
 import secrets
+import time
 from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ from causerie.http.decoding import DECODERS, Undecodable, decoded_body
 from causerie.http.event_loop import offload
 from causerie.http.head import Headers, RequestHead
 from causerie.observe.logging import request_id
+from causerie.protocol.response import CompletionIdentity
 from causerie.shapes.shape import Shape
 
 if TYPE_CHECKING:
@@ -137,15 +139,16 @@ class Exchange(msgspec.Struct, eq=False):
             if _SAFE_ID.fullmatch(named):
                 self.request_id, self._named = named, True
 
-    def begin_completion(self, shape: Shape) -> str:
-        """Return the completion's id, which becomes the request's id if the client sent none."""
+    def begin_completion(self, shape: Shape) -> CompletionIdentity:
+        """Name a completion; its id becomes the request's id if the client sent none."""
         completion = shape.id_prefix + self.token
         if not self._named:
             self.request_id = completion
-            request_id.set(completion)
+        request_id.set(self.request_id)
         if shape.id_header:
             self.id_header = shape.id_header
-        return completion
+        created = time.time_ns() // 1_000_000_000
+        return CompletionIdentity(completion, created, self.request_id, shape.name)
 
     @property
     def peer(self) -> str:
@@ -283,10 +286,11 @@ class Exchange(msgspec.Struct, eq=False):
             framing = "connection: close\r\n" + framing
         elif self.head.version == "1.0":
             framing = "connection: keep-alive\r\n" + framing
-        values = "".join(headers.values())
-        if "\n" in values or "\r" in values:  # one would begin another line
-            headers = {name: " ".join(value.split()) for name, value in headers.items()}
         lines = "\r\n".join([*map(": ".join, headers.items()), ""])
+        if not lines.count("\n") == lines.count("\r") == len(headers):  # a value begins another
+            lines = "".join(
+                [f"{name}: {' '.join(value.split())}\r\n" for name, value in headers.items()]
+            )
         line = _STATUS_LINES.get(status) or f"HTTP/1.1 {status} "
         line = self._behind_interim(line) if self._interim else line
         id_line = f"{self.id_header}: {self.request_id}\r\n" if self.id_header else ""
