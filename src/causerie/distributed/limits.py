@@ -39,7 +39,7 @@ from causerie.access.limits import (
 )
 from causerie.access.shared_budgets import HoldAnswer, HoldOutcome, HoldRequest
 from causerie.access.windows import MemoryCounters, MemoryLease
-from causerie.distributed.connection import ConnectionLost, Held, Replica, SharedOperation
+from causerie.distributed.connection import ConnectionLost, Replica, SharedOperation
 
 TICK = 100_000  # microseconds
 _MINUTE = 600  # ticks
@@ -182,7 +182,10 @@ class DistributedCounters:
         self._now = now
         self._memory = MemoryCounters()
         self._running: Counter[str] = Counter()
-        replica.holder(self._held_amounts, _report)
+        replica.holder(
+            lambda: dict(zip(self._keys(self._running), self._running.values(), strict=True)),
+            lambda held: pack(f"<c{len(held)}d", b"j", *held.values()),
+        )
 
     def take_now(self, scopes: Sequence[RateScope], estimate: Callable[[], Tokens]) -> Lease | None:
         """Return a lease without waiting if there are no limits, else ``None``."""
@@ -206,12 +209,6 @@ class DistributedCounters:
                     raise limited(taken)
                 return taken
         self.replica.alone("limits")
-        self._check_concurrent(scopes)
-        lease = self._memory.take_now(scopes, lambda: need)
-        self.count(scopes, 1)
-        return LocalLease(self, scopes, lease, self.replica.untold_join)
-
-    def _check_concurrent(self, scopes: Sequence[RateScope]) -> None:
         # Requests that run here also count if the server admitted them.
         full = [
             concurrency(scope, running)
@@ -220,6 +217,9 @@ class DistributedCounters:
         ]
         if full:
             raise limited(QuotaRefusal(tuple(full), (None, None)))
+        lease = self._memory.take_now(scopes, lambda: need)
+        self.count(scopes, 1)
+        return LocalLease(self, scopes, lease, self.replica.untold_join)
 
     async def _take_from_limits(
         self, scopes: Sequence[RateScope], need: Tokens
@@ -230,7 +230,8 @@ class DistributedCounters:
             limits = scope.requests, scope.tokens, scope.input, scope.output, scope.concurrent
             words += _LIMITS.pack(*limits, output if scope.counts_tokens else -1)
         answer = partial(self._answer, scopes, need.input, outputs)
-        return await self.replica.ask(words, self._keys(scopes), answer, _undo_lease)
+        keys = self._keys(scope.id for scope in scopes)
+        return await self.replica.ask(words, keys, answer, _undo_lease)
 
     def _answer(
         self, scopes: Sequence[RateScope], input: int, outputs: Sequence[int], answer: bytes
@@ -262,7 +263,7 @@ class DistributedCounters:
         self.count([scope for scope, *_ in taken], -1)
         words = _ASKED.pack(b"r", self._server_time(), requests)
         words += b"".join(_USED.pack(*used) for _, *used in taken)
-        self.replica.send(SharedOperation(words, self._keys([scope for scope, *_ in taken])))
+        self.replica.send(SharedOperation(words, self._keys(scope.id for scope, *_ in taken)))
 
     def _server_time(self) -> int:
         # Of the server's clock: 0 says now.
@@ -272,15 +273,8 @@ class DistributedCounters:
         """Return a monotonic time in microseconds."""
         return time.monotonic_ns() // 1000 if self._now is None else self._now()
 
-    def _keys(self, scopes: Sequence[RateScope]) -> list[str]:
-        return [self.replica.key(f"scope:{scope.id}") for scope in scopes]
-
-    def _held_amounts(self) -> Held:
-        return {self.replica.key(f"scope:{id}"): count for id, count in self._running.items()}
-
-
-def _report(held: Held) -> bytes:
-    return pack(f"<c{len(held)}d", b"j", *held.values())
+    def _keys(self, ids: Iterable[str]) -> list[str]:
+        return [self.replica.key(f"scope:{id}") for id in ids]
 
 
 def _undo_lease(taken: DistributedLease | QuotaRefusal) -> None:
@@ -302,9 +296,12 @@ class DistributedBudgets:
 
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
-        self._held_amounts: Counter[str] = Counter()  # by place
+        self._reserved: Counter[str] = Counter()  # amounts by place
         self._untold: dict[int, int] = {}  # holds without the server, by identity: a join
-        replica.holder(self._held_by_key, _report_held)
+        replica.holder(
+            lambda: dict(zip(self._keys(self._reserved), self._reserved.values(), strict=True)),
+            lambda held: b"k" + b"".join(_PARTS.pack(*divmod(n, _BILLION)) for n in held.values()),
+        )
 
     @property
     def joins(self) -> int:
@@ -383,14 +380,6 @@ class DistributedBudgets:
 
     def _count_held(self, wants: Sequence[HoldRequest], times: int) -> None:
         for want in wants:
-            self._held_amounts[want.place] += times * want.estimate
-            if not self._held_amounts[want.place]:
-                del self._held_amounts[want.place]
-
-    def _held_by_key(self) -> Held:
-        held = self._held_amounts
-        return dict(zip(self._keys(held), held.values(), strict=True))
-
-
-def _report_held(held: Held) -> bytes:
-    return b"k" + b"".join(_PARTS.pack(*divmod(amount, _BILLION)) for amount in held.values())
+            self._reserved[want.place] += times * want.estimate
+            if not self._reserved[want.place]:
+                del self._reserved[want.place]

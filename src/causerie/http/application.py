@@ -14,13 +14,7 @@ from causerie.access.networks import NetworkList
 from causerie.errors import Forbidden, InvalidRequest, NotFound, ServiceError, forget_frames
 from causerie.http import routing
 from causerie.http.api import CompletionHandlers, KeyStatements, RequestLimits, RouterPages
-from causerie.http.doors import (
-    DoorTable,
-    MountedDoor,
-    cors_headers,
-    is_preflight,
-    preflight_headers,
-)
+from causerie.http.doors import DoorTable, MountedDoor, cors_headers, preflight_headers
 from causerie.http.exchange import ClientGone, Exchange, internal
 from causerie.http.head import host_name
 from causerie.http.health import HealthHandlers, MetricsPage, ServingStatus
@@ -231,7 +225,7 @@ class Edge:
         except ServiceError:  # which is raised again by whoever looks for a handler
             return False
         allowed = door.origins.allow(origin)
-        if not is_preflight(exchange.method, headers):
+        if exchange.method != "OPTIONS" or "access-control-request-method" not in headers:
             exchange.cross_origin = cors_headers(origin) if allowed else None
             return False
         if not allowed:

@@ -167,9 +167,8 @@ class Measurements:
         _update_kept(
             self._days, await self._store.days(max(all_days, new - targets.DAY_SECONDS)), all_days
         )
-        self._read_until = (
-            now - now % targets.QUARTER_SECONDS - targets.QUARTER_SECONDS
-        )  # late ones are seen
+        quarter = targets.QUARTER_SECONDS
+        self._read_until = now - now % quarter - quarter  # late ones are seen
 
     def history(self, name: str) -> Sequence[targets.TimeBucket]:
         """Return the quarters of the last day that had requests, the oldest first."""

@@ -209,6 +209,5 @@ def _holds_image(url: str) -> bool:
     if head is None or not url.isascii():
         return False
     data = url[head.end() :].encode()
-    padding = data[-2:].count(b"=")
-    data = data[: len(data) - padding]
+    data = data[: len(data) - data[-2:].count(b"=")]
     return bool(data) and not data.translate(None, _BASE64)

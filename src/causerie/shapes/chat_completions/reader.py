@@ -415,7 +415,12 @@ def read_fields(
         changes=changes,
         strict=rules.reject_unknown,
         keeps_output_limit=rules.reject_long_output,
-        params=_asked_for(fields),
+        # Some clients always send `logprobs: false`.
+        params=frozenset(
+            name
+            for name in parameters.HONOURED & fields.values.keys()
+            if fields.has(name) and not (name == "logprobs" and fields.get(name) is False)
+        ),
         sent=sent,
     )
 
@@ -426,12 +431,6 @@ def without_router_fields(
     if not rules.router or ROUTER_FIELDS.isdisjoint(values):
         return values
     return {name: value for name, value in values.items() if name not in ROUTER_FIELDS}
-
-
-def _asked_for(fields: ObjectReader) -> frozenset[str]:
-    names = {name for name in parameters.HONOURED & fields.values.keys() if fields.has(name)}
-    # Some clients always send `logprobs: false`.
-    return frozenset(names - {"logprobs"} if fields.get("logprobs") is False else names)
 
 
 def _mended_request(
