@@ -139,7 +139,17 @@ class StreamedAnswer(Struct, eq=False):
         self._encoder = self.parsed.reply.encoder(context)
         if not self.early_start:
             self._start_stream(self.parsed.places.renamed(headers))
-        return self._send_batch
+        feed, exchange = self._encoder.feed, self._exchange
+
+        def send(batch: Batch) -> Awaitable[None] | None:
+            data = feed(batch)
+            if not data:
+                return None
+            if self._silent:
+                self._silent = False
+            return None if exchange.write(data) else exchange.drained()
+
+        return send
 
     def leave(self) -> None:
         self._pings.leave(self)
@@ -156,16 +166,6 @@ class StreamedAnswer(Struct, eq=False):
         if self._head_timer is not None:
             self._head_timer.leave(self)
         self._pings.enter(self)
-
-    def _send_batch(self, batch: Batch) -> Awaitable[None] | None:
-        assert self._encoder is not None
-        data = self._encoder.feed(batch)
-        if not data:
-            return None
-        if self._silent:
-            self._silent = False
-        exchange = self._exchange
-        return None if exchange.write(data) else exchange.drained()
 
     def break_off(self, failure: Exception) -> None:
         exchange = self._exchange

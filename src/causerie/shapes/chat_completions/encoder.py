@@ -268,7 +268,7 @@ class ChunkEncoder:
         prefixes = self._prefixes
         pieces: list[bytes] = []
         for event in batch:
-            if isinstance(event, TextDelta) and event.choice in prefixes and not event.logprobs:
+            if event.__class__ is TextDelta and event.choice in prefixes and not event.logprobs:
                 pieces += (
                     prefixes[event.choice],
                     b'"content":',
