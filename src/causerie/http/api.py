@@ -112,7 +112,7 @@ class CompletionHandlers:
                 parsed = shape.parse_at_once(body, rules, head.headers) or await _parse_aside(
                     shape, body, rules, head.headers
                 )
-                request = _with_session(parsed.request, hints)
+                request = _with_session(parsed.request, hints) if hints.session else parsed.request
                 del body  # of which the request has all
                 if request.stream:
                     answer = stream = answers.StreamedAnswer(
