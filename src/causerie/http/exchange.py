@@ -286,11 +286,10 @@ class Exchange(msgspec.Struct, eq=False):
             framing = "connection: close\r\n" + framing
         elif self.head.version == "1.0":
             framing = "connection: keep-alive\r\n" + framing
+        values = "".join(headers.values())
+        if "\n" in values or "\r" in values:  # one would begin another line
+            headers = {name: " ".join(value.split()) for name, value in headers.items()}
         lines = "\r\n".join([*map(": ".join, headers.items()), ""])
-        if not lines.count("\n") == lines.count("\r") == len(headers):  # a value begins another
-            lines = "".join(
-                [f"{name}: {' '.join(value.split())}\r\n" for name, value in headers.items()]
-            )
         line = _STATUS_LINES.get(status) or f"HTTP/1.1 {status} "
         line = self._behind_interim(line) if self._interim else line
         id_line = f"{self.id_header}: {self.request_id}\r\n" if self.id_header else ""
