@@ -101,14 +101,12 @@ class SlotQueue:
         Entering raises :class:`Overloaded` if the queue is full or after ``max_wait_seconds`` in
         it, and :class:`InvalidRequest` for more places than slots.
         """
-        waited = 0.0
+        arrived = started = time.monotonic()
         if not self._slots.take_now(places):
-            arrived = time.monotonic()
             await self._wait_for_turn(places)
-            waited = time.monotonic() - arrived
-        started = time.monotonic()
+            started = time.monotonic()
         try:
-            yield waited
+            yield started - arrived
         finally:
             self._recent += 0.2 * (time.monotonic() - started - self._recent)
             self._slots.give_back(places)

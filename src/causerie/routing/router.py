@@ -175,13 +175,12 @@ class Router:
         return self._context.target_states.get(name)
 
     def target_stats(self, name: str) -> TargetStats | None:
-        target_state = self._context.target_states.get(name)
-        return target_state.target_stats() if target_state is not None else None
+        state = self.target_state(name)
+        return None if state is None else state.target_stats()
 
     def count_calls(self, name: str, classes: Sequence[CallClass]) -> None:
-        target_state = self._context.target_states.get(name)
-        if target_state is not None:
-            target_state.call_stats.add(classes)
+        if (state := self.target_state(name)) is not None:
+            state.call_stats.add(classes)
 
     def status(self) -> list[TargetStatus]:
         return [target_state.status() for target_state in self._context.target_states.values()]

@@ -303,11 +303,8 @@ class TargetSelector(Struct, eq=False):
         return UNBOUNDED_TOKENS
 
     def _is_short(self, target_state: TargetState, failures: Sequence[ServiceError]) -> bool:
-        reported = [
-            failure.metadata.get("context_length")
-            for failure in failures
-            if failure.code == "context_length_exceeded"
-        ]
+        exceeded = [each for each in failures if each.code == "context_length_exceeded"]
+        reported = (each.metadata.get("context_length") for each in exceeded)
         short = max((length for length in reported if isinstance(length, int)), default=0)
         length = self._bounds_of(target_state.name).context_length
         return length is not None and length <= short
@@ -343,9 +340,8 @@ class TargetSelector(Struct, eq=False):
         telling = [one for one in failures if one.code not in _OF_THE_TARGET]
         passing = [one for one in telling if one.retryable] or telling
         failure = passing[-1] if passing else next(iter(failures), None)
-        rests = {
-            one.name: self.context.target_states[one.name].breaker.wait() for one in self.candidates
-        }
+        states = self.context.target_states
+        rests = {one.name: states[one.name].breaker.wait() for one in self.candidates}
         if failure is None or (hopeless and isinstance(failure, UpstreamFailed)):
             wait = max(1, math.ceil(min(rests.values(), default=1.0)))
             why = f" {_last_failure_words(failure)}" if isinstance(failure, UpstreamFailed) else ""
