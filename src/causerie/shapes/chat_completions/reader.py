@@ -405,8 +405,7 @@ def read_fields(
         continue_final_message=continues,
         add_generation_prompt=_generation_prompt(fields, continues, messages),
         session_id=read_parameter(fields, "session_id"),
-        # A hint, so that no value is refused.
-        cache_key=key[: parameters.MAX_ID] or None if isinstance(key, str) else None,
+        cache_key=key[: parameters.MAX_ID] or None if isinstance(key, str) else None,  # a hint
         large=large,
         fallbacks=fallbacks,
         preferences=read_preferences(fields) if rules.router else NO_PREFERENCES,
@@ -415,12 +414,7 @@ def read_fields(
         changes=changes,
         strict=rules.reject_unknown,
         keeps_output_limit=rules.reject_long_output,
-        # Some clients always send `logprobs: false`.
-        params=frozenset(
-            name
-            for name in parameters.HONOURED & fields.values.keys()
-            if fields.has(name) and not (name == "logprobs" and fields.get(name) is False)
-        ),
+        params=_asked_for(fields),
         sent=sent,
     )
 
@@ -431,6 +425,12 @@ def without_router_fields(
     if not rules.router or ROUTER_FIELDS.isdisjoint(values):
         return values
     return {name: value for name, value in values.items() if name not in ROUTER_FIELDS}
+
+
+def _asked_for(fields: ObjectReader) -> frozenset[str]:
+    names = {name for name in parameters.HONOURED & fields.values.keys() if fields.has(name)}
+    # Some clients always send `logprobs: false`.
+    return frozenset(names - {"logprobs"} if fields.get("logprobs") is False else names)
 
 
 def _mended_request(
