@@ -289,15 +289,16 @@ class Exchange(msgspec.Struct, eq=False):
         values = "".join(headers.values())
         if "\n" in values or "\r" in values:  # one would begin another line
             headers = {name: " ".join(value.split()) for name, value in headers.items()}
-        lines = "\r\n".join([*map(": ".join, headers.items()), ""])
         line = _STATUS_LINES.get(status) or f"HTTP/1.1 {status} "
         line = self._behind_interim(line) if self._interim else line
         id_line = f"{self.id_header}: {self.request_id}\r\n" if self.id_header else ""
-        head = (
-            f"{line}\r\n{lines}content-type: {content_type}\r\n"
-            f"x-request-id: {self.request_id}\r\n{id_line}{framing}\r\n"
-        )
-        return head.encode("latin-1", "replace")
+        head = [
+            line,
+            *map(": ".join, headers.items()),
+            f"content-type: {content_type}",
+            f"x-request-id: {self.request_id}\r\n{id_line}{framing}\r\n",
+        ]
+        return "\r\n".join(head).encode("latin-1", "replace")
 
     def _behind_interim(self, line: str) -> str:
         # A part of an interim response may have been sent already.
