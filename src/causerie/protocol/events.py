@@ -225,7 +225,7 @@ def is_large_batch(batch: Batch) -> bool:
         text = batch[0]
         if text.__class__ is TextDelta and not text.logprobs:
             return len(text.text) > PORTION
-    if batch and isinstance(first := batch[0], PassedBytes) and first.whole:
+    if len(batch) > 1 and isinstance(passed := batch[1], PassedBytes) and passed.whole:
         return False  # nothing of it is encoded
     return len(batch) > _MAX_EVENTS or sum(map(_event_size, batch)) > PORTION
 

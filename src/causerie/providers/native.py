@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
 import msgspec
@@ -46,14 +46,15 @@ from causerie.providers.other_replies import (
     LAST_OF_RESPONSES,
     MessagesReader,
     ResponsesReader,
-    decode_messages,
-    decode_responses,
 )
 from causerie.providers.refusal import failure_in_reply
-from causerie.providers.request_body import check_addresses
+from causerie.providers.request_body import Outgoing, check_addresses
 from causerie.providers.wire import (
     ProviderChoice,
+    ProviderCompletionDetails,
+    ProviderPromptDetails,
     ProviderUsage,
+    Tokens,
     finish_reason,
     is_nothing,
     later,
@@ -92,20 +93,19 @@ def native_of(request: ChatRequest, dialect: Dialect) -> NativeRequest | None:
     return native if native is not None and native.shape in dialect.native else None
 
 
-def native_body(
+def native_request(
     request: ChatRequest, native: NativeRequest, dialect: Dialect, model: str
-) -> tuple[bytes, Sequence[str]]:
-    """Return the body for a provider, and the report of what was left out."""
+) -> Outgoing:
+    """Return the request for a provider, with the report of what was left out."""
     api, sent = NATIVE_APIS[native.shape], native.sent
-    own: dict[str, Any] = {**api.writes, "model": model}
-    if request.max_tokens is not None:
-        own[api.limit] = request.max_tokens  # lowered where the model writes less
+    # The limit is lowered where the model writes less.
+    own = {"model": model, api.limit: request.max_tokens, **api.writes}
     if isinstance(sent, Unread):  # of whose fields all are listed
-        return _encode(structs.replace(sent, **own)), ()
+        return Outgoing(_encode(structs.replace(sent, **own)), (), request.stream, native)
     body, changes = _listed_fields(request, native, dialect)
-    if api.limit not in body:
-        own.pop(api.limit, None)
-    return _encode({**body, **own}), changes
+    if api.limit not in body or request.max_tokens is None:
+        del own[api.limit]
+    return Outgoing(_encode({**body, **own}), changes, request.stream, native)
 
 
 def _listed_fields(
@@ -176,6 +176,7 @@ _NAMES_MODEL = {
 
 
 _MODEL = re.compile(rb'"model"\s*:\s*("(?:[^"\\]|\\.)*+")')
+_PRICE = re.compile(rb'"(?:%b)"' % "|".join(sorted(PRICES)).encode())
 
 
 _READERS: Mapping[str, type[MessagesReader] | type[ResponsesReader]] = {
@@ -258,7 +259,7 @@ class NativeIncoming(Incoming, eq=False):
         if not self._answers:
             raise self._unreadable_reply("no reply of this API")
         self.finish(events)
-        return [_whole(body, self.request), *events]
+        return [events[0], _whole(body, self.request.model), *events[1:]]
 
     def _read_choices(
         self, choices: Sequence[ProviderChoice], events: list[Event], *, mended: bool
@@ -280,15 +281,17 @@ class NativeIncoming(Incoming, eq=False):
         kind = data.name.decode("latin-1") if isinstance(data, NamedEvent) else _type_of(data)
         if (field := _NAMES_MODEL.get(kind)) is not None:
             data = _with_model(data, field, self.request.model)
-        if kind in _ENDS:
+        if kind in _ENDS and _PRICE.search(data) is not None:
             data = _without_prices(data)
         lines, name = data.replace(b"\n", b"\ndata: "), kind.encode("latin-1", "replace")
         event = _event_bytes(name, lines) if name and kind.isprintable() else sse.encode(lines)
         return PassedBytes(event, last=kind in _ENDS)
 
 
-def _whole(body: bytes, request: ChatRequest) -> PassedBytes:
-    return PassedBytes(_without_prices(_with_model(body, "", request.model)), whole=True)
+def _whole(body: bytes, model: str) -> PassedBytes:
+    # It stands behind the first event, which shows that the reply has begun.
+    data = _with_model(body, "", model)
+    return PassedBytes(data if _PRICE.search(data) is None else _without_prices(data), whole=True)
 
 
 def _event_bytes(name: bytes, data: bytes) -> bytes:
@@ -304,7 +307,8 @@ def _type_of(data: bytes) -> str:
 
 def _with_model(data: bytes, field: str, model: str) -> bytes:
     if data.count(b'"model"') == 1 and (named := _MODEL.search(data)) is not None:
-        return data[: named.start(1)] + msgspec.json.encode(model) + data[named.end(1) :]
+        start, end = named.span(1)
+        return data[:start] + _encode(model) + data[end:]
     event = _decoded_member(data, Any)
     holder = event.get(field) if field and isinstance(event, dict) else event
     if not isinstance(holder, dict) or "model" not in holder:
@@ -314,8 +318,6 @@ def _with_model(data: bytes, field: str, model: str) -> bytes:
 
 
 def _without_prices(data: bytes) -> bytes:
-    if not any(b'"%b"' % name.encode() in data for name in PRICES):
-        return data
     event = _decoded_member(data, Any)
     holder = event.get("response", event) if isinstance(event, dict) else None
     if not isinstance(holder, dict) or not isinstance(usage := holder.get("usage"), dict):
@@ -326,60 +328,99 @@ def _without_prices(data: bytes) -> bytes:
     return msgspec.json.encode(event)
 
 
-# Whole replies as most are: one text, why it ended, its tokens. Others are read as all replies are.
+# Whole replies as most are: one text, why it ended, its tokens. Judged in one pass of native code;
+# others are read as all replies are.
 
-_ENDS_OF_TEXT: Mapping[str | None, FinishReason] = {
-    "completed": "stop", "end_turn": "stop", "stop_sequence": "stop", "max_tokens": "length",
+_Some = Annotated[int, Meta(ge=1)]
+_Text = Annotated[str, Meta(min_length=1)]
+_REASONS: Mapping[str, FinishReason] = {
+    "end_turn": "stop", "stop_sequence": "stop", "max_tokens": "length",
 }  # fmt: skip
+
+
+class _TextBlock(Struct, tag_field="type", tag="text", gc=False):
+    text: _Text
+
+
+class _MessageUsage(Struct, gc=False):
+    output_tokens: _Some
+    input_tokens: Tokens = 0
+    cache_read_input_tokens: Tokens | None = None
+    cache_creation_input_tokens: Tokens | None = None
+    output_tokens_details: None = None
+
+
+class _PlainMessage(Struct, tag_field="type", tag="message", gc=False):
+    content: Annotated[list[_TextBlock], Meta(min_length=1, max_length=1)]
+    stop_reason: Literal["end_turn", "stop_sequence", "max_tokens"]
+    usage: _MessageUsage
+    stop_sequence: str | None = None
+    error: None = None
+
+
+class _TextPart(Struct, gc=False):
+    text: _Text
+
+
+class _TextItem(Struct, tag_field="type", tag="message", gc=False):
+    content: Annotated[list[_TextPart], Meta(min_length=1, max_length=1)]
+
+
+class _ResponseUsage(Struct, gc=False):
+    input_tokens: Tokens
+    output_tokens: _Some
+    input_tokens_details: ProviderPromptDetails = ProviderPromptDetails()
+    output_tokens_details: ProviderCompletionDetails = ProviderCompletionDetails()
+
+
+class _PlainResponse(Struct, tag_field="object", tag="response", gc=False):
+    output: Annotated[list[_TextItem], Meta(min_length=1, max_length=1)]
+    status: Literal["completed"]
+    usage: _ResponseUsage
+    error: None = None
+    incomplete_details: None = None
+
+
+_STOPPED = Finished("stop")
+_decode_message = msgspec.json.Decoder(_PlainMessage).decode
+_decode_response = msgspec.json.Decoder(_PlainResponse).decode
 
 
 def read_plain(body: bytes, native: NativeRequest, request: ChatRequest) -> PlainRead | None:
     """Return the events of a reply that is one text; ``None`` for other kinds of replies."""
-    read = _plain_response if native.shape == "responses" else _plain_message
     try:
-        text, finished, usage = read(body)
-    except (ValueError, KeyError, RecursionError):
+        text, finished, usage = _PLAIN_READERS[native.shape](body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     prompt, made, most = usage.prompt, usage.completion, request.max_tokens
-    if not text or not 0 < prompt <= BELIEVED_PROMPT or usage.cached + usage.written > prompt:
+    if made > len(text) + UNSHOWN or (most is not None and made > most):
         return None
-    if not usage.reasoning <= made <= len(text) + UNSHOWN or not made:
+    if not usage.cached + usage.written <= prompt <= BELIEVED_PROMPT or not prompt:
         return None
-    if most is not None and made > most:
-        return None
-    return (_whole(body, request), TextDelta(text), finished, usage), None
+    return (TextDelta(text), _whole(body, request.model), finished, usage), None
 
 
 def _plain_message(body: bytes) -> tuple[str, Finished, Usage]:
-    reply = decode_messages(body)
-    told, [block] = reply.usage, reply.content
-    if told is None or told.output_tokens_details is not None or reply.error is not None:
-        raise ValueError("more than a text and its tokens")
-    if reply.type != "message" or block.type != "text":
-        raise ValueError("more than a text")
+    reply = _decode_message(body)
+    told = reply.usage
     cached, written = told.cache_read_input_tokens or 0, told.cache_creation_input_tokens or 0
-    prompt = (told.input_tokens or 0) + cached + written
-    finished = Finished(_ENDS_OF_TEXT[reply.stop_reason], stop_sequence=reply.stop_sequence)
-    return block.text, finished, Usage(prompt, told.output_tokens or 0, cached, written=written)
+    finished = Finished(_REASONS[reply.stop_reason], stop_sequence=reply.stop_sequence)
+    prompt = told.input_tokens + cached + written
+    usage = Usage(prompt, told.output_tokens, cached, written=written)
+    return reply.content[0].text, finished, usage
 
 
 def _plain_response(body: bytes) -> tuple[str, Finished, Usage]:
-    reply = decode_responses(body)
-    told, [item] = reply.usage, reply.output or []
-    [part] = item.content or []
-    if told is None or reply.error is not None or reply.incomplete_details is not None:
-        raise ValueError("more than a text and its tokens")
-    if reply.object != "response" or item.type != "message":
-        raise ValueError("more than a text")
-    asked, made = told.input_tokens_details, told.output_tokens_details
-    usage = Usage(
-        told.input_tokens or 0,
-        told.output_tokens or 0,
-        0 if asked is None else asked.cached_tokens or 0,
-        0 if made is None else made.reasoning_tokens or 0,
-        written=0 if asked is None else asked.cache_write_tokens or 0,
-    )
-    return part.text or "", Finished(_ENDS_OF_TEXT[reply.status]), usage
+    reply = _decode_response(body)
+    told = reply.usage
+    asked, made = told.input_tokens_details, told.output_tokens
+    reasoned = min(told.output_tokens_details.reasoning_tokens or 0, made)
+    cached, written = asked.cached_tokens or 0, asked.cache_write_tokens or 0
+    usage = Usage(told.input_tokens, made, cached, reasoned, written=written)
+    return reply.output[0].content[0].text, _STOPPED, usage
+
+
+_PLAIN_READERS = {"messages": _plain_message, "responses": _plain_response}
 
 
 # Replies of other operations, which pass through.

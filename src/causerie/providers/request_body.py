@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -14,6 +14,19 @@ from causerie.http.addresses import host_refusal
 from causerie.protocol import request as requests
 from causerie.protocol.parameters import ToolParameters
 from causerie.providers.dialect import Choice, Dialect, Shape, Shaping
+
+
+class Outgoing(Struct, frozen=True, gc=False):
+    """The request to a provider.
+
+    ``streamed`` says whether the reply was asked for as a stream, ``native`` is the client's
+    request where that passes.
+    """
+
+    body: bytes
+    changes: Sequence[str]
+    streamed: bool
+    native: requests.NativeRequest | None = None
 
 
 class RequestDraft(Struct, eq=False):

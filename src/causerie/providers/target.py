@@ -49,8 +49,9 @@ from causerie.providers.native import (
     only,
     read_plain,
 )
-from causerie.providers.outgoing import Outgoing, outgoing
+from causerie.providers.outgoing import outgoing
 from causerie.providers.provider import MAX_REPLY_BYTES, Provider, failed
+from causerie.providers.request_body import Outgoing
 
 _NEVER = float("inf")
 
@@ -249,7 +250,7 @@ class FastDelta(Struct, gc=False):
 class FastChoice(Struct, gc=False):
     message: FastDelta
     finish_reason: Literal["stop", "length", "content_filter"]
-    stop_reason: Any = None
+    stop_reason: str | None = None
     index: Literal[0] = 0
     delta: None = None
 
@@ -309,8 +310,7 @@ def read_fast_path(
         reasoned = min(thought.reasoning_tokens or 0, made)
         if reasoned and (told.total_tokens or 0) > prompt + made:  # which leave it out
             return None
-    stop = choice.stop_reason
-    finished = Finished(choice.finish_reason, stop_sequence=stop if stop.__class__ is str else None)
+    finished = Finished(choice.finish_reason, stop_sequence=choice.stop_reason)
     usage = Usage(prompt, made, cached, reasoned)
     return (TextDelta(text), finished, usage), reply.system_fingerprint
 
@@ -328,7 +328,7 @@ class ProviderReply(Struct, eq=False):
     _request: ChatRequest
     _model: str
     _partial: Partial | None
-    _native: NativeRequest | None  # the request as it came, where that is passed on
+    _native: NativeRequest | None = None  # the request as it came, where that is passed on
     changes: Sequence[str] = ()
     _sent_request: Outgoing | None = None  # until it is
     _streamed: bool = False  # whether it was asked for as a stream
@@ -381,7 +381,7 @@ class ProviderReply(Struct, eq=False):
             else self._outgoing_request()
         )
         self._sent_request = sent
-        self.changes, self._streamed = sent.changes, sent.streamed
+        self.changes, self._streamed, self._native = sent.changes, sent.streamed, sent.native
         if not self._target.provider.slots.take():
             raise Overloaded("The provider has no room now; please try again later.")
         return self
@@ -578,10 +578,7 @@ class ProviderTarget:
         return self.model.replace("*", request.wildcard, 1) if "*" in self.model else self.model
 
     def generate(self, request: ChatRequest, partial: Partial | None = None) -> ProviderReply:
-        native = None
-        if request.native is not None and partial is None:
-            native = native_of(request, self.provider.dialect)
-        return ProviderReply(self, request, self.model_for(request), partial, native)
+        return ProviderReply(self, request, self.model_for(request), partial)
 
     def continues(self, request: ChatRequest, partial: Partial) -> bool:
         """Servers begin calls and structured output anew, so neither is continued."""

@@ -118,9 +118,8 @@ class PassingReply(Struct, frozen=True):
     resume: Callable[[Any, bytes, bytes], None] | None = None
 
     def completion(self, context: ResponseContext, events: Sequence[Event]) -> object:
-        first = events[0] if events else None
-        if isinstance(first, PassedBytes) and first.whole:
-            return msgspec.Raw(first.data)
+        if len(events) > 1 and isinstance(passed := events[1], PassedBytes) and passed.whole:
+            return msgspec.Raw(passed.data)
         return self.encoded.completion(context, events)
 
     def encoder(self, context: ResponseContext) -> StreamEncoder:
