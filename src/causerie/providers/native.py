@@ -15,7 +15,8 @@ from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
 import msgspec
-from msgspec import Meta, Raw, Struct, field, structs
+from msgspec import Meta, Raw, Struct, field
+from msgspec.structs import replace
 
 from causerie.errors import ServiceError, UpstreamFailed
 from causerie.protocol import sse
@@ -25,6 +26,7 @@ from causerie.protocol.events import (
     Finished,
     FinishReason,
     PassedBytes,
+    PassedReply,
     TextDelta,
     Usage,
 )
@@ -85,6 +87,7 @@ _OF_A_PEER = {
 }
 """Parameters of chat completions that have their names in these APIs at a service like this one."""
 _encode = msgspec.json.Encoder().encode
+_UNREADABLE = (ValueError, RecursionError)  # msgspec's errors are among them
 
 
 def native_of(request: ChatRequest, dialect: Dialect) -> NativeRequest | None:
@@ -101,7 +104,7 @@ def native_request(
     # The limit is lowered where the model writes less.
     own = {"model": model, api.limit: request.max_tokens, **api.writes}
     if isinstance(sent, Unread):  # of whose fields all are listed
-        return Outgoing(_encode(structs.replace(sent, **own)), (), request.stream, native)
+        return Outgoing(_encode(replace(sent, **own)), (), request.stream, native)
     body, changes = _listed_fields(request, native, dialect)
     if api.limit not in body or request.max_tokens is None:
         del own[api.limit]
@@ -159,24 +162,26 @@ def _without_hosts(holder: Any, place: str, changes: list[str]) -> Any:
 
 def only(body: bytes, fields: Collection[str]) -> bytes:
     document: dict[str, msgspec.Raw] = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
-    return msgspec.json.encode({name: document[name] for name in document if name in fields})
+    return _encode({name: document[name] for name in document if name in fields})
 
 
 # Replies, passed on as they come.
 
 _ENDS = LAST_OF_RESPONSES | {"message_delta", "message_stop"}
-_NAMES_MODEL = {
+_EDITED_EVENTS = {
     "message_start": "message",
+    "message_delta": "",
     **dict.fromkeys(
         ("response.created", "response.in_progress", "response.queued", *LAST_OF_RESPONSES),
         "response",
     ),
 }
-"""Events that name the model, and their field that holds it."""
+"""Events that name the model or may have a price, and their member that holds them."""
 
 
+_EDITED = re.compile(rb'"(?:model|%b)"' % "|".join(sorted(PRICES)).encode())
+_ONLY_MODEL = [b'"model"']
 _MODEL = re.compile(rb'"model"\s*:\s*("(?:[^"\\]|\\.)*+")')
-_PRICE = re.compile(rb'"(?:%b)"' % "|".join(sorted(PRICES)).encode())
 
 
 _READERS: Mapping[str, type[MessagesReader] | type[ResponsesReader]] = {
@@ -259,7 +264,7 @@ class NativeIncoming(Incoming, eq=False):
         if not self._answers:
             raise self._unreadable_reply("no reply of this API")
         self.finish(events)
-        return [events[0], _whole(body, self.request.model), *events[1:]]
+        return [PassedReply(_edited(body, "", self.request.model)), *events]
 
     def _read_choices(
         self, choices: Sequence[ProviderChoice], events: list[Event], *, mended: bool
@@ -279,19 +284,11 @@ class NativeIncoming(Incoming, eq=False):
 
     def _renamed_event(self, data: bytes) -> PassedBytes:
         kind = data.name.decode("latin-1") if isinstance(data, NamedEvent) else _type_of(data)
-        if (field := _NAMES_MODEL.get(kind)) is not None:
-            data = _with_model(data, field, self.request.model)
-        if kind in _ENDS and _PRICE.search(data) is not None:
-            data = _without_prices(data)
+        if (holder := _EDITED_EVENTS.get(kind)) is not None:
+            data = _edited(data, holder, self.request.model)
         lines, name = data.replace(b"\n", b"\ndata: "), kind.encode("latin-1", "replace")
         event = _event_bytes(name, lines) if name and kind.isprintable() else sse.encode(lines)
         return PassedBytes(event, last=kind in _ENDS)
-
-
-def _whole(body: bytes, model: str) -> PassedBytes:
-    # It stands behind the first event, which shows that the reply has begun.
-    data = _with_model(body, "", model)
-    return PassedBytes(data if _PRICE.search(data) is None else _without_prices(data), whole=True)
 
 
 def _event_bytes(name: bytes, data: bytes) -> bytes:
@@ -305,27 +302,24 @@ def _type_of(data: bytes) -> str:
         return ""
 
 
-def _with_model(data: bytes, field: str, model: str) -> bytes:
-    if data.count(b'"model"') == 1 and (named := _MODEL.search(data)) is not None:
+def _edited(data: bytes, holder: str, model: str) -> bytes:
+    """Return a reply or an event with our name of the model and without a provider's prices.
+
+    ``holder`` is the member that holds both; empty: the reply itself.
+    """
+    found = _EDITED.findall(data)
+    if found == _ONLY_MODEL and (named := _MODEL.search(data)) is not None:
         start, end = named.span(1)
         return data[:start] + _encode(model) + data[end:]
-    event = _decoded_member(data, Any)
-    holder = event.get(field) if field and isinstance(event, dict) else event
-    if not isinstance(holder, dict) or "model" not in holder:
+    event = _decoded_member(data, Any) if found else None
+    held = event.get(holder, event) if isinstance(event, dict) else None
+    if not isinstance(held, dict):
         return data
-    holder["model"] = model
-    return msgspec.json.encode(event)
-
-
-def _without_prices(data: bytes) -> bytes:
-    event = _decoded_member(data, Any)
-    holder = event.get("response", event) if isinstance(event, dict) else None
-    if not isinstance(holder, dict) or not isinstance(usage := holder.get("usage"), dict):
-        return data
-    if usage.keys().isdisjoint(PRICES):
-        return data
-    holder["usage"] = {name: value for name, value in usage.items() if name not in PRICES}
-    return msgspec.json.encode(event)
+    if "model" in held:
+        held["model"] = model
+    if isinstance(usage := held.get("usage"), dict):
+        held["usage"] = {name: value for name, value in usage.items() if name not in PRICES}
+    return _encode(event)
 
 
 # Whole replies as most are: one text, why it ended, its tokens. Judged in one pass of native code;
@@ -367,7 +361,7 @@ class _TextItem(Struct, tag_field="type", tag="message", gc=False):
 
 
 class _ResponseUsage(Struct, gc=False):
-    input_tokens: Tokens
+    input_tokens: Annotated[int, Meta(ge=1, le=BELIEVED_PROMPT)]
     output_tokens: _Some
     input_tokens_details: ProviderPromptDetails = ProviderPromptDetails()
     output_tokens_details: ProviderCompletionDetails = ProviderCompletionDetails()
@@ -390,22 +384,23 @@ def read_plain(body: bytes, native: NativeRequest, request: ChatRequest) -> Plai
     """Return the events of a reply that is one text; ``None`` for other kinds of replies."""
     try:
         text, finished, usage = _PLAIN_READERS[native.shape](body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except _UNREADABLE:
         return None
-    prompt, made, most = usage.prompt, usage.completion, request.max_tokens
+    made, most = usage.completion, request.max_tokens
     if made > len(text) + UNSHOWN or (most is not None and made > most):
         return None
-    if not usage.cached + usage.written <= prompt <= BELIEVED_PROMPT or not prompt:
-        return None
-    return (TextDelta(text), _whole(body, request.model), finished, usage), None
+    passed = PassedReply(_edited(body, "", request.model))
+    return (TextDelta(text), passed, finished, usage), None
 
 
 def _plain_message(body: bytes) -> tuple[str, Finished, Usage]:
     reply = _decode_message(body)
     told = reply.usage
     cached, written = told.cache_read_input_tokens or 0, told.cache_creation_input_tokens or 0
-    finished = Finished(_REASONS[reply.stop_reason], stop_sequence=reply.stop_sequence)
     prompt = told.input_tokens + cached + written
+    if not 0 < prompt <= BELIEVED_PROMPT:
+        raise ValueError("no number of tokens that is believed at once")
+    finished = Finished(_REASONS[reply.stop_reason], stop_sequence=reply.stop_sequence)
     usage = Usage(prompt, told.output_tokens, cached, written=written)
     return reply.content[0].text, finished, usage
 
@@ -413,10 +408,12 @@ def _plain_message(body: bytes) -> tuple[str, Finished, Usage]:
 def _plain_response(body: bytes) -> tuple[str, Finished, Usage]:
     reply = _decode_response(body)
     told = reply.usage
-    asked, made = told.input_tokens_details, told.output_tokens
+    details, prompt, made = told.input_tokens_details, told.input_tokens, told.output_tokens
+    cached, written = details.cached_tokens or 0, details.cache_write_tokens or 0
+    if cached + written > prompt:
+        raise ValueError("no number of tokens that is believed at once")
     reasoned = min(told.output_tokens_details.reasoning_tokens or 0, made)
-    cached, written = asked.cached_tokens or 0, asked.cache_write_tokens or 0
-    usage = Usage(told.input_tokens, made, cached, reasoned, written=written)
+    usage = Usage(prompt, made, cached, reasoned, written=written)
     return reply.output[0].content[0].text, _STOPPED, usage
 
 
@@ -431,7 +428,6 @@ _CONTENT: Mapping[str, tuple[str, ...]] = {
     "completions": ("choices",),
 }
 """Members of which a reply has one."""
-_UNREADABLE = (ValueError, RecursionError)  # msgspec's errors are among them
 
 
 class _Choice(Struct, gc=False):

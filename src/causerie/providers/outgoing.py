@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
 from causerie.errors import InvalidRequest

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Seque
 from contextlib import suppress
 from functools import partial
 from time import monotonic
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 import msgspec
 from msgspec import Meta, Struct, field
@@ -484,24 +484,20 @@ class ProviderReply(Struct, eq=False):
 
     def _read_body(self, body: bytes) -> None:
         asked, request, body = self._target, self._request, body.removeprefix(BOM_UTF8)
-        if (
-            self._partial is None
-            and request.top_logprobs is None
-            and request.passed is None
-            and not request.continue_final_message
-            and len(body) <= LARGE
-        ):
-            if self._native is None:
-                read = read_fast_path(body, asked.separators, request.max_tokens)
-            else:
-                read = read_plain(body, self._native, request)
-            if read is not None:
-                if request.cache_scope:
-                    (*said, used), named = read
-                    used = asked.provider.dialect.reported(used, request.cache_scope)
-                    read = (*said, used), named
-                self._batch, self._fast_read = read[0], read
-                return
+        read: PlainRead | None = None
+        if request.continue_final_message or len(body) > LARGE:
+            pass
+        elif self._native is not None:
+            read = read_plain(body, self._native, request)
+        elif self._partial is None and request.top_logprobs is None and request.passed is None:
+            read = read_fast_path(body, asked.separators, request.max_tokens)
+        if read is not None:
+            if request.cache_scope:
+                (*said, used), named = read
+                used = asked.provider.dialect.reported(used, request.cache_scope)
+                read = (*said, used), named
+            self._batch, self._fast_read = read[0], read
+            return
         if _begins_value(body):
             incoming = self._incoming = self._reply_reader()
             self._batch = incoming.whole(body)

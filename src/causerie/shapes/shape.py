@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from causerie.errors import Error, ErrorDetails, ServiceError
 from causerie.protocol import sse
-from causerie.protocol.events import Batch, Event, PassedBytes
+from causerie.protocol.events import Batch, Event, PassedBytes, PassedReply
 from causerie.protocol.parameters import ParsingRules
 from causerie.protocol.request import ChatRequest
 from causerie.protocol.response import Reply, ResponseContext, StreamEncoder
@@ -118,8 +118,9 @@ class PassingReply(Struct, frozen=True):
     resume: Callable[[Any, bytes, bytes], None] | None = None
 
     def completion(self, context: ResponseContext, events: Sequence[Event]) -> object:
-        if len(events) > 1 and isinstance(passed := events[1], PassedBytes) and passed.whole:
-            return msgspec.Raw(passed.data)
+        for event in events[:2]:
+            if event.__class__ is PassedReply:
+                return msgspec.Raw(event.data)
         return self.encoded.completion(context, events)
 
     def encoder(self, context: ResponseContext) -> StreamEncoder:

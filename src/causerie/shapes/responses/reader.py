@@ -438,39 +438,44 @@ def _parse_plain(body: bytes, rules: parameters.ParsingRules) -> ParsedRequest |
         plain = _decode_plain(body)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
-    if isinstance(plain.input, str):
-        messages, places = (FastMessage("user", plain.input),), _TEXT_PLACES
+    said, places = plain.input, _TEXT_PLACES
+    messages: tuple[FastMessage, ...]
+    if isinstance(said, str):
+        messages = (FastMessage("user", said),)
     else:
-        messages = tuple([FastMessage(item.role, item.content) for item in plain.input])
+        messages = tuple([FastMessage(item.role, item.content) for item in said])
         places = Places(tuple([f"input[{at}]" for at in range(len(messages))]), _NAMES)
     if plain.instructions:
         messages = (FastMessage("system", plain.instructions), *messages)
         places = Places(("instructions", *places.messages), _NAMES)
-    chat = FastFields(
-        plain.model,
-        messages,
-        plain.stream,
-        max_completion_tokens=plain.max_output_tokens,
-        temperature=plain.temperature,
-        top_p=plain.top_p,
+    request = plain_request(
+        FastFields(
+            plain.model,
+            messages,
+            plain.stream,
+            max_completion_tokens=plain.max_output_tokens,
+            temperature=plain.temperature,
+            top_p=plain.top_p,
+        ),
+        rules,
+        native=NativeRequest("responses", plain),
+        lenient_tools=True,
     )
-    native = NativeRequest("responses", plain)
-    request = plain_request(chat, rules, native=native, lenient_tools=True)
     if request is None:
         return None
-    reply = ResponseReply(partial(echo_of, plain, request))
-    return ParsedRequest(request, PassingReply(reply, ResponseEncoder.resume), places)
+    reply = PassingReply(ResponseReply(partial(echo_of, plain, request)), ResponseEncoder.resume)
+    return ParsedRequest(request, reply, places)
 
 
 def _parsed_request(
     body: bytes, rules: parameters.ParsingRules, _: Mapping[str, str]
 ) -> ParsedRequest:
-    if len(body) > SMALL:  # else reading all of it does no harm
+    if (size := len(body)) > SMALL:  # else reading all of it does no harm
         check_work(body, rules)
-    if len(body) <= LARGE and (plain := _parse_plain(body, rules)) is not None:
+    if size <= LARGE and (plain := _parse_plain(body, rules)) is not None:
         return plain
     document, mark = decoded(body, rules)
-    return _Translation(document).parsed(rules, mark, len(body))
+    return _Translation(document).parsed(rules, mark, size)
 
 
 class _Translation(ItemReader, eq=False):
