@@ -108,7 +108,7 @@ def native_request(
     body, changes = _listed_fields(request, native, dialect)
     if api.limit not in body or request.max_tokens is None:
         del own[api.limit]
-    return Outgoing(_encode({**body, **own}), changes, request.stream, native)
+    return Outgoing(_encode({**body, **own}), tuple(changes), request.stream, native)
 
 
 def _listed_fields(
@@ -181,7 +181,7 @@ _EDITED_EVENTS = {
 
 _EDITED = re.compile(rb'"(?:model|%b)"' % "|".join(sorted(PRICES)).encode())
 _ONLY_MODEL = [b'"model"']
-_MODEL = re.compile(rb'"model"\s*:\s*("(?:[^"\\]|\\.)*+")')
+_MODEL = re.compile(rb'("model"\s*:\s*)"(?:[^"\\]|\\.)*+"')
 
 
 _READERS: Mapping[str, type[MessagesReader] | type[ResponsesReader]] = {
@@ -287,12 +287,8 @@ class NativeIncoming(Incoming, eq=False):
         if (holder := _EDITED_EVENTS.get(kind)) is not None:
             data = _edited(data, holder, self.request.model)
         lines, name = data.replace(b"\n", b"\ndata: "), kind.encode("latin-1", "replace")
-        event = _event_bytes(name, lines) if name and kind.isprintable() else sse.encode(lines)
-        return PassedBytes(event, last=kind in _ENDS)
-
-
-def _event_bytes(name: bytes, data: bytes) -> bytes:
-    return b"event: %b\ndata: %b\n\n" % (name, data)
+        named = b"event: %b\n" % name if name and kind.isprintable() else b""
+        return PassedBytes(named + sse.encode(lines), last=kind in _ENDS)
 
 
 def _type_of(data: bytes) -> str:
@@ -308,9 +304,9 @@ def _edited(data: bytes, holder: str, model: str) -> bytes:
     ``holder`` is the member that holds both; empty: the reply itself.
     """
     found = _EDITED.findall(data)
-    if found == _ONLY_MODEL and (named := _MODEL.search(data)) is not None:
-        start, end = named.span(1)
-        return data[:start] + _encode(model) + data[end:]
+    if found == _ONLY_MODEL and len(pieces := _MODEL.split(data)) == 3:
+        pieces[1] += _encode(model)
+        return b"".join(pieces)
     event = _decoded_member(data, Any) if found else None
     held = event.get(holder, event) if isinstance(event, dict) else None
     if not isinstance(held, dict):
@@ -399,7 +395,7 @@ def _plain_message(body: bytes) -> tuple[str, Finished, Usage]:
     cached, written = told.cache_read_input_tokens or 0, told.cache_creation_input_tokens or 0
     prompt = told.input_tokens + cached + written
     if not 0 < prompt <= BELIEVED_PROMPT:
-        raise ValueError("no number of tokens that is believed at once")
+        raise ValueError("no numbers of tokens that are believed at once")
     finished = Finished(_REASONS[reply.stop_reason], stop_sequence=reply.stop_sequence)
     usage = Usage(prompt, told.output_tokens, cached, written=written)
     return reply.content[0].text, finished, usage
@@ -410,9 +406,9 @@ def _plain_response(body: bytes) -> tuple[str, Finished, Usage]:
     told = reply.usage
     details, prompt, made = told.input_tokens_details, told.input_tokens, told.output_tokens
     cached, written = details.cached_tokens or 0, details.cache_write_tokens or 0
-    if cached + written > prompt:
-        raise ValueError("no number of tokens that is believed at once")
-    reasoned = min(told.output_tokens_details.reasoning_tokens or 0, made)
+    reasoned = told.output_tokens_details.reasoning_tokens or 0
+    if cached + written > prompt or reasoned > made:
+        raise ValueError("no numbers of tokens that are believed at once")
     usage = Usage(prompt, made, cached, reasoned, written=written)
     return reply.output[0].content[0].text, _STOPPED, usage
 
@@ -480,7 +476,12 @@ class PassedReader(Struct, eq=False):
         unsure = impossible or not prompt
         if unsure and request.passed is not None:
             prompt = request.passed.tokens
-        most, units = self._most_completion, self._units
+        units, most = self._units, 0
+        if request.operation == "completions":
+            # A token makes a byte or more, but for a few that show nowhere.
+            most = _BYTES_OF_CHARACTER * self._size + UNSHOWN
+            if request.max_tokens is not None:
+                most = min(request.max_tokens * request.n, most)
         impossible = impossible or completion > most
         if not 0 < completion <= most:
             completion = estimated_tokens(self._pieces, self._size)
@@ -491,15 +492,6 @@ class PassedReader(Struct, eq=False):
         details = told.prompt_tokens_details
         cached = 0 if details is None else min(details.cached_tokens or 0, prompt)
         return Usage(prompt, completion, cached, 0, unsure, impossible=impossible, units=units)
-
-    @property
-    def _most_completion(self) -> int:
-        # A token makes a byte or more, but for a few that show nowhere.
-        if self.request.operation != "completions":
-            return 0
-        shown = _BYTES_OF_CHARACTER * self._size + UNSHOWN
-        limit = self.request.max_tokens
-        return shown if limit is None else min(limit * self.request.n, shown)
 
     def feed(self, stream: Iterable[bytes], events: list[Event]) -> None:
         for data in stream:
@@ -577,10 +569,8 @@ class PassedReader(Struct, eq=False):
             self._reported = told if self._reported is None else merged(self._reported, told)
         if self.request.operation != "rerank":
             return
-        meta, units = (
-            _decoded_member(fields.get("meta"), _Meta),
-            _decoded_member(fields.get("usage"), _Units),
-        )
+        meta = _decoded_member(fields.get("meta"), _Meta)
+        units = _decoded_member(fields.get("usage"), _Units)
         billed = None if meta is None else meta.billed_units
         for each in (units, billed):
             self._units = int((each and each.search_units) or self._units)

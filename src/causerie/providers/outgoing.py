@@ -93,7 +93,7 @@ def outgoing(
     body = _with_cache_salt(_encode(fields), request, dialect)
     if request.params & {"tools", "response_format", "structured_outputs"}:
         check_references(draft.fields)
-    return Outgoing(body, draft.changes, streamed)
+    return Outgoing(body, tuple(draft.changes), streamed)
 
 
 def _passed_through(request: ChatRequest, dialect: Dialect, model: str) -> Outgoing:
@@ -112,7 +112,7 @@ def _passed_through(request: ChatRequest, dialect: Dialect, model: str) -> Outgo
     body = _encode(fields)
     if request.operation == "completions":
         body = _with_cache_salt(body, request, dialect)
-    return Outgoing(body, () if unlisted is None else unlisted.changes, request.stream)
+    return Outgoing(body, () if unlisted is None else tuple(unlisted.changes), request.stream)
 
 
 def _with_cache_salt(body: bytes, request: ChatRequest, dialect: Dialect) -> bytes:

@@ -117,14 +117,13 @@ def _duration(value: object) -> float | None:
 
 
 def _duration_seconds(duration: str) -> float:
-    return sum(map(_part_seconds, _PARTS.findall(duration)))
-
-
-def _part_seconds(part: str) -> float:
-    number = part.rstrip(string.ascii_letters + "µ" + string.whitespace)
-    unit = part[len(number) :].strip().lower()
-    factor = 1e-3 if unit.startswith(("ms", "milli")) else _SECONDS_OF[unit[0]]
-    return float(number) * factor
+    seconds = 0.0
+    for part in _PARTS.findall(duration):
+        number = part.rstrip(string.ascii_letters + "µ" + string.whitespace)
+        unit = part[len(number) :].strip().lower()
+        factor = 1e-3 if unit.startswith(("ms", "milli")) else _SECONDS_OF[unit[0]]
+        seconds += float(number) * factor
+    return seconds
 
 
 def _reset_seconds(value: str, now: datetime) -> float | None:

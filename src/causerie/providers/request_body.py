@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -24,7 +24,7 @@ class Outgoing(Struct, frozen=True, gc=False):
     """
 
     body: bytes
-    changes: Sequence[str]
+    changes: tuple[str, ...]
     streamed: bool
     native: requests.NativeRequest | None = None
 
@@ -102,7 +102,10 @@ def _write_choice(draft: RequestDraft) -> None:
     sent = draft.document.get("tool_choice")
     if sent is None:
         return
-    way, known = _choice_form(sent), draft.dialect.choices
+    way: Choice = "none" if sent == "none" else "required" if sent == "required" else "auto"
+    if isinstance(sent, dict):
+        way = "named" if sent.get("type") == "function" else "allowed"
+    known = draft.dialect.choices
     if way in known:
         draft.fields["tool_choice"] = sent
         return
@@ -124,12 +127,6 @@ def _write_choice(draft: RequestDraft) -> None:
             if choice.mode in known:
                 draft.fields["tool_choice"] = choice.mode
             draft.moved("tool_choice", choice.mode)
-
-
-def _choice_form(sent: object) -> Choice:
-    if isinstance(sent, dict):
-        return "named" if sent.get("type") == "function" else "allowed"
-    return "none" if sent == "none" else "required" if sent == "required" else "auto"
 
 
 # The shape that an answer must have, in the fields of the server that is to enforce it.
@@ -194,21 +191,16 @@ def _write_response_format(draft: RequestDraft) -> None:
     if sent is None or sent["type"] != "json_schema":
         if sent is not None and sent["type"] == "json_object":
             draft.moved(output.param, "response_format.json_schema")
-        sent = {
-            "type": "json_schema",
-            "json_schema": {"name": output.name, "schema": _as_object(output), "strict": True},
-        }
+        schema: Any = output.schema
+        if isinstance(schema, bool):  # an object is what servers take
+            schema = {} if schema else {"not": {}}
+        named = {"name": output.name, "schema": schema, "strict": True}
+        sent = {"type": "json_schema", "json_schema": named}
     elif draft.dialect.strict_schemas and sent["json_schema"].get("strict") is not True:
         # Some servers enforce only a schema that is marked as strict.
         sent = {**sent, "json_schema": {**sent["json_schema"], "strict": True}}
         draft.changes.append("response_format.json_schema.strict->true")
     draft.fields["response_format"] = sent
-
-
-def _as_object(output: requests.JsonSchema) -> Mapping[str, object]:
-    if isinstance(output.schema, bool):
-        return {} if output.schema else {"not": {}}
-    return output.schema
 
 
 def _gbnf_literal(text: str) -> str:

@@ -60,27 +60,6 @@ _TAIL_SECONDS = 2.0  # for usage, once every choice has ended
 _CLOSING_SECONDS = 0.1  # for the end of the body after the end of the stream
 
 
-class BufferedBody:
-    """A complete body with the interface of one that is still arriving."""
-
-    __slots__ = ("_response_body", "due", "late", "taker")
-
-    def __init__(self, body: bytes) -> None:
-        self._response_body = body
-        self.due = self.late = _NEVER  # what is there cannot be late
-        self.taker: Callable[[bytes], bool] | None = None  # nor does it arrive
-
-    async def piece(self, late: float = _NEVER) -> bytes:
-        body, self._response_body = self._response_body, b""
-        return body
-
-    async def finish(self, seconds: float) -> None:
-        """Do nothing: the body is complete."""
-
-    def close(self) -> None:
-        """Do nothing: no connection is open."""
-
-
 class BodyStream(Struct, eq=False):
     """Reads the batches of a streamed reply; iterate it once.
 
@@ -90,7 +69,7 @@ class BodyStream(Struct, eq=False):
     """
 
     _incoming: Incoming | PassedReader
-    _response_body: HttpResponse | DecodedResponse | BufferedBody
+    _response_body: HttpResponse | DecodedResponse
     _chunk_seconds: float
     _end: float
     _bytes_left: int = MAX_REPLY_BYTES
@@ -145,7 +124,7 @@ class BodyStream(Struct, eq=False):
                 else:
                     await self._read_piece(piece, events)
             except (TransportFailed, LineTooLong, ServiceError) as failure:
-                await self._record_failure(_service_error(failure), events)
+                await self._record_failure(failure, events)
             if events:
                 body.due = self._end
                 self._seconds = _TAIL_SECONDS if incoming.complete else self._chunk_seconds
@@ -200,25 +179,21 @@ class BodyStream(Struct, eq=False):
         self._pending.extend(others)
         return first
 
-    async def _record_failure(self, failure: ServiceError, events: list[Event]) -> None:
+    async def _record_failure(
+        self, failure: TransportFailed | LineTooLong | ServiceError, events: list[Event]
+    ) -> None:
         # A reply that lacks only its usage is complete.
         incoming = self._incoming
-        if incoming.ended or not incoming.complete:
+        if not incoming.ended and incoming.complete:
+            with suppress(ServiceError, LineTooLong):  # of half an event
+                await self._read_piece(b"", events)
+            incoming.finish(events)
+        elif isinstance(failure, ServiceError):
             self._failure = failure
-            return
-        with suppress(ServiceError, LineTooLong):  # of half an event
-            await self._read_piece(b"", events)
-        incoming.finish(events)
-
-
-def _service_error(failure: TransportFailed | LineTooLong | ServiceError) -> ServiceError:
-    if isinstance(failure, ServiceError):
-        return failure
-    if isinstance(failure, LineTooLong):
-        return UpstreamFailed("The provider sent an event that is too long.")
-    told = failed(failure)
-    told.__cause__ = failure
-    return told
+        else:
+            too_long = UpstreamFailed("The provider sent an event that is too long.")
+            self._failure = failed(failure) if isinstance(failure, TransportFailed) else too_long
+            self._failure.__cause__ = failure
 
 
 # Replies as most are: one choice, its text, why it ended, its tokens.
@@ -255,18 +230,13 @@ class FastChoice(Struct, gc=False):
     delta: None = None
 
 
-class FastPromptDetails(Struct, gc=False):
-    cached_tokens: wire.Tokens | None = None
-    cache_write_tokens: Literal[0] | None = None  # others have a price of their own
-
-
 class FastUsage(Struct, gc=False):
     """Tokens, told by their usual names."""
 
     prompt_tokens: Annotated[int, Meta(ge=1, le=BELIEVED_PROMPT)]
     completion_tokens: _Some
     total_tokens: wire.Tokens | None = None
-    prompt_tokens_details: FastPromptDetails | None = None
+    prompt_tokens_details: wire.ProviderPromptDetails | None = None
     completion_tokens_details: wire.ProviderCompletionDetails | None = None
     prompt_cache_hit_tokens: None = None
     cached_tokens: None = None
@@ -304,7 +274,7 @@ def read_fast_path(
     cached = reasoned = 0
     if (asked := told.prompt_tokens_details) is not None:
         cached = asked.cached_tokens or 0
-        if cached > prompt:
+        if cached > prompt or asked.cache_write_tokens:  # which have a price of their own
             return None
     if (thought := told.completion_tokens_details) is not None:
         reasoned = min(thought.reasoning_tokens or 0, made)
@@ -316,6 +286,7 @@ def read_fast_path(
 
 
 _NOTHING = Usage(0, 0)
+_VALUES = tuple(start for start in TEXTS if start[:1] in (b"{", b"["))  # of uncompressed JSON
 _MOST_BLANKS = 1024  # bytes before a reply, until it is read as a stream
 
 
@@ -426,16 +397,15 @@ class ProviderReply(Struct, eq=False):
                 response.close()
                 response = await self._send_again(due)
             at_hand = response.at_hand()
-            usual = response.status == 200 and at_hand.startswith(TEXTS)
+            usual = response.status == 200 and at_hand.startswith(_VALUES)
             whole = at_hand if usual else await self._whole_body(response, end)
             if whole is not None:
                 if len(whole) <= LARGE:
                     self._read_body(whole)
                 else:
                     await offload(self._read_body, whole)
-                    if self._stream is None:
-                        self._batch, *others = in_portions(self._batch)
-                        self._pending = others[::-1]
+                    self._batch, *others = in_portions(self._batch)
+                    self._pending = others[::-1]
         except TransportFailed as failure:
             raise failed(failure) from failure
         except InvalidRequest as failure:
@@ -471,11 +441,11 @@ class ProviderReply(Struct, eq=False):
                 self._response = None  # which costs nothing
                 raise await self._target.provider.refused(response)
             body = await decoded(response)
-            is_value = _begins_value(await body.beginning(_shows_kind))
-            if is_value and response.media_type != b"text/event-stream":
+            start = (await body.beginning(_shows_kind)).removeprefix(BOM_UTF8).lstrip()
+            if start[:1] in (b"{", b"[") and response.media_type != b"text/event-stream":
                 passed = self._request.passed is not None
                 most = self._target.provider.max_reply_bytes if passed else MAX_EVENT_BYTES
-                return await body.read(most)
+                return (await body.read(most)).removeprefix(BOM_UTF8)
             self._start_stream(body, end)
             return None
         except BaseException:
@@ -483,7 +453,7 @@ class ProviderReply(Struct, eq=False):
             raise
 
     def _read_body(self, body: bytes) -> None:
-        asked, request, body = self._target, self._request, body.removeprefix(BOM_UTF8)
+        asked, request = self._target, self._request
         read: PlainRead | None = None
         if request.continue_final_message or len(body) > LARGE:
             pass
@@ -498,15 +468,10 @@ class ProviderReply(Struct, eq=False):
                 read = (*said, used), named
             self._batch, self._fast_read = read[0], read
             return
-        if _begins_value(body):
-            incoming = self._incoming = self._reply_reader()
-            self._batch = incoming.whole(body)
-        else:
-            self._start_stream(BufferedBody(body), _NEVER)
+        incoming = self._incoming = self._reply_reader()
+        self._batch = incoming.whole(body)
 
-    def _start_stream(
-        self, body: HttpResponse | DecodedResponse | BufferedBody, end: float
-    ) -> None:
+    def _start_stream(self, body: HttpResponse | DecodedResponse, end: float) -> None:
         incoming, provider = self._reply_reader(), self._target.provider
         self._incoming = incoming
         lines = isinstance(incoming, NativeIncoming)
@@ -534,10 +499,6 @@ class ProviderReply(Struct, eq=False):
 
 def _shows_kind(start: bytes) -> bool:
     return bool(start.removeprefix(BOM_UTF8).strip()) or len(start) > _MOST_BLANKS
-
-
-def _begins_value(start: bytes) -> bool:
-    return start.removeprefix(BOM_UTF8).lstrip()[:1] in (b"{", b"[")
 
 
 class ProviderTarget:

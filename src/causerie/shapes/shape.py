@@ -6,8 +6,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from causerie.errors import Error, ErrorDetails, ServiceError
 from causerie.protocol import sse
@@ -118,9 +117,11 @@ class PassingReply(Struct, frozen=True):
     resume: Callable[[Any, bytes, bytes], None] | None = None
 
     def completion(self, context: ResponseContext, events: Sequence[Event]) -> object:
-        for event in events[:2]:
-            if event.__class__ is PassedReply:
-                return msgspec.Raw(event.data)
+        passed = events[1] if len(events) > 1 else None
+        if passed.__class__ is not PassedReply:
+            passed = events[0] if events else None
+        if isinstance(passed, PassedReply):
+            return Raw(passed.data)
         return self.encoded.completion(context, events)
 
     def encoder(self, context: ResponseContext) -> StreamEncoder:

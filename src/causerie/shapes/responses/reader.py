@@ -317,7 +317,10 @@ _READERS: Mapping[str, tuple[_Read, frozenset[str]]] = {
 def echo_of(sent: Mapping[str, Any] | Unread, request: ChatRequest) -> Mapping[str, Any]:
     """Return what a response says again of a body whose fields are valid."""
     body = ObjectReader(sent.document() if isinstance(sent, Unread) else sent)
-    reasoning, tools = body.get("reasoning"), body.get("tools")
+    reasoning, tools, choice = body.get("reasoning"), body.get("tools"), body.get("tool_choice")
+    choice = "auto" if choice is None else choice
+    if isinstance(choice, dict) and choice.get("type") == "allowed_tools":
+        choice = {"mode": "auto", **choice}
     texts = ("prompt_cache_key", "safety_identifier", "user")
     sampling = ("temperature", "top_p", "presence_penalty", "frequency_penalty")
     numbers = {name: getattr(request.sampling, name) for name in sampling}
@@ -332,7 +335,7 @@ def echo_of(sent: Mapping[str, Any] | Unread, request: ChatRequest) -> Mapping[s
         if isinstance(reasoning, dict)
         else None,
         "text": _text_settings(_object_or_empty(body.get("text"))),
-        "tool_choice": _tool_choice(body.get("tool_choice")),
+        "tool_choice": choice,
         "tools": [{**plain, **tool} if tool.get("type") == "function" else tool for tool in tools]
         if isinstance(tools, list)
         else (),
@@ -357,12 +360,6 @@ def _text_settings(text: Mapping[str, Any]) -> Mapping[str, Any]:
         }
     verbosity = text.get("verbosity")
     return {"format": form, **({"verbosity": verbosity} if verbosity else {})}
-
-
-def _tool_choice(value: Any) -> Any:
-    if isinstance(value, dict) and value.get("type") == "allowed_tools":
-        return {"mode": "auto", **value}
-    return "auto" if value is None else value
 
 
 ENCRYPTED = "reasoning.encrypted_content"
