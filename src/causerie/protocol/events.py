@@ -99,7 +99,7 @@ class PassedBytes(Struct, frozen=True, gc=False):
 
 
 class PassedReply(PassedBytes, frozen=True, gc=False):
-    """A whole reply that passes; it is the first event, or stands behind the text of a plain one.
+    """A whole reply that passes; it stands before the end of the only choice and the usage.
 
     A stream cannot hold it, and is encoded from the other events.
     """
@@ -230,7 +230,7 @@ def is_large_batch(batch: Batch) -> bool:
         text = batch[0]
         if text.__class__ is TextDelta and not text.logprobs:
             return len(text.text) > PORTION
-    if len(batch) > 1 and batch[1].__class__ is PassedReply:
+    if len(batch) > 2 and batch[-3].__class__ is PassedReply:
         return False  # nothing of it is encoded
     return len(batch) > _MAX_EVENTS or sum(map(_event_size, batch)) > PORTION
 

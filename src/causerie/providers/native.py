@@ -181,7 +181,7 @@ _EDITED_EVENTS = {
 
 _EDITED = re.compile(rb'"(?:model|%b)"' % "|".join(sorted(PRICES)).encode())
 _ONLY_MODEL = [b'"model"']
-_MODEL = re.compile(rb'("model"\s*:\s*)"(?:[^"\\]|\\.)*+"')
+_MODEL = re.compile(rb'"model"\s*:\s*("(?:[^"\\]|\\.)*+")')
 
 
 _READERS: Mapping[str, type[MessagesReader] | type[ResponsesReader]] = {
@@ -264,7 +264,8 @@ class NativeIncoming(Incoming, eq=False):
         if not self._answers:
             raise self._unreadable_reply("no reply of this API")
         self.finish(events)
-        return [PassedReply(_edited(body, "", self.request.model)), *events]
+        *said, finished, usage = events
+        return [*said, PassedReply(_edited(body, "", self.request.model)), finished, usage]
 
     def _read_choices(
         self, choices: Sequence[ProviderChoice], events: list[Event], *, mended: bool
@@ -303,11 +304,10 @@ def _edited(data: bytes, holder: str, model: str) -> bytes:
 
     ``holder`` is the member that holds both; empty: the reply itself.
     """
-    found = _EDITED.findall(data)
-    if found == _ONLY_MODEL and len(pieces := _MODEL.split(data)) == 3:
-        pieces[1] += _encode(model)
-        return b"".join(pieces)
-    event = _decoded_member(data, Any) if found else None
+    if _EDITED.findall(data) == _ONLY_MODEL and (named := _MODEL.search(data)) is not None:
+        start, end = named.span(1)
+        return data[:start] + _encode(model) + data[end:]
+    event = _decoded_member(data, Any) if _EDITED.search(data) else None
     held = event.get(holder, event) if isinstance(event, dict) else None
     if not isinstance(held, dict):
         return data
@@ -385,8 +385,8 @@ def read_plain(body: bytes, native: NativeRequest, request: ChatRequest) -> Plai
     made, most = usage.completion, request.max_tokens
     if made > len(text) + UNSHOWN or (most is not None and made > most):
         return None
-    passed = PassedReply(_edited(body, "", request.model))
-    return (TextDelta(text), passed, finished, usage), None
+    whole = _edited(body, "", request.model)
+    return (TextDelta(text), PassedReply(whole), finished, usage), None
 
 
 def _plain_message(body: bytes) -> tuple[str, Finished, Usage]:
@@ -404,12 +404,11 @@ def _plain_message(body: bytes) -> tuple[str, Finished, Usage]:
 def _plain_response(body: bytes) -> tuple[str, Finished, Usage]:
     reply = _decode_response(body)
     told = reply.usage
-    details, prompt, made = told.input_tokens_details, told.input_tokens, told.output_tokens
+    details, reasoned = told.input_tokens_details, told.output_tokens_details.reasoning_tokens or 0
     cached, written = details.cached_tokens or 0, details.cache_write_tokens or 0
-    reasoned = told.output_tokens_details.reasoning_tokens or 0
-    if cached + written > prompt or reasoned > made:
+    if cached + written > told.input_tokens or reasoned > told.output_tokens:
         raise ValueError("no numbers of tokens that are believed at once")
-    usage = Usage(prompt, made, cached, reasoned, written=written)
+    usage = Usage(told.input_tokens, told.output_tokens, cached, reasoned, written=written)
     return reply.output[0].content[0].text, _STOPPED, usage
 
 

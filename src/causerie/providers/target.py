@@ -455,11 +455,14 @@ class ProviderReply(Struct, eq=False):
     def _read_body(self, body: bytes) -> None:
         asked, request = self._target, self._request
         read: PlainRead | None = None
-        if request.continue_final_message or len(body) > LARGE:
-            pass
-        elif self._native is not None:
+        if self._native is not None:
             read = read_plain(body, self._native, request)
-        elif self._partial is None and request.top_logprobs is None and request.passed is None:
+        elif (
+            self._partial is None
+            and request.top_logprobs is None
+            and request.passed is None
+            and not request.continue_final_message
+        ):
             read = read_fast_path(body, asked.separators, request.max_tokens)
         if read is not None:
             if request.cache_scope:

@@ -117,10 +117,7 @@ class PassingReply(Struct, frozen=True):
     resume: Callable[[Any, bytes, bytes], None] | None = None
 
     def completion(self, context: ResponseContext, events: Sequence[Event]) -> object:
-        passed = events[1] if len(events) > 1 else None
-        if passed.__class__ is not PassedReply:
-            passed = events[0] if events else None
-        if isinstance(passed, PassedReply):
+        if len(events) > 2 and isinstance(passed := events[-3], PassedReply):
             return Raw(passed.data)
         return self.encoded.completion(context, events)
 
