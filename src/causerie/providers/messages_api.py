@@ -127,6 +127,7 @@ def _content_blocks(content: object) -> Iterator[Block]:
     # The API refuses blank texts.
     parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
     for part in parts if isinstance(parts, Iterable) else ():
+        block: Block
         if part["type"] == "image_url":
             block = {"type": "image", "source": _image_source(part["image_url"]["url"])}
         else:

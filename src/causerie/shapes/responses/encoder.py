@@ -321,13 +321,17 @@ class ResponseEncoder(Struct, eq=False):
     def response(self) -> ResponseBody:
         context, identity = self._context, self._context.identity
         ended, used = self._status != "in_progress", self._usage
-        usage = used and ResponseUsage(
-            used.prompt,
-            InputTokenDetails(used.cached, used.written),
-            used.completion,
-            OutputTokenDetails(used.reasoning),
-            used.prompt + used.completion,
-            None if context.cost is None else context.cost(used),
+        usage = (
+            None
+            if used is None
+            else ResponseUsage(
+                used.prompt,
+                InputTokenDetails(used.cached, used.written),
+                used.completion,
+                OutputTokenDetails(used.reasoning),
+                used.prompt + used.completion,
+                None if context.cost is None else context.cost(used),
+            )
         )
         return ResponseBody(
             **self._echo,
