@@ -171,6 +171,7 @@ _ENDS = LAST_OF_RESPONSES | {"message_delta", "message_stop"}
 _EDITED_EVENTS = {
     "message_start": "message",
     "message_delta": "",
+    "message_stop": "",
     **dict.fromkeys(
         ("response.created", "response.in_progress", "response.queued", *LAST_OF_RESPONSES),
         "response",
