@@ -290,7 +290,15 @@ async def console_of(
         service_view,
         site,
         clock=world.clock,
-        open_to=OpenPages(open_to_all, outbox, rankings, chat=chat, status=rankings, sales=sales),
+        open_to=OpenPages(
+            open_to_all,
+            outbox,
+            rankings,
+            chat=chat,
+            status=rankings,
+            sales=sales,
+            reminders=True,
+        ),
         providers=lambda: providers,
     )
     edge.mount("/console", console.answer, console.refuse)

@@ -36,7 +36,7 @@ from causerie.engines.base import EngineState, EngineStatus
 from causerie.errors import ErrorClass, StoreUnavailable, UpstreamFailed
 from causerie.hosted.accounts.bounds import Budget, BudgetPeriod, LimitsAndBudgets, Unit
 from causerie.hosted.accounts.issuing import KeyDraft
-from causerie.hosted.accounts.people import SYSTEM, Role, User, actor_of
+from causerie.hosted.accounts.people import REMINDERS, SYSTEM, Role, User, actor_of
 from causerie.hosted.accounts.spending import Watching
 from causerie.hosted.store.usage import SqlUsage
 from causerie.http.tasks import owned
@@ -310,6 +310,33 @@ async def test_owners_are_reminded_while_their_balance_is_low(lite: World) -> No
     assert await found(lite, "1") == [("Project Project has $0.90 of credits left", 1, OLGA)]
     await lite.credits.put(SYSTEM, project.id, Decimal(1))
     assert await found(lite, "1") == []
+
+
+async def test_people_get_the_reminders_that_they_chose(lite: World) -> None:
+    olga = await lite.person("olga")
+    project = await lite.project(owner=olga)
+    spent = LimitsAndBudgets(budgets=(Budget(Decimal("0.0001")),))
+    await lite.key(project, olga, bounds=spent, expires_at=lite.now + 24 * HOURS)
+    for owner in (f"project:{project.id}", f"user:{olga.id}"):
+        async with lite.store.writing() as repositories:
+            await repositories.keys.set_bounds(owner, spent)
+    await lite.credits.put(SYSTEM, project.id, Decimal(1))
+    [key] = await lite.keys.of(actor_of(olga), project.id)
+    used = record(project=project.id, key=key.id, user=olga.id, cost=900_000_000)
+    await SqlUsage(lite.database).append([used])
+
+    async def reminded() -> dict[str, str]:
+        kinds = {"credits left": "credits", "expires in": "keys", "has used": "budgets"}
+        words = await found(lite, "0.5")
+        assert len(words) == 5, "operators hear of all, whoever wants no letter"
+        return {
+            kind: to for summary, _, to in words for mark, kind in kinds.items() if mark in summary
+        }
+
+    assert await reminded() == dict.fromkeys(REMINDERS, OLGA)
+    for wanted in REMINDERS:
+        await lite.accounts.profile.choose_reminders(olga, [wanted])
+        assert await reminded() == {**dict.fromkeys(REMINDERS, ""), wanted: OLGA}
 
 
 def test_the_rate_of_errors_is_that_of_the_window() -> None:

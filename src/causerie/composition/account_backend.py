@@ -175,7 +175,7 @@ def _expiry_condition(
         {"owner": f"key:{key.id}", "project": key.project_id, "expires_at": at.isoformat()},
         level=max(days) + 1 - min(reached),
         recovers=False,
-        owners=(expiring.email,) if expiring.email else (),
+        owners=expiring.emails,
     )
 
 

@@ -407,6 +407,7 @@ class AccountFrontend:
                 PublicChatOptions(**chat),
                 self._shared,
                 options.public_status,
+                bool(alert_options(settings).owners),
             ),
             providers=lambda: self._providers,
         )

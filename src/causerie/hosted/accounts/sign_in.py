@@ -7,10 +7,11 @@ those at sign-in.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import Any
 
 import structlog
 
@@ -34,6 +35,7 @@ from causerie.hosted.accounts.keys import (
 )
 from causerie.hosted.accounts.passwords import Passwords
 from causerie.hosted.accounts.people import (
+    REMINDERS,
     Actor,
     Membership,
     Project,
@@ -401,11 +403,17 @@ class OwnAccount(AccountService):
         self._attempts = Attempts(store, clock)
 
     async def rename(self, user: User, name: str) -> User:
-        name = tidy_name(name)
+        return await self._change(user, name=tidy_name(name))
+
+    async def choose_reminders(self, user: User, wanted: Collection[str]) -> User:
+        """Set which of :data:`REMINDERS` a person gets."""
+        return await self._change(user, muted=frozenset(REMINDERS) - {*wanted})
+
+    async def _change(self, user: User, **changed: Any) -> User:
         async with self._store.writing() as tx:
-            changed = replace(await _reread_user(tx, user), name=name)
-            await tx.people.change(changed)
-        return changed
+            after = replace(await _reread_user(tx, user), **changed)
+            await tx.people.change(after)
+        return after
 
     async def change_password(
         self,

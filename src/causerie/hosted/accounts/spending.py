@@ -267,12 +267,12 @@ class WatchedBalance:
 
 @dataclass(frozen=True, slots=True)
 class ExpiringKey:
-    """A working key and the address of the person from whom it derives (empty: nobody)."""
+    """A working key and the address of the person from whom it derives, if there is one."""
 
     project: Project
     key: ApiKey
     expires_at: datetime
-    email: str = field(repr=False)
+    emails: tuple[str, ...] = field(repr=False)
 
 
 class Watching(AccountService):
@@ -288,7 +288,7 @@ class Watching(AccountService):
             owners = [*(f"project:{id}" for id in projects), *(f"user:{id}" for id in people)]
             bounds = await bounds_in_force(tx, owners)
             keys = _active_keys(await tx.keys.budgeted(), projects, now)
-            owners_of = await tx.projects.owner_emails()
+            owners_of = await tx.projects.owner_emails("budgets")
         reader = SpendingReader(UsageReports(self._store, self._clock), SYSTEM, None, now)
         found: list[WatchedBudget] = []
         states = await reader.of_owners(
@@ -301,11 +301,11 @@ class Watching(AccountService):
             By.USER, {id: bounds[f"user:{id}"].budgets for id in people}
         )
         for id, user in people.items():
-            found += [WatchedBudget(user, one, (user.email,)) for one in states[id]]
+            found += [WatchedBudget(user, one, user.reminded_at("budgets")) for one in states[id]]
         states = await reader.of_owners(By.KEY, {key.id: key.bounds.budgets for key in keys})
         for key in keys:
             watched = WatchedKey(projects[key.project_id], key)
-            holder = [people[key.person].email] if key.person in people else []
+            holder = people[key.person].reminded_at("budgets") if key.person in people else ()
             emails = tuple(dict.fromkeys([*holder, *owners_of.get(key.project_id, ())]))
             found += [WatchedBudget(watched, one, emails) for one in states[key.id]]
         return found
@@ -315,7 +315,7 @@ class Watching(AccountService):
         async with self._store.reading() as tx:
             totals = await tx.credits.totals()
             projects = await _active_projects(tx) if totals else {}
-            owners_of = await tx.projects.owner_emails() if totals else {}
+            owners_of = await tx.projects.owner_emails("credits") if totals else {}
         credits = {
             id: (CreditBudget(total, BudgetPeriod.NEVER),)
             for id, total in totals.items()
@@ -339,14 +339,14 @@ class Watching(AccountService):
             if not keys:
                 return ()
             projects = await _active_projects(tx)
-            emails: dict[str, str] = {}
+            emails: dict[str, tuple[str, ...]] = {}
             for key in _active_keys(keys, projects, now):
                 if key.person and key.person not in emails:
                     user = await tx.people.find(key.person)
-                    emails[key.person] = user.email if user is not None else ""
+                    emails[key.person] = user.reminded_at("keys") if user is not None else ()
                 assert key.expires_at is not None
-                email = emails.get(key.person, "")
-                found.append(ExpiringKey(projects[key.project_id], key, key.expires_at, email))
+                to = emails.get(key.person, ())
+                found.append(ExpiringKey(projects[key.project_id], key, key.expires_at, to))
         return found
 
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from causerie.errors import InvalidRequest
 from causerie.hosted.accounts.exports import request_rows
-from causerie.hosted.accounts.usage import By, RecordFilter
+from causerie.hosted.accounts.usage import By, RecordFilter, provider_of
 from causerie.hosted.console.fields import (
     LONGEST_PERIOD,
     PERIOD_LENGTHS,
@@ -88,6 +88,10 @@ class RequestExplanation(Struct, frozen=True):
         return (record.completion - 1) / seconds if seconds > 0 else None
 
     @property
+    def provider(self) -> str:
+        return provider_of(self.record.served_by)
+
+    @property
     def attempts(self) -> Sequence[ExplainedAttempt]:
         # Lines are like `target: failure`; a request with a single target has none.
         record = self.record
@@ -121,6 +125,7 @@ class RequestExplanation(Struct, frozen=True):
 PAGE = 30
 SEARCHED = 200
 """Requests of a page whose contents are searched; each is decrypted for it."""
+_STATUSES = (200, 400, 401, 402, 403, 404, 429, 499, 500, 502, 503, 504)  # suggested
 _FIELDS = ("model", "key", "user", "tag", "operation", "status", "request_id", "text")
 _PLACE = re.compile(r"\d{1,18}~[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 
@@ -147,6 +152,8 @@ async def show(context: RequestContext) -> None:
         filters["failures"] = "yes"
     fields = {**when.fields(), **filters}
     last = f"{looked[-1].at}~{looked[-1].id}" if more else ""
+    live = query.get("live") == "yes"
+    pausing = "?" + urlencode(fields if live else {**fields, "live": "yes"})
     older = "?" + urlencode({**fields, "before": last}) if more else ""
     await context.show(
         "activity.html",
@@ -157,6 +164,10 @@ async def show(context: RequestContext) -> None:
         older=older,
         paged=wanted.before is not None,
         newest="?" + urlencode(fields),
+        live=live,
+        pausing=pausing,
+        models=sorted({str(each["id"]) for each in context.service_view.models()}),
+        statuses=_STATUSES,
         period=when,
         lengths=PERIOD_LENGTHS,
         given=given,

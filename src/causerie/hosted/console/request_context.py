@@ -139,6 +139,8 @@ class OpenPages(Struct, frozen=True):
     shared: SharedBudgetStore | None = None
     """Where replicas count the messages of visitors together."""
     status: bool = False
+    reminders: bool = False
+    """People get reminders by e-mail, and choose which."""
 
 
 class ConsoleServices(Struct, frozen=True):

@@ -217,17 +217,18 @@ class SqlProjects(SqlRows[Project]):
         )
         return len((await self._execute(query.with_for_update())).all())
 
-    async def owner_emails(self) -> Mapping[str, Sequence[str]]:
-        """Return the addresses of the enabled owners of each project."""
+    async def owner_emails(self, reminder: str) -> Mapping[str, Sequence[str]]:
+        """Return the addresses of each project's enabled owners who want a reminder."""
         query = (
-            select(memberships.c.project_id, users.c.email)
+            select(memberships.c.project_id, users.c.email, users.c.muted)
             .join(users, users.c.id == memberships.c.user_id)
             .where(memberships.c.role == Role.OWNER, users.c.disabled_at.is_(None))
             .order_by(memberships.c.project_id, users.c.email)
         )
         found: dict[str, list[str]] = {}
-        for project_id, email in await self._execute(query):
-            found.setdefault(project_id, []).append(email)
+        for project_id, email, muted in await self._execute(query):
+            if reminder not in muted:
+                found.setdefault(project_id, []).append(email)
         return found
 
 

@@ -25,7 +25,7 @@ function boxOf(name) {
 }
 
 function titles(box) {
-  return [...box.querySelectorAll("thead th, [data-titles] > *")];
+  return [...(box?.querySelectorAll("thead th, [data-titles] [data-sorts]") ?? [])];
 }
 
 /** The choice of columns, made anew whenever it opens. */
