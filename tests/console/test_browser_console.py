@@ -233,12 +233,12 @@ async def test_the_profile_chooses_theme_and_time_zone(place: Place) -> None:
         await sign_in(page, root(place), person)
         await page.goto(f"{root(place)}/profile")
         theme = "document.documentElement.dataset.theme"
-        await page.get_by_text("Dark", exact=True).click()
+        await page.get_by_role("radio", name="Dark").click()
         assert await page.evaluate(theme) == "dark"
         await page.reload()
         assert await page.evaluate(theme) == "dark"
         await expect(page.get_by_role("radio", name="Dark")).to_be_checked()
-        await page.get_by_text("System", exact=True).click()
+        await page.get_by_role("radio", name="System").click()
         assert await page.evaluate(f"{theme} ?? null") is None
 
         since = page.locator("[data-label=Since] time").first
@@ -267,7 +267,7 @@ async def test_activity_follows_its_filters_and_the_requests_that_come(place: Pl
         await sign_in(page, root(place), person)
         await page.goto(f"{root(place)}/projects/{project.id}/activity")
         rows, models = page.locator("[data-row]"), page.locator("summary .request-model")
-        first = rows.filter(has_text="small")
+        first = page.locator("[data-row]:has(.request-model[title=small])")
         for column in ("Provider", "App", "Tok/s"):
             await expect(page.locator(f"[data-titles] [data-label='{column}']")).to_be_visible()
         await expect(first.locator("[data-label=Provider]")).to_have_text("north")

@@ -33,6 +33,7 @@ from causerie.settings.doors import (
     chat_base_urls,
     default_address,
     door_addresses,
+    has_accounts,
     has_chat_page,
     host_names,
     is_private,
@@ -223,7 +224,9 @@ def mount_docs(edge: Edge, settings: Callable[[], Settings]) -> None:
             await (await page()).statics.answer(exchange)
             return
         routers = (one.prefix for one in door_addresses(now) if one.door.kind == "router")
-        await (await page()).show(exchange, chat_base_urls(now), next(routers, ""))
+        base_urls, router = chat_base_urls(now), next(routers, "")
+        home = "Console" if has_accounts(now) else "Chat" if has_chat_page(now) else ""
+        await (await page()).show(exchange, base_urls, router, home)
 
     edge.mount(_DOCS, answer, at_doors=True)
 
