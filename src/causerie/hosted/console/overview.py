@@ -82,13 +82,12 @@ async def show_overview(context: RequestContext) -> None:
     reader = SpendingReader(context.accounts.usage, context.actor, project.id, now)
     ever = await _usage_total(context, project.id, project.created_at)
     keys = await context.accounts.keys.of(context.actor, project.id)
-    done = {
-        "models": bool(context.service_view.models()),
-        "keys": bool(keys),
-        "requests": ever.requests > 0,
-    }
     errors, more = await _error_groups(context, project.id)
     may = await context.rights()
+    configures, has_models = may(Action.CONFIGURATION_CHANGE), bool(context.service_view.models())
+    done = {"keys": bool(keys), "requests": ever.requests > 0}
+    if configures or not has_models:  # nobody else adds any, or needs to know that there are some
+        done["models"] = has_models
     sees_service = may(Action.SERVICE_SEE) and may(Action.USAGE_SEE_ALL)
     await context.show(
         "overview.html",
@@ -101,7 +100,7 @@ async def show_overview(context: RequestContext) -> None:
         more_errors=more,
         error_days=_ERROR_DAYS,
         done=done,
-        configures=may(Action.CONFIGURATION_CHANGE),
+        configures=configures,
         health=await _service_health(context) if sees_service else None,
         most_troubled=_TROUBLED,
     )
