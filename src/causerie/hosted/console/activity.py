@@ -125,14 +125,12 @@ class RequestExplanation(Struct, frozen=True):
 PAGE = 30
 SEARCHED = 200
 """Requests of a page whose contents are searched; each is decrypted for it."""
-_STATUSES = (200, 400, 401, 402, 403, 404, 429, 499, 500, 502, 503, 504)  # suggested
 _FIELDS = ("model", "key", "user", "tag", "operation", "status", "request_id", "text")
 _PLACE = re.compile(r"\d{1,18}~[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 
 
 async def show(context: RequestContext) -> None:
-    scope, query = context.scope, context.query
-    project = scope.id if scope is not None else None
+    project, query = context.scope, context.query
     when = period(query, context.services.clock())
     wanted = asked(query, when)
     found = await context.accounts.usage.requests(context.actor, project, wanted)
@@ -167,13 +165,10 @@ async def show(context: RequestContext) -> None:
         live=live,
         pausing=pausing,
         models=sorted({str(each["id"]) for each in context.service_view.models()}),
-        statuses=_STATUSES,
         period=when,
         lengths=PERIOD_LENGTHS,
         given=given,
         apis=APIS,
-        failures=wanted.failures_only,
-        in_force=len(filters),
         keys=keys.known,
         people=users.known,
         searched=len(looked) if given["text"] and project else 0,
@@ -183,10 +178,9 @@ async def show(context: RequestContext) -> None:
 
 async def download(context: RequestContext) -> None:
     """Send all requests that the filter of the page finds; texts in contents do not count."""
-    scope, query = context.scope, context.query
-    wanted = asked(query, period(query, context.services.clock()))
-    project = scope.id if scope is not None else None
-    rows = request_rows(context.accounts, context.actor, project, replace(wanted, before=None))
+    wanted = asked(context.query, period(context.query, context.services.clock()))
+    wanted = replace(wanted, before=None)
+    rows = request_rows(context.accounts, context.actor, context.scope, wanted)
     await context.save(Export("text/csv; charset=utf-8", "requests.csv", csv_pieces(rows)))
 
 

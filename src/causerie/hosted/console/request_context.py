@@ -245,9 +245,9 @@ class RequestContext:
         return await self.accounts.access.mine(self.actor, self.project.id)
 
     @property
-    def scope(self) -> Project | None:
-        """Return the project of the path; ``None`` for a page of the whole service."""
-        return self.view.project if self.view is not None else None
+    def scope(self) -> str | None:
+        """Return the id of the project of the path; ``None`` for a page of the whole service."""
+        return self.view.project.id if self.view is not None else None
 
     async def may(self, action: Action) -> bool:
         """Return true if the user may do something with all of the project, or of the service."""

@@ -196,29 +196,23 @@ async def show(context: RequestContext) -> None:
 
 
 async def download(context: RequestContext) -> None:
-    reader, scope = await _usage_reader(context), context.scope
+    reader = await _usage_reader(context)
     period = reader.wish.period
     days = f"{period.since.date()}-to-{period.last.date()}"
-    whose = _file_name_words(scope.name if scope is not None else "all")
-    name = f"usage-{whose}-{days}-by-{reader.wish.by}.csv"
+    name = f"usage-{_scope_words(context)}-{days}-by-{reader.wish.by}.csv"
     await context.save(Export("text/csv; charset=utf-8", name, csv_pieces(reader.table())))
 
 
 async def download_statement(context: RequestContext) -> None:
     """Send the statement of ``?month=``: of the project, or of the whole service."""
-    scope, month = context.scope, context.query.get("month")
-    found = Month.named(month, context.services.clock())
-    project = scope.id if scope is not None else None
-    rows = statement_rows(context.accounts, context.actor, project, found)
-    name = (
-        f"statement-{_file_name_words(scope.name if scope is not None else 'all')}-{found.name}.csv"
-    )
+    found = Month.named(context.query.get("month"), context.services.clock())
+    rows = statement_rows(context.accounts, context.actor, context.scope, found)
+    name = f"statement-{_scope_words(context)}-{found.name}.csv"
     await context.save(Export("text/csv; charset=utf-8", name, csv_pieces(rows)))
 
 
 async def _usage_reader(context: RequestContext) -> _Reader:
-    scope = context.scope
-    project = scope.id if scope is not None else None
+    project = context.scope
     wish = _usage_form(context.query, context.services.clock(), whole=project is None)
     return _Reader(context, project, wish, await names_of(context, project, wish.by))
 
@@ -346,8 +340,9 @@ def _usage_rows(
     return sorted(rows, key=lambda row: (-_VALUE[wish.metric](row.sum), row.name))
 
 
-def _file_name_words(of: str) -> str:
-    return "-".join(re.findall(r"[a-z0-9]+", of.lower()))[:_LONGEST_NAME] or "project"
+def _scope_words(context: RequestContext) -> str:
+    whose = "all" if context.view is None else context.view.project.name
+    return "-".join(re.findall(r"[a-z0-9]+", whose.lower()))[:_LONGEST_NAME] or "project"
 
 
 def _csv_lines(
