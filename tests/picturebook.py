@@ -409,6 +409,7 @@ def inside(scene: Scene) -> Mapping[str, Go]:
         "activity-refused": _refused,
         "playground-answer": _answer,
         "playground-accepted": _accepted,
+        "playground-presets": _presets,
         "playground-thinking": _thinking,
         "playground-call": _call,
         "playground-refused": _refused_turn,
@@ -658,6 +659,15 @@ async def _accepted(page: Page, root: str, scene: Scene) -> None:
         await expect(page.locator(".turn-assistant .badge")).to_contain_text("Accepted")
     finally:
         service_view.pipeline.prefill, service_view.limits = (), before
+
+
+async def _presets(page: Page, root: str, scene: Scene) -> None:
+    await _playground(page, root, scene)
+    for name in ("Brief answers", f"Extraction of invoices, with {LONG}"):
+        await page.locator("#presets summary").click()
+        await page.fill("#preset-name", name[:60])
+        await page.click("#presets form button")
+    await page.locator("#presets summary").click()
 
 
 async def _thinking(page: Page, root: str, scene: Scene) -> None:

@@ -351,7 +351,7 @@ async def test_long_names_and_large_numbers_stay_in_their_places(place: Place) -
             found = await cells.evaluate_all(f"{beyond}.map(each => each.textContent)")
             assert found == [], (path, width)
             if path == "activity" and width == 1280:  # with room to tell who asked
-                caller = page.locator(".request-line > .cut.soft")
+                caller = page.locator(".request-line .request-caller.cut")
                 assert await caller.evaluate("each => each.clientWidth") >= 112
 
 

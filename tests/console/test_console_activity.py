@@ -84,6 +84,23 @@ async def test_an_id_is_found_whenever_it_was(shop: Place, team: Team) -> None:
     assert f"<dt>API</dt><dd>{APIS[oldest.operation]}</dd>" in page.text
 
 
+async def test_a_live_page_asks_again_but_not_for_texts_that_it_would_decrypt(
+    shop: Place, team: Team
+) -> None:
+    await with_history(shop.world, team)
+    visitor = await shop.visitor_of(team.owner)
+    path = f"{team.path}/activity?range=24h&model=small"
+    still = (await visitor.get(path)).text
+    assert "data-live" not in still
+    [live] = re.findall(r'href="([^"]*live=yes)">Live</a>', still)
+    text = (await visitor.get(live.replace("&amp;", "&").removeprefix("/console"))).text
+    [asked] = re.findall(r'data-live hx-get="([^"]+)"', text)
+    assert asked == live, "with the same filters"
+    assert ">Pause</a>" in text
+    assert '<option value="small">' in text, "models of the list are suggested"
+    assert "data-live" not in (await visitor.get(f"{path}&live=yes&text=oak")).text
+
+
 async def test_another_project_is_not_seen(shop: Place, team: Team) -> None:
     await with_history(shop.world, team)
     other = await shop.world.project(owner=team.outsider)

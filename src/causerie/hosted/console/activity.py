@@ -150,7 +150,7 @@ async def show(context: RequestContext) -> None:
         filters["failures"] = "yes"
     fields = {**when.fields(), **filters}
     last = f"{looked[-1].at}~{looked[-1].id}" if more else ""
-    live = query.get("live") == "yes"
+    live = query.get("live") == "yes" and not given["text"]  # a search decrypts what it reads
     pausing = "?" + urlencode(fields if live else {**fields, "live": "yes"})
     older = "?" + urlencode({**fields, "before": last}) if more else ""
     await context.show(
@@ -164,7 +164,6 @@ async def show(context: RequestContext) -> None:
         newest="?" + urlencode(fields),
         live=live,
         pausing=pausing,
-        models=sorted({str(each["id"]) for each in context.service_view.models()}),
         period=when,
         lengths=PERIOD_LENGTHS,
         given=given,
