@@ -24,6 +24,7 @@ from causerie.protocol.numbers import money
 _LOOKS = {
     "moment": "{0.day} {0:%b %Y, %H:%M} UTC",
     "date": "{0.day} {0:%b %Y}",
+    "day": "{0.day} {0:%b}",
     "hour": "{0:%H:%M}",
     "dayhour": "{0.day} {0:%b, %H:%M}",
     "stamp": "{0.day} {0:%b, %H:%M:%S}",
@@ -80,7 +81,7 @@ def environment(statics: Statics, brand: Branding, logos: Mapping[str, str] = {}
         lstrip_blocks=True,
         auto_reload=False,
     )
-    filters = (coded, ago, exact, price, count, counted, short, seconds, day, written)
+    filters = (coded, ago, exact, price, count, counted, short, seconds, written)
     made.filters |= {each.__name__: each for each in filters}
     made.filters |= {look: partial(_time_element, look) for look in _LOOKS}
     made.filters["money"] = rounded
@@ -199,11 +200,6 @@ def seconds(amount: float) -> str:
         return f"{amount:.1f} s"
     minutes, rest = divmod(round(amount), 60)
     return f"{minutes} min {rest} s"
-
-
-def day(at: datetime) -> str:
-    utc = at.astimezone(UTC)
-    return f"{utc.day} {utc:%b}"
 
 
 def written(at: date, look: str = "date") -> str:
