@@ -12,7 +12,13 @@ from ledgerkit import record
 from pageskit import Team, with_history
 
 from causerie.errors import ServiceError
-from causerie.hosted.console.activity import APIS, CODES, ExplainedAttempt, RequestExplanation
+from causerie.hosted.console.activity import (
+    APIS,
+    CODES,
+    PAGE,
+    ExplainedAttempt,
+    RequestExplanation,
+)
 from causerie.hosted.store.usage import SqlUsage
 
 SOURCE = Path(__file__).parents[2] / "src" / "causerie"
@@ -28,7 +34,7 @@ async def test_pages_show_every_request_once(shop: Place, team: Team) -> None:
     visitor = await shop.visitor_of(team.owner)
     seen: list[str] = []
     path = f"{team.path}/activity?range=90d"
-    for _ in range(20):
+    for _ in range(40):
         page = await visitor.get(path)
         seen += ids(page.text)
         older = re.search(r'href="(\?[^"]+)">Older</a>', page.text)
@@ -59,7 +65,7 @@ async def test_filters(shop: Place, team: Team, query: str, fits: object) -> Non
     visitor = await shop.visitor_of(team.owner)
     page = await visitor.get(f"{team.path}/activity?range=90d&{query}")
     newest = sorted(filter(fits, made), key=lambda each: (each.at, each.id), reverse=True)
-    assert ids(page.text) == [each.request_id for each in newest[:30]]
+    assert ids(page.text) == [each.request_id for each in newest[:PAGE]]
     if not newest:
         assert "No matching requests" in page.text
 

@@ -122,7 +122,7 @@ class RequestExplanation(Struct, frozen=True):
         return made
 
 
-PAGE = 30
+PAGE = 25
 SEARCHED = 200
 """Requests of a page whose contents are searched; each is decrypted for it."""
 _FIELDS = ("model", "key", "user", "tag", "operation", "status", "request_id", "text")
