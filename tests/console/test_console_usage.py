@@ -349,6 +349,12 @@ async def test_the_percentiles_of_the_whole_service_come_after_the_page(
     shown = (await operator.get(later.replace("&amp;", "&"))).text
     assert 'data-label="Median"' in shown
     assert "times=yes&amp;sort=-p90" in shown, "sorting keeps them"
+    script = {"hx-request": "true"}
+    part = (await operator.get(later.replace("&amp;", "&"), headers=script)).text
+    assert 'data-label="Median"' not in part
+    [table] = re.findall(r'href="([^"]+)#table-title">By project</a>', part)
+    again = await operator.get(table.replace("&amp;", "&").removeprefix("/console"))
+    assert 'data-label="Median"' in again.text
 
 
 async def test_hostile_names_stay_text(shop: Place, team: Team) -> None:
