@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from accountkit import World
 from casekit import each_of
 from consolekit import Place, console_of
-from marketkit import Fair, small_market
+from marketkit import Fair, market_of, small_market
 from marketkit import fair as fair
 
 from causerie.hosted.console.request_context import Site
 from causerie.http.pages.branding import initials
+from causerie.protocol.targets import TimeBucket
 from causerie.settings.console import read_logo
 
 SVG = b'<svg xmlns="http://www.w3.org/2000/svg"/>'
@@ -39,6 +42,29 @@ async def test_a_stranger_reads_what_a_provider_offers(fair: Place) -> None:
     assert "Mystery" not in page
     assert (await stranger.get("/providers/nobody")).status == 404
     assert 'href="/console/providers/north"' in (await stranger.get("/catalog/qwen/qwen3-8b")).text
+
+
+async def test_what_is_the_same_for_everybody_is_worked_out_once_in_ten_seconds(
+    fair: Place,
+) -> None:
+    stranger, shown, read = fair.visitor(), market_of(fair), list[str]()
+
+    class Days(dict[str, Sequence[TimeBucket]]):
+        def get(self, target: str, default: Any = None) -> Any:
+            read.append(target)
+            return super().get(target, default)
+
+    shown.by_day = Days(shown.by_day)
+    first = (await stranger.get("/providers/north")).text
+    asked = len(read)
+    for path in ("/providers", "/providers/south", "/providers/north"):
+        assert (await stranger.get(path)).status == 200
+    assert len(read) == asked
+    fair.world.later(seconds=11)
+    assert (await stranger.get("/providers/north")).text == first
+    assert len(read) == 2 * asked
+    shown.cards = shown.cards[:1]  # a reload, which is seen at once
+    assert (await stranger.get("/providers/east")).status == 404
 
 
 async def test_a_logo_of_the_configuration_takes_the_place_of_initials(lite: World) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
@@ -182,9 +183,20 @@ class Measurements:
         since = self._wall() // 1_000_000_000 - targets.DAY_SECONDS
         return [sums[start].bucket(start) for start in sorted(sums) if start > since]
 
-    def days(self, name: str) -> Sequence[targets.TimeBucket]:
-        """Return the last 90 days (UTC) that had requests, at most a minute old."""
-        return [sums.bucket(start) for start, sums in sorted(self._days.get(name, {}).items())]
+    def days(self, *names: str) -> Sequence[targets.TimeBucket]:
+        """Return the requests of all these targets by day (UTC), the last 90, a minute old at most.
+
+        Days without requests are left out, and so are times.
+        """
+        answered, failed = defaultdict[int, int](int), defaultdict[int, int](int)
+        for name in names:
+            for start, sums in self._days.get(name, {}).items():
+                answered[start] += sums.answered
+                failed[start] += sums.failed
+        return [
+            targets.TimeBucket(start, answered[start], failed[start], None, None)
+            for start in sorted(answered)
+        ]
 
     def figures(self, name: str) -> targets.Figures:
         """Return what lists show of a target, each from the shortest time that has it."""

@@ -20,7 +20,7 @@ from causerie.errors import (
 from causerie.hosted.accounts.accounts import Accounts
 from causerie.hosted.accounts.people import User
 from causerie.hosted.accounts.tokens import Session, form_token_fits, new_token
-from causerie.hosted.console.catalog_view import path_of_model, path_of_provider
+from causerie.hosted.console.catalog_view import ProviderBoard, path_of_model, path_of_provider
 from causerie.hosted.console.entries import lowest_price
 from causerie.hosted.console.fields import FormFields
 from causerie.hosted.console.public_chat import PublicChat
@@ -71,8 +71,9 @@ class ConsoleApplication:
         templates.globals |= {"lowest_price": lowest_price, "folded": folded}
         templates.globals |= {"path_of_model": path_of_model, "path_of_provider": path_of_provider}
         chat = PublicChat(open_to.chat, clock, open_to.shared)
+        board = ProviderBoard(clock)
         self._services = ConsoleServices(
-            accounts, service_view, templates, site, clock, chat, open_to, providers
+            accounts, service_view, templates, site, clock, chat, open_to, providers, board
         )
 
     async def answer(self, exchange: Exchange) -> None:

@@ -36,12 +36,11 @@ from causerie.hosted.console.catalog_view import (
     list_row,
     model_price,
     offers,
-    providers,
     sources,
     variants,
     with_variants,
 )
-from causerie.hosted.console.charts import Strip, ninety_days, trend
+from causerie.hosted.console.charts import Strip, trend
 from causerie.hosted.console.fields import ROWS
 from causerie.hosted.console.playground import router_snippets
 from causerie.hosted.console.request_context import PREFIX, RequestContext
@@ -223,17 +222,18 @@ async def show_model(context: RequestContext) -> None:
 
 
 async def show_providers(context: RequestContext) -> None:
-    found = await _provider_rows(_open_market(context))
+    found = [row for row, _ in await _provider_rows(context)]
+    await asyncio.to_thread(lambda: [(row.figures, row.uptime) for row in found])  # of thousands
     await context.show_openly("catalog/providers.html", providers=found)
 
 
 async def show_provider(context: RequestContext) -> None:
     market, name = _open_market(context), context.params["provider"]
-    row = next((each for each in await _provider_rows(market) if each.name == name), None)
-    if row is None:
+    found = {row.name: (row, days) for row, days in await _provider_rows(context)}
+    if name not in found:
         raise NotFound("The catalog has no provider of this name.")
+    row, days = found[name]
     base = context.base + market.prefix
-    days = _provider_days(context, market, row)
     await context.show_openly("catalog/provider.html", row=row, base=base, days=days)
 
 
@@ -242,13 +242,12 @@ async def show_status(context: RequestContext) -> None:
     public = context.services.open_to.status
     if not (public or await context.may(Action.USAGE_SEE_ALL)):
         raise NotFound("There is no such page.")
-    market = _open_market(context)
-    rows = [(row, _provider_days(context, market, row)) for row in await _provider_rows(market)]
+    rows = await _provider_rows(context)
     await context.show_openly("catalog/status.html", rows=rows, public=public)
 
 
-def _provider_days(context: RequestContext, market: DoorCatalog, row: ProviderRow) -> Strip:
-    return ninety_days(row.name, map(market.days, row.targets), context.services.clock())
+async def _provider_rows(context: RequestContext) -> Sequence[tuple[ProviderRow, Strip]]:
+    return await context.services.board.rows(_open_market(context))
 
 
 async def send_logo(context: RequestContext) -> None:
@@ -273,11 +272,6 @@ def _found_entry(market: DoorCatalog, name: str) -> Listing:
         guess = failure.message.partition(" Did you mean ")[2]
         words = f" Did you mean {guess}" if guess else " Look for it in the list of models."
         raise NotFound(f"The catalog has no model {name[:200]}.{words}") from failure
-
-
-async def _provider_rows(market: DoorCatalog) -> Sequence[ProviderRow]:
-    # Off the event loop: there may be thousands of endpoints.
-    return await asyncio.to_thread(providers, market.entries(), market.history)
 
 
 async def show_rankings(context: RequestContext) -> None:

@@ -4,10 +4,13 @@ models side by side.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, date, datetime, time
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
+from functools import cached_property
 from statistics import median
 from typing import Any
 from urllib.parse import quote
@@ -15,10 +18,11 @@ from urllib.parse import quote
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
-from causerie.catalog.catalog import DayReader
+from causerie.catalog.catalog import DayReader, DoorCatalog
 from causerie.catalog.endpoint import CatalogEndpoint
 from causerie.catalog.listing import Listing
 from causerie.catalog.model import ModelCard, Tariff
+from causerie.hosted.console.charts import Strip, ninety_days
 from causerie.hosted.console.service_view import (
     ModelPrice,
     ModelRow,
@@ -37,6 +41,7 @@ from causerie.protocol.targets import (
 )
 
 _MILLION = 1_000_000
+_BOARD_KEPT = timedelta(seconds=10)
 
 
 def list_row(one: Listing) -> ModelRow:
@@ -75,14 +80,18 @@ def path_of_model(id: str) -> str:
     return f"/catalog/{quote(id, safe='/:')}"
 
 
-class EndpointRow(Struct, frozen=True):
+@dataclass(frozen=True)
+class EndpointRow:
     """An endpoint of a model, with its measurements; ``name`` tells it from the others."""
 
     name: str
     model: Listing
     endpoint: CatalogEndpoint
     stats: TargetStats
-    figures: Figures
+
+    @cached_property
+    def figures(self) -> Figures:
+        return self.model.figures(self.endpoint.name)
 
     @property
     def price(self) -> ModelPrice:
@@ -146,17 +155,26 @@ def endpoint_names(one: Listing) -> Mapping[str, str]:
 
 def _endpoint_row(one: Listing, endpoint: CatalogEndpoint, name: str) -> EndpointRow:
     stats = one.stats_of(endpoint.name) or UNKNOWN_STATS
-    return EndpointRow(name, one, endpoint, stats, one.figures(endpoint.name))
+    return EndpointRow(name, one, endpoint, stats)
 
 
-class ProviderRow(Struct, frozen=True):
+@dataclass(frozen=True)
+class ProviderRow:
     """Row of a provider; latency and throughput are medians of its endpoints."""
 
     name: str
     offers: Sequence[EndpointRow]
-    uptime: float | None
+    history: DayReader = field(repr=False)
 
-    @property
+    @cached_property
+    def uptime(self) -> float | None:
+        """Return the percent of the requests of a day that its endpoints answered."""
+        days = [bucket for target in self.targets for bucket in self.history(target)]
+        answered = sum(bucket.answered for bucket in days)
+        asked = answered + sum(bucket.failed for bucket in days)
+        return 100 * answered / asked if asked else None
+
+    @cached_property
     def figures(self) -> Figures:
         every = [each.figures for each in self.offers]
         return Figures(
@@ -180,6 +198,31 @@ def path_of_provider(name: str) -> str:
     return f"/providers/{quote(name, safe='')}"
 
 
+class ProviderBoard:
+    """Rows of all providers with their 90 days: the same for everybody, for ten seconds."""
+
+    def __init__(self, clock: Callable[[], datetime]) -> None:
+        self._clock, self._turn = clock, asyncio.Lock()
+        self._kept: Sequence[tuple[ProviderRow, Strip]] = ()
+        self._made_of: tuple[Sequence[Listing], datetime] | None = None
+
+    async def rows(self, market: DoorCatalog) -> Sequence[tuple[ProviderRow, Strip]]:
+        async with self._turn:
+            entries, now = market.entries(), self._clock()
+            known, made_at = self._made_of or (None, now)
+            if known != entries or not timedelta() <= now - made_at < _BOARD_KEPT:
+                self._kept = await asyncio.to_thread(_board_rows, market, entries, now)
+                self._made_of = entries, now
+            return self._kept
+
+
+def _board_rows(
+    market: DoorCatalog, entries: Sequence[Listing], now: datetime
+) -> Sequence[tuple[ProviderRow, Strip]]:
+    found = providers(entries, market.history)
+    return [(row, ninety_days(row.name, market.days(*row.targets), now)) for row in found]
+
+
 def providers(entries: Sequence[Listing], history: DayReader) -> Sequence[ProviderRow]:
     """Return all providers by name; their offers are in the order of the models' names."""
     found: dict[str, list[EndpointRow]] = {}
@@ -187,18 +230,7 @@ def providers(entries: Sequence[Listing], history: DayReader) -> Sequence[Provid
         for endpoint in one.endpoints:
             row = _endpoint_row(one, endpoint, one.card.name)
             found.setdefault(endpoint.provider, []).append(row)
-    return [
-        ProviderRow(name, offers, _average_uptime(offers, history))
-        for name, offers in sorted(found.items())
-    ]
-
-
-def _average_uptime(offers: Iterable[EndpointRow], history: DayReader) -> float | None:
-    targets = dict.fromkeys(each.endpoint.name for each in offers)
-    days = [bucket for target in targets for bucket in history(target)]
-    answered = sum(bucket.answered for bucket in days)
-    asked = answered + sum(bucket.failed for bucket in days)
-    return 100 * answered / asked if asked else None
+    return [ProviderRow(name, offers, history) for name, offers in sorted(found.items())]
 
 
 def _median_figure(figures: Iterable[Figure | None]) -> Figure | None:

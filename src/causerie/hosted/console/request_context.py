@@ -35,6 +35,7 @@ from causerie.hosted.accounts.people import (
 )
 from causerie.hosted.accounts.projects import ProjectOverview
 from causerie.hosted.accounts.tokens import Session, SessionClient, form_token
+from causerie.hosted.console.catalog_view import ProviderBoard
 from causerie.hosted.console.fields import FormFields
 from causerie.hosted.console.navigation import NOTICES, sections
 from causerie.hosted.console.public_chat import PublicChat, PublicChatOptions
@@ -152,6 +153,7 @@ class ConsoleServices(Struct, frozen=True):
     public_chat: PublicChat
     open_to: OpenPages
     providers: Callable[[], Sequence[OidcProvider]]
+    board: ProviderBoard
 
     @property
     def has_catalog(self) -> bool:
