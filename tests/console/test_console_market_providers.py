@@ -44,7 +44,7 @@ async def test_a_stranger_reads_what_a_provider_offers(fair: Place) -> None:
     assert 'href="/console/providers/north"' in (await stranger.get("/catalog/qwen/qwen3-8b")).text
 
 
-async def test_what_is_the_same_for_everybody_is_worked_out_once_in_ten_seconds(
+async def test_rows_of_providers_are_made_once_in_ten_seconds_for_everybody(
     fair: Place,
 ) -> None:
     stranger, shown, read = fair.visitor(), market_of(fair), list[str]()
