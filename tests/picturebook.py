@@ -369,6 +369,7 @@ def inside(scene: Scene) -> Mapping[str, Go]:
         "operator-activity": "/operator/activity?range=30d&failures=yes",
         "operator-audit": "/operator/audit",
         "providers": "/operator/providers",
+        "providers-open": "/operator/providers?open=deepinfra",
         "alerts": "/operator/alerts",
         "alert-webhook": "/operator/alerts/channels/new?kind=webhook",
         "alert-email": "/operator/alerts/channels/new?kind=email",
