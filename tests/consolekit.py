@@ -278,6 +278,7 @@ async def console_of(
     *,
     open_to_all: bool = False,
     rankings: bool = False,
+    apps: frozenset[str] = frozenset(),
     chat: PublicChatOptions = PublicChatOptions(),  # noqa: B008 - frozen
     providers: Sequence[OidcProvider] = (),
     outbox: Outbox | None = None,
@@ -290,7 +291,9 @@ async def console_of(
         service_view,
         site,
         clock=world.clock,
-        open_to=OpenPages(open_to_all, outbox, rankings, chat=chat, status=rankings, sales=sales),
+        open_to=OpenPages(
+            open_to_all, outbox, rankings, chat=chat, status=rankings, sales=sales, apps=apps
+        ),
         providers=lambda: providers,
     )
     edge.mount("/console", console.answer, console.refuse)

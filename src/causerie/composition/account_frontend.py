@@ -407,6 +407,7 @@ class AccountFrontend:
                 PublicChatOptions(**chat),
                 self._shared,
                 options.public_status,
+                frozenset(options.public_apps),
             ),
             providers=lambda: self._providers,
         )

@@ -93,6 +93,10 @@ class ConsoleSettings(Struct, frozen=True, kw_only=True):
     public_rankings: bool = False
     """Whether everybody may see which models and providers of the catalog are used most, by tokens
     of all projects together. Otherwise only operators see it."""
+    public_apps: tuple[values.Text, ...] = ()
+    """Apps that public rankings may name, like `["Aider", "chat.example.org"]`, by the names in
+    *Usage*. A client can give itself any name, so name those whose makers agreed. Operators see
+    all; others see none that is not here."""
     public_status: bool = False
     """Whether everybody may see how the catalog's providers stand, and their uptime of each of the
     last 90 days, at `/console/status`. Otherwise only operators see it."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from typing import Literal
 
 from causerie.hosted.accounts.authorization import AccountService, Clock, require, visible_project
@@ -22,7 +23,7 @@ from causerie.hosted.accounts.usage import (
     RankingPeriod,
     RecordFilter,
     Step,
-    TargetUse,
+    TokenSum,
     UsageQuery,
     UsageSum,
     Used,
@@ -148,8 +149,13 @@ async def time_buckets(
         since = until
 
 
-_Served = tuple[str, str]  # a model, and the target that answered
-_Use = Mapping[_Served, TargetUse]
+_Pair = tuple[str, str]
+Naming = Callable[[_Pair], str]
+"""Returns what a pair counts for, which is ranked; empty: nothing."""
+_PAIRS: Mapping[str, tuple[By, By]] = {
+    "target": (By.MODEL, By.PROVIDER),
+    "app": (By.APP, By.MODEL),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,16 +163,22 @@ class _Sums:
     read_at: datetime
     since: datetime
     until: datetime
-    now: _Use
-    before: _Use
+    now: Mapping[_Pair, tuple[int, int]]
+    """Tokens and requests."""
+    before: Mapping[_Pair, tuple[int, int]]
+    steps: Mapping[str, Sequence[TokenSum]]
+    """Those of each hour or day, by the first of the pair."""
 
 
 class Rankings(AccountService):
-    """Rankings over all projects; the sums are read once a minute at most."""
+    """Rankings over all projects; the sums are read once a minute at most.
+
+    What is ranked are pairs: a model and the target that answered, or an ``app`` and a model.
+    """
 
     def __init__(self, store: SqlStore, clock: Clock) -> None:
         super().__init__(store, clock)
-        self._cached_sums: dict[RankingPeriod, _Sums] = {}
+        self._cached_sums: dict[tuple[str, RankingPeriod], _Sums] = {}
         self._turn = asyncio.Lock()
 
     async def of_all(
@@ -174,54 +186,89 @@ class Rankings(AccountService):
     ) -> Ranking:
         """Return the ranking of all models or providers for operators; raise :class:`Forbidden`."""
         await self.require(actor, Action.USAGE_SEE_ALL)
-        sums = await self._cached_period_sums(period)
-        if by == "model":
-            return _make_ranking(period, sums, lambda served: served[0])
-        return _make_ranking(period, sums, lambda served: provider_of(served[1]))
+        return await self.ranked(
+            "target", period, lambda pair: pair[0] if by == "model" else provider_of(pair[1])
+        )
 
-    async def models(self, models: Collection[str], period: RankingPeriod) -> Ranking:
-        """Return the ranking of these models for everybody, which the caller has to allow."""
-        sums = await self._cached_period_sums(period)
-        return _make_ranking(period, sums, lambda served: served[0] if served[0] in models else "")
+    async def ranked(self, kind: str, period: RankingPeriod, naming: Naming) -> Ranking:
+        """Return a ranking for everybody, which the caller has to allow."""
+        sums = await self._cached_period_sums(kind, period)
+        now, before = _by_name(sums.now, naming), _by_name(sums.before, naming)
+        ranks_before = {each: rank for rank, each in enumerate(before, 1)}
+        rows = [
+            Ranked(each, rank, tokens, requests, ranks_before.get(each))
+            for rank, (each, (tokens, requests)) in enumerate(now.items(), 1)
+        ]
+        return Ranking(period, sums.since, sums.until, rows)
 
-    async def providers(self, endpoints: Mapping[_Served, str], period: RankingPeriod) -> Ranking:
-        """Return the ranking of the providers of these endpoints for everybody.
+    async def over_time(
+        self, kind: str, period: RankingPeriod, naming: Naming, firsts: Sequence[str] | None = None
+    ) -> Mapping[str, Mapping[datetime, float]]:
+        """Return tokens by name and the start of each hour or day, for everybody.
 
-        ``endpoints`` maps a model and a target to the provider.
+        ``firsts`` are the first parts of the pairs that count; ``None``: all.
         """
-        sums = await self._cached_period_sums(period)
-        return _make_ranking(period, sums, lambda served: endpoints.get(served, ""))
+        steps = (await self._cached_period_sums(kind, period)).steps
+        found = chain.from_iterable(steps.get(each, ()) for each in firsts or steps)
+        return await asyncio.to_thread(_tokens_over_time, found, naming)  # of a month's targets
 
-    async def _cached_period_sums(self, period: RankingPeriod) -> _Sums:
+    async def _cached_period_sums(self, kind: str, period: RankingPeriod) -> _Sums:
         async with self._turn:
-            kept, now = self._cached_sums.get(period), self._clock()
+            kept, now = self._cached_sums.get((kind, period)), self._clock()
             if kept is None or not timedelta() <= now - kept.read_at < timedelta(minutes=1):
-                kept = self._cached_sums[period] = await self._read_sums(period, now)
+                kept = self._cached_sums[kind, period] = await self._read_sums(kind, period, now)
             return kept
 
-    async def _read_sums(self, period: RankingPeriod, now: datetime) -> _Sums:
+    async def _read_sums(self, kind: str, period: RankingPeriod, now: datetime) -> _Sums:
         until = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
         if period is not RankingPeriod.DAY and until.hour:
             until = until.replace(hour=0) + timedelta(days=1)
-        since = until - period.length
-        before = await self._store.usage.by_target(since - period.length, since)
-        return _Sums(now, since, until, await self._store.usage.by_target(since, until), before)
+        since, usage = until - period.length, self._store.usage
+        earlier = UsageQuery(since - period.length, since, Step.ALL, _PAIRS[kind])
+        before = await usage.tokens(earlier)
+        steps = await usage.tokens(UsageQuery(since, until, period.step, _PAIRS[kind]))
+        return await asyncio.to_thread(_summed, now, since, until, before, steps)
 
 
-def _make_ranking(period: RankingPeriod, sums: _Sums, name: Callable[[_Served], str]) -> Ranking:
-    now, before = _by_name(sums.now, name), _by_name(sums.before, name)
-    ranks_before = {each: rank for rank, each in enumerate(before, 1)}
-    rows = [
-        Ranked(each, rank, use.tokens, use.requests, ranks_before.get(each))
-        for rank, (each, use) in enumerate(now.items(), 1)
-    ]
-    return Ranking(period, sums.since, sums.until, rows)
+def _summed(
+    now: datetime,
+    since: datetime,
+    until: datetime,
+    before: Sequence[TokenSum],
+    steps: Sequence[TokenSum],
+) -> _Sums:
+    by_first: dict[str, list[TokenSum]] = {}
+    for each in steps:
+        by_first.setdefault(each.group[0], []).append(each)
+    return _Sums(now, since, until, _by_pair(steps), _by_pair(before), by_first)
 
 
-def _by_name(sums: _Use, name: Callable[[_Served], str]) -> Mapping[str, TargetUse]:
-    found: dict[str, TargetUse] = {}
-    for served, use in sums.items():
-        if use.tokens and (each := name(served)):
-            so_far = found.get(each, TargetUse(0, 0))
-            found[each] = TargetUse(so_far.tokens + use.tokens, so_far.requests + use.requests)
-    return dict(sorted(found.items(), key=lambda pair: (-pair[1].tokens, pair[0])))
+def _by_pair(sums: Sequence[TokenSum]) -> Mapping[_Pair, tuple[int, int]]:
+    found: dict[_Pair, tuple[int, int]] = {}
+    for each in sums:
+        first, second = each.group
+        tokens, requests = found.get((first, second), (0, 0))
+        found[first, second] = tokens + each.tokens, requests + each.requests
+    return found
+
+
+def _by_name(
+    sums: Mapping[_Pair, tuple[int, int]], naming: Naming
+) -> Mapping[str, tuple[int, int]]:
+    found: dict[str, tuple[int, int]] = {}
+    for pair, (tokens, requests) in sums.items():
+        if tokens and (name := naming(pair)):
+            so_far = found.get(name, (0, 0))
+            found[name] = so_far[0] + tokens, so_far[1] + requests
+    return dict(sorted(found.items(), key=lambda each: (-each[1][0], each[0])))
+
+
+def _tokens_over_time(
+    found: Iterable[TokenSum], naming: Naming
+) -> Mapping[str, Mapping[datetime, float]]:
+    made: dict[str, dict[datetime, float]] = {}
+    for start, pair, tokens, _ in found:
+        if start is not None and tokens and (name := naming((pair[0], pair[1]))):
+            of = made.setdefault(name, {})
+            of[start] = of.get(start, 0) + tokens
+    return made

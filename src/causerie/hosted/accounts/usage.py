@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
+from typing import NamedTuple
 
 from causerie.errors import InvalidRequest
 from causerie.protocol.money import amount_of
@@ -180,10 +181,13 @@ class Used:
     day: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TargetUse:
-    """Use of a target; ``tokens`` are those of prompts and replies."""
+class TokenSum(NamedTuple):
+    """Tokens of prompts and replies, and requests, of one interval and group."""
 
+    start: datetime | None
+    """``None`` for :attr:`Step.ALL`."""
+    group: tuple[str, ...]
+    """In the order of the query; of a provider the target."""
     tokens: int
     requests: int
 
@@ -238,10 +242,14 @@ class RankingPeriod(StrEnum):
     def length(self) -> timedelta:
         return timedelta(days={"day": 1, "week": 7, "month": 30}[self.value])
 
+    @property
+    def step(self) -> Step:
+        return Step.HOUR if self is RankingPeriod.DAY else Step.DAY
+
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A model or provider with the tokens of its prompts and replies."""
+    """A model, provider or app with the tokens of its prompts and replies."""
 
     name: str
     rank: int
@@ -254,7 +262,7 @@ class Ranked:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Models or providers by tokens in a period that ends at ``until``, the most first."""
+    """Models, providers or apps by tokens in a period until ``until``, the most first."""
 
     period: RankingPeriod
     since: datetime

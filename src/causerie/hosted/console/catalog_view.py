@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from functools import cached_property
+from heapq import nsmallest
+from math import log2
 from statistics import median
 from typing import Any
 from urllib.parse import quote
@@ -42,6 +44,7 @@ from causerie.protocol.targets import (
 
 _MILLION = 1_000_000
 _BOARD_KEPT = timedelta(seconds=10)
+_USUAL_CONTEXT = 32_768  # where none is known
 
 
 def list_row(one: Listing) -> ModelRow:
@@ -140,6 +143,38 @@ def endpoints(one: Listing) -> Sequence[EndpointRow]:
     """Return the endpoints, in the order in which the default route asks them most."""
     names = endpoint_names(one)
     return [_endpoint_row(one, each, names[each.name]) for each in one.by_default]
+
+
+def parameter_groups(every: Sequence[EndpointRow]) -> Sequence[Sequence[EndpointRow]]:
+    """Return the endpoints together that have the same parameters, known in the same way."""
+    found: dict[Any, list[EndpointRow]] = {}
+    for each in every:
+        known = each.endpoint.capabilities
+        key = (each.evidence, known.claimed or known.supported, each.probed_at)
+        found.setdefault(key, []).append(each)
+    return list(found.values())
+
+
+_MOST_SIMILAR = 4
+
+
+def similar(one: Listing, entries: Sequence[Listing]) -> Sequence[Listing]:
+    """Return other models that take and give the same, the nearest in price and context first."""
+
+    def distance(other: Listing) -> float:
+        prices = [max(float(each.headline.tariff.usual), 1e-9) for each in (one, other)]
+        contexts = [each.context_length or _USUAL_CONTEXT for each in (one, other)]
+        return abs(log2(prices[0] / prices[1])) + abs(log2(contexts[0] / contexts[1]))
+
+    base = one.id.partition(":")[0]
+    found = [
+        (distance(other), other.id, other)
+        for other in entries
+        if other.id.partition(":")[0] != base
+        and (other.input_modalities, gives(other)) == (one.input_modalities, gives(one))
+        and ("tools" in other.parameters) == ("tools" in one.parameters)
+    ]
+    return [other for *_, other in nsmallest(_MOST_SIMILAR, found)]
 
 
 def endpoint_names(one: Listing) -> Mapping[str, str]:

@@ -140,6 +140,8 @@ class OpenPages(Struct, frozen=True):
     shared: SharedBudgetStore | None = None
     """Where replicas count the messages of visitors together."""
     status: bool = False
+    apps: frozenset[str] = frozenset()
+    """Apps that rankings may name to strangers."""
 
 
 class ConsoleServices(Struct, frozen=True):

@@ -43,7 +43,7 @@ from causerie.hosted.accounts.usage import (
     RecordFilter,
     Spent,
     Step,
-    TargetUse,
+    TokenSum,
     UsageQuery,
     UsageSum,
     Used,
@@ -358,17 +358,9 @@ class SqlUsageReader:
         rows = await self._rows(first_token_query(question))
         return await asyncio.to_thread(_first_tokens, rows, question, shares)
 
-    async def by_target(
-        self, since: datetime, until: datetime
-    ) -> Mapping[tuple[str, str], TargetUse]:
-        of = usage_targets.c
-        tokens = func.sum(of.prompt + of.completion).label("tokens")
-        query = select(of.model, of.served_by, tokens, func.sum(of.requests).label("requests"))
-        query = query.where(of.start >= microseconds(since), of.start < microseconds(until))
-        return {
-            (row["model"], row["served_by"]): TargetUse(int(row["tokens"]), int(row["requests"]))
-            for row in await self._rows(query.group_by(of.model, of.served_by))
-        }
+    async def tokens(self, question: UsageQuery) -> Sequence[TokenSum]:
+        rows = await self._rows(sums_query(question, ("requests", "prompt", "completion")))
+        return await asyncio.to_thread(_token_sums, rows, question)
 
     async def charged(self, question: ChargedQuery) -> Sequence[ChargedSum]:
         return await asyncio.to_thread(_charged_sums, await self._rows(charged_query(question)))
@@ -434,7 +426,7 @@ def charged_query(question: ChargedQuery) -> Select[Any]:
     return query.group_by(*places).order_by(*places).limit(question.limit)
 
 
-def sums_query(question: UsageQuery) -> Select[Any]:
+def sums_query(question: UsageQuery, names: Sequence[str] = _SUMMED) -> Select[Any]:
     """Select sums: by labels from their tables, else from the days if all days are whole."""
     midnights = (BudgetPeriod.DAY.start(each) == each for each in (question.since, question.until))
     days = question.step is Step.DAY or all(midnights)
@@ -444,7 +436,7 @@ def sums_query(question: UsageQuery) -> Select[Any]:
     groups: list[ColumnElement[Any]] = [table.c[_column_name(by)] for by in question.by]
     start = _start_column(table, question).label("start")
     places = groups if question.step is Step.ALL else [start, *groups]
-    sums = [func.sum(table.c[name]).label(name) for name in _SUMMED]
+    sums = [func.sum(table.c[name]).label(name) for name in names]
     span = DAY if table is usage_daily or question.step is Step.DAY else HOUR
     query = select(*places, *sums).where(*_within_period(table, question, span))
     return query.where(*_filter_conditions(table, question)).group_by(*places)
@@ -561,6 +553,19 @@ def _by_provider(
             for name in _SUMMED:
                 so_far[name] += each[name]
     return list(found.values())
+
+
+def _token_sums(rows: Iterable[RowMapping], question: UsageQuery) -> Sequence[TokenSum]:
+    group, whole = itemgetter(*map(_column_name, question.by)), question.step is Step.ALL
+    return [
+        TokenSum(
+            None if whole else moment_of(row["start"]),
+            group(row),
+            int(row["prompt"] + row["completion"]),
+            int(row["requests"]),
+        )
+        for row in rows
+    ]
 
 
 def _charged_sums(rows: Iterable[RowMapping]) -> Sequence[ChargedSum]:
