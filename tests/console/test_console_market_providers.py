@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from marketkit import Fair, market_of, small_market
 from marketkit import fair as fair
 
 from causerie.hosted.console.request_context import Site
+from causerie.hosted.console.service_view import DataPolicy
 from causerie.http.pages.branding import initials
 from causerie.protocol.targets import TimeBucket
 from causerie.settings.console import read_logo
@@ -42,6 +44,29 @@ async def test_a_stranger_reads_what_a_provider_offers(fair: Place) -> None:
     assert "Mystery" not in page
     assert (await stranger.get("/providers/nobody")).status == 404
     assert 'href="/console/providers/north"' in (await stranger.get("/catalog/qwen/qwen3-8b")).text
+
+
+async def test_a_provider_has_its_policy_and_prices_against_others(fair: Place) -> None:
+    view, stranger = fair.service_view, fair.visitor()
+    assert isinstance(view, Fair)
+    page = (await stranger.get("/providers/south")).text
+    assert "Keeps prompts" not in page
+    page_of_it = "https://south.example.org/privacy"
+    view.policies = {
+        "south": DataPolicy(
+            about="Runs in the cold.", retention="30 days", trains=False, place="Chile",
+            page=page_of_it,
+        )
+    }  # fmt: skip
+    page = (await stranger.get("/providers/south")).text
+    for words in ("Runs in the cold.", "30 days", "<dd>no</dd>", "Chile", f'href="{page_of_it}"'):
+        assert words in page
+    # Its mix costs $0.0925, and the others $0.0875 and $0.09625.
+    assert re.findall(r"Than the median[^>]*>([^<]+)<", page) == ["1 % more"]
+    assert re.findall(
+        r"Than the median[^>]*>([^<]+)<", (await stranger.get("/providers/north")).text
+    ) == ["7 % less"]
+    assert "No other provider offers it" in page
 
 
 async def test_rows_of_providers_are_made_once_in_ten_seconds_for_everybody(

@@ -41,6 +41,7 @@ async def a_week(world: World) -> None:
 async def test_models_have_ranks_by_tokens_of_all_projects(lite: World, team: Team) -> None:
     await a_week(lite)
     rankings = lite.accounts.rankings
+
     def both(pair: tuple[str, str]) -> str:
         return pair[0] if pair[0] in {IRIS, QWEN} else ""
 

@@ -102,6 +102,24 @@ class ProviderModelSettings(Struct, frozen=True, kw_only=True):
     """When that was found out."""
 
 
+class DataPolicySettings(Struct, frozen=True, kw_only=True):
+    """What the provider says of itself, for its page in the catalog; nothing here changes routing.
+
+    Unset values are not known, and not shown.
+    """
+
+    about: values.Text | None = None
+    """A sentence about it."""
+    retention: values.Text | None = None
+    """How long it keeps what it is sent, like `30 days` or `none`."""
+    trains: bool | None = None
+    """Whether it trains models with what it is sent."""
+    place: values.Text | None = None
+    """Where its servers are, like `Germany`."""
+    page: values.WebAddress | None = None
+    """Its own page about this."""
+
+
 ApiVersion = Annotated[
     str, values.matching(r"^[0-9A-Za-z.-]{1,40}\Z", "a version like `2024-10-21`")
 ]
@@ -167,6 +185,7 @@ class ProviderSettings(Struct, frozen=True, kw_only=True):
     timeouts: TimeoutSettings = TimeoutSettings()
     tls: TlsSettings = TlsSettings()
     health: HealthCheckSettings = HealthCheckSettings()
+    policy: DataPolicySettings = DataPolicySettings()
     models: tuple[ProviderModelSettings, ...] = ()
 
 

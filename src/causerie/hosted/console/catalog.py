@@ -220,8 +220,13 @@ async def show_provider(context: RequestContext) -> None:
     if name not in found:
         raise NotFound("The catalog has no provider of this name.")
     row, days = found[name]
-    base = context.base + market.prefix
-    await context.show_openly("catalog/provider.html", row=row, base=base, days=days)
+    await context.show_openly(
+        "catalog/provider.html",
+        row=row,
+        base=context.base + market.prefix,
+        days=days,
+        policy=context.service_view.policy(name),
+    )
 
 
 async def show_status(context: RequestContext) -> None:

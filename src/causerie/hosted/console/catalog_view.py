@@ -101,6 +101,14 @@ class EndpointRow:
         return model_price(self.endpoint.tariff)
 
     @property
+    def against(self) -> int | None:
+        """Return how many percent more it costs than the median of the model's other endpoints."""
+        every, own = self.model.endpoints, self.endpoint.tariff.usual
+        others = [each.tariff.usual for each in every if each.name != self.endpoint.name]
+        usual = median(others) if others else None
+        return round((own / usual - 1) * 100) if usual else None
+
+    @property
     def parameters(self) -> Sequence[tuple[str, Sequence[str]]]:
         found = self.endpoint.capabilities
         return grouped_parameters(sorted(found.claimed or found.supported))
