@@ -245,8 +245,10 @@ async def test_what_is_claimed_and_what_is_unknown_looks_so(fair: Place) -> None
     compared = (await fair.visitor().get(f"/catalog/compare?{both}")).text
     by_all = compared.partition("Parameters supported by all")[2]
     assert ">tools<" not in by_all  # nobody knows it of the third
-    assert compared.count('<span class="quiet">not known</span>') > 4
-    assert 'chip chip-claimed" title="Claimed by the provider, not measured">tools' in compared
+    cells = re.search(r"<code>tools</code></th>(.*?)</tr>", compared)
+    assert cells is not None
+    assert re.findall(r"answer-(\w+)", cells[1]) == ["yes", "claimed", "unknown"]
+    assert compared.count("answer-unknown") > 4
     quiet = (await fair.visitor().get("/catalog/zeta/mystery")).text
     assert "Neither measured nor claimed by the provider" in quiet
     assert not re.search(r'class="chip[^"]*"', quiet)

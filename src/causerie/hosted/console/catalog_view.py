@@ -431,7 +431,6 @@ _FIGURES: dict[str, tuple[Callable[[Compared], float | None], int]] = {
     "latency": (lambda one: None if (f := one.row.figures.first_token) is None else f.value, -1),
     "throughput": (lambda one: None if (f := one.row.figures.speed) is None else f.value, 1),
     "uptime": (lambda one: one.uptime, 1),
-    "endpoints": (lambda one: len(one.endpoints), 1),
 }
 
 
