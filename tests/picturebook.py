@@ -301,9 +301,7 @@ def outside() -> Mapping[str, Go]:
         "rankings": at("/rankings?period=month"),
         "public-chat": at("/catalog/qwen/qwen3-8b:free/chat"),
         "rankings-providers": at("/rankings?period=month&by=provider"),
-        "catalog-compare-four": at(
-            "/catalog/compare?" + "&".join(f"model={id}" for id, _ in UGLY)
-        ),
+        "catalog-compare-four": at("/catalog/compare?" + "&".join(f"model={id}" for id, _ in UGLY)),
         "catalog-compare": at("/catalog/compare?model=qwen/qwen3-8b&model=acme/iris-large"),
     }
 

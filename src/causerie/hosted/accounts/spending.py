@@ -171,22 +171,30 @@ _UNUSED = Used()
 
 @dataclass(frozen=True, slots=True)
 class ProjectSummary:
-    """A project with its cost and the day of its last request within 30 days."""
+    """A project with its cost and the day of its last request within 30 days.
+
+    ``credits`` are those that are left; ``None``: it never had any.
+    """
 
     project: Project
     keys: int
     cost: Decimal
     active_at: datetime | None
+    credits: Decimal | None
 
 
 @dataclass(frozen=True, slots=True)
 class PersonSummary:
-    """A person; ``active_at``: when they or a key of theirs last used the service."""
+    """A person; ``active_at``: when they or a key of theirs last used the service.
+
+    ``asked_at`` is the day of their last request within 30 days.
+    """
 
     user: User
     keys: int
     cost: Decimal
     active_at: datetime | None
+    asked_at: datetime | None
 
 
 class Summaries(AccountService):
@@ -197,8 +205,10 @@ class Summaries(AccountService):
         async with self._reading(actor, Action.USERS_SEE) as tx:
             found, keys = await tx.projects.every(), await tx.keys.counts("project_id")
         used = await self._used_by(actor, By.PROJECT)
+        balances = await Watching(self._store, self._clock).balances()
+        left = {each.project.id: each.left for each in balances}
         return [
-            ProjectSummary(each, keys.get(each.id, 0), of.cost, of.day)
+            ProjectSummary(each, keys.get(each.id, 0), of.cost, of.day, left.get(each.id))
             for each in found
             for of in (used.get(each.id, _UNUSED),)
         ]
@@ -214,7 +224,7 @@ class Summaries(AccountService):
             of = used.get(each.id, _UNUSED)
             times = [time for time in (seen.get(each.id), of.day) if time is not None]
             active_at = max(times, default=None)
-            summaries.append(PersonSummary(each, keys.get(each.id, 0), of.cost, active_at))
+            summaries.append(PersonSummary(each, keys.get(each.id, 0), of.cost, active_at, of.day))
         return summaries
 
     async def costs_of_keys(self, actor: Actor, project_id: str) -> Mapping[str, Decimal]:
