@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from datetime import timedelta
 from decimal import Decimal
 
 import pytest
