@@ -42,21 +42,21 @@ async def test_models_have_ranks_by_tokens_of_all_projects(lite: World, team: Te
     await a_week(lite)
     rankings = lite.accounts.rankings
 
-    def both(pair: tuple[str, str]) -> str:
-        return pair[0] if pair[0] in {IRIS, QWEN} else ""
+    def both(model: str, _: str) -> str:
+        return model if model in {IRIS, QWEN} else ""
 
-    day = await rankings.ranked("target", RankingPeriod.DAY, both)
+    day = await rankings.ranked("model", RankingPeriod.DAY, both)
     assert [(each.name, each.rank, each.tokens) for each in day.rows] == [
         (IRIS, 1, 300),
         (QWEN, 2, 200),
     ]
-    week = await rankings.ranked("target", RankingPeriod.WEEK, both)
+    week = await rankings.ranked("model", RankingPeriod.WEEK, both)
     assert [(each.name, each.tokens, each.requests) for each in week.rows] == [
         (QWEN, 1100, 2),
         (IRIS, 300, 1),
     ]
     assert [each.rank_before for each in week.rows] == [None, 1]
-    month = await rankings.ranked("target", RankingPeriod.MONTH, both)
+    month = await rankings.ranked("model", RankingPeriod.MONTH, both)
     assert (month.rows[0].name, month.tokens) == (IRIS, 6400)
     every = await rankings.of_all("model", SYSTEM, RankingPeriod.WEEK)
     assert every.rows[0].name == "private/alias"

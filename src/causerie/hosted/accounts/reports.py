@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -149,11 +150,11 @@ async def time_buckets(
         since = until
 
 
-_Pair = tuple[str, str]
-Naming = Callable[[_Pair], str]
+Naming = Callable[[str, str], str]
 """Returns what a pair counts for, which is ranked; empty: nothing."""
 _PAIRS: Mapping[str, tuple[By, By]] = {
-    "target": (By.MODEL, By.PROVIDER),
+    "model": (By.MODEL, By.PROVIDER),
+    "provider": (By.MODEL, By.PROVIDER),
     "app": (By.APP, By.MODEL),
 }
 
@@ -163,9 +164,8 @@ class _Sums:
     read_at: datetime
     since: datetime
     until: datetime
-    now: Mapping[_Pair, tuple[int, int]]
-    """Tokens and requests."""
-    before: Mapping[_Pair, tuple[int, int]]
+    before: Sequence[TokenSum]
+    now: Sequence[TokenSum]
     steps: Mapping[str, Sequence[TokenSum]]
     """Those of each hour or day, by the first of the pair."""
 
@@ -173,12 +173,12 @@ class _Sums:
 class Rankings(AccountService):
     """Rankings over all projects; the sums are read once a minute at most.
 
-    What is ranked are pairs: a model and the target that answered, or an ``app`` and a model.
+    Sums are of pairs: of a model and the target that answered, or of an ``app`` and a model.
     """
 
     def __init__(self, store: SqlStore, clock: Clock) -> None:
         super().__init__(store, clock)
-        self._cached_sums: dict[tuple[str, RankingPeriod], _Sums] = {}
+        self._cached_sums: dict[tuple[object, RankingPeriod], _Sums] = {}
         self._turn = asyncio.Lock()
 
     async def of_all(
@@ -187,12 +187,12 @@ class Rankings(AccountService):
         """Return the ranking of all models or providers for operators; raise :class:`Forbidden`."""
         await self.require(actor, Action.USAGE_SEE_ALL)
         return await self.ranked(
-            "target", period, lambda pair: pair[0] if by == "model" else provider_of(pair[1])
+            by, period, lambda model, target: model if by == "model" else provider_of(target)
         )
 
-    async def ranked(self, kind: str, period: RankingPeriod, naming: Naming) -> Ranking:
+    async def ranked(self, by: str, period: RankingPeriod, naming: Naming) -> Ranking:
         """Return a ranking for everybody, which the caller has to allow."""
-        sums = await self._cached_period_sums(kind, period)
+        sums = await self._cached_period_sums(by, period)
         now, before = _by_name(sums.now, naming), _by_name(sums.before, naming)
         ranks_before = {each: rank for rank, each in enumerate(before, 1)}
         rows = [
@@ -202,62 +202,41 @@ class Rankings(AccountService):
         return Ranking(period, sums.since, sums.until, rows)
 
     async def over_time(
-        self, kind: str, period: RankingPeriod, naming: Naming, firsts: Sequence[str] | None = None
+        self, by: str, period: RankingPeriod, naming: Naming, firsts: Iterable[str] = ()
     ) -> Mapping[str, Mapping[datetime, float]]:
         """Return tokens by name and the start of each hour or day, for everybody.
 
-        ``firsts`` are the first parts of the pairs that count; ``None``: all.
+        ``firsts`` are the first parts of the pairs that count; none: all.
         """
-        steps = (await self._cached_period_sums(kind, period)).steps
+        steps = (await self._cached_period_sums(by, period)).steps
         found = chain.from_iterable(steps.get(each, ()) for each in firsts or steps)
         return await asyncio.to_thread(_tokens_over_time, found, naming)  # of a month's targets
 
-    async def _cached_period_sums(self, kind: str, period: RankingPeriod) -> _Sums:
+    async def _cached_period_sums(self, by: str, period: RankingPeriod) -> _Sums:
         async with self._turn:
-            kept, now = self._cached_sums.get((kind, period)), self._clock()
+            place, now = (_PAIRS[by], period), self._clock()
+            kept = self._cached_sums.get(place)
             if kept is None or not timedelta() <= now - kept.read_at < timedelta(minutes=1):
-                kept = self._cached_sums[kind, period] = await self._read_sums(kind, period, now)
+                kept = self._cached_sums[place] = await self._read_sums(_PAIRS[by], period, now)
             return kept
 
-    async def _read_sums(self, kind: str, period: RankingPeriod, now: datetime) -> _Sums:
+    async def _read_sums(self, pair: tuple[By, By], period: RankingPeriod, now: datetime) -> _Sums:
         until = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
         if period is not RankingPeriod.DAY and until.hour:
             until = until.replace(hour=0) + timedelta(days=1)
         since, usage = until - period.length, self._store.usage
-        earlier = UsageQuery(since - period.length, since, Step.ALL, _PAIRS[kind])
-        before = await usage.tokens(earlier)
-        steps = await usage.tokens(UsageQuery(since, until, period.step, _PAIRS[kind]))
-        return await asyncio.to_thread(_summed, now, since, until, before, steps)
+        before = await usage.tokens(UsageQuery(since - period.length, since, Step.ALL, pair))
+        every = await usage.tokens(UsageQuery(since, until, Step.ALL, pair))
+        steps: dict[str, list[TokenSum]] = {}
+        for each in await usage.tokens(UsageQuery(since, until, period.step, pair)):
+            steps.setdefault(each.group[0], []).append(each)
+        return _Sums(now, since, until, before, every, steps)
 
 
-def _summed(
-    now: datetime,
-    since: datetime,
-    until: datetime,
-    before: Sequence[TokenSum],
-    steps: Sequence[TokenSum],
-) -> _Sums:
-    by_first: dict[str, list[TokenSum]] = {}
-    for each in steps:
-        by_first.setdefault(each.group[0], []).append(each)
-    return _Sums(now, since, until, _by_pair(steps), _by_pair(before), by_first)
-
-
-def _by_pair(sums: Sequence[TokenSum]) -> Mapping[_Pair, tuple[int, int]]:
-    found: dict[_Pair, tuple[int, int]] = {}
-    for each in sums:
-        first, second = each.group
-        tokens, requests = found.get((first, second), (0, 0))
-        found[first, second] = tokens + each.tokens, requests + each.requests
-    return found
-
-
-def _by_name(
-    sums: Mapping[_Pair, tuple[int, int]], naming: Naming
-) -> Mapping[str, tuple[int, int]]:
+def _by_name(sums: Iterable[TokenSum], naming: Naming) -> Mapping[str, tuple[int, int]]:
     found: dict[str, tuple[int, int]] = {}
-    for pair, (tokens, requests) in sums.items():
-        if tokens and (name := naming(pair)):
+    for _, pair, tokens, requests in sums:
+        if tokens and (name := naming(*pair)):
             so_far = found.get(name, (0, 0))
             found[name] = so_far[0] + tokens, so_far[1] + requests
     return dict(sorted(found.items(), key=lambda each: (-each[1][0], each[0])))
@@ -266,9 +245,8 @@ def _by_name(
 def _tokens_over_time(
     found: Iterable[TokenSum], naming: Naming
 ) -> Mapping[str, Mapping[datetime, float]]:
-    made: dict[str, dict[datetime, float]] = {}
+    made: dict[str, Counter[datetime]] = {}
     for start, pair, tokens, _ in found:
-        if start is not None and tokens and (name := naming((pair[0], pair[1]))):
-            of = made.setdefault(name, {})
-            of[start] = of.get(start, 0) + tokens
+        if start is not None and tokens and (name := naming(*pair)):
+            made.setdefault(name, Counter())[start] += tokens
     return made

@@ -182,11 +182,11 @@ class Used:
 
 
 class TokenSum(NamedTuple):
-    """Tokens of prompts and replies, and requests, of one interval and group."""
+    """Tokens of prompts and replies, and requests, of one interval and a pair of groups."""
 
     start: datetime | None
     """``None`` for :attr:`Step.ALL`."""
-    group: tuple[str, ...]
+    group: tuple[str, str]
     """In the order of the query; of a provider the target."""
     tokens: int
     requests: int
