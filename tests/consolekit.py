@@ -27,7 +27,7 @@ from causerie.hosted.accounts.tokens import SessionClient
 from causerie.hosted.console.application import ConsoleApplication
 from causerie.hosted.console.public_chat import PublicChatOptions
 from causerie.hosted.console.request_context import OpenPages, Site
-from causerie.hosted.console.service_view import DataPolicy, DoorView, ModelVerdict
+from causerie.hosted.console.service_view import DoorView, ModelVerdict
 from causerie.hosted.identity.provider import OidcProvider
 from causerie.hosted.payments.stripe import Sales
 from causerie.hosted.store.database import Database
@@ -93,10 +93,10 @@ class ScriptedServiceView(Statuses):
     def market(self) -> DoorCatalog | None:
         return None
 
-    policies: Mapping[str, DataPolicy] = {}
+    policies: Mapping[str, Mapping[str, Any]] = {}
 
-    def policy(self, provider: str) -> DataPolicy:
-        return self.policies.get(provider, DataPolicy())
+    def policy(self, provider: str) -> Mapping[str, Any]:
+        return self.policies.get(provider, {})
 
     def answering(self, model: str) -> Sequence[str]:
         return [model]

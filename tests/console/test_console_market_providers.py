@@ -16,7 +16,6 @@ from marketkit import Fair, market_of, small_market
 from marketkit import fair as fair
 
 from causerie.hosted.console.request_context import Site
-from causerie.hosted.console.service_view import DataPolicy
 from causerie.http.pages.branding import initials
 from causerie.protocol.targets import TimeBucket
 from causerie.settings.console import read_logo
@@ -53,11 +52,14 @@ async def test_a_provider_has_its_policy_and_prices_against_others(fair: Place) 
     assert "Keeps prompts" not in page
     page_of_it = "https://south.example.org/privacy"
     view.policies = {
-        "south": DataPolicy(
-            about="Runs in the cold.", retention="30 days", trains=False, place="Chile",
-            page=page_of_it,
-        )
-    }  # fmt: skip
+        "south": {
+            "about": "Runs in the cold.",
+            "retention": "30 days",
+            "trains": False,
+            "place": "Chile",
+            "page": page_of_it,
+        }
+    }
     page = (await stranger.get("/providers/south")).text
     for words in ("Runs in the cold.", "30 days", "<dd>no</dd>", "Chile", f'href="{page_of_it}"'):
         assert words in page

@@ -223,7 +223,7 @@ async def test_routes_are_explained_for_picks_and_for_a_body(shown: Bench) -> No
     assert "not valid JSON" in (await shown.operator.post("/operator/explain", pasted)).text
     wrong = await shown.operator.post("/operator/explain", picks | {"max_prompt": "cheap"})
     assert wrong.status == 400
-    assert "Write a number" in wrong.text
+    assert "<code>cheap</code> is no price" in wrong.text
     nowhere = await shown.operator.post("/operator/explain", picks | {"door": "none"})
     assert nowhere.status == 404
     assert "There is no door none" in nowhere.text

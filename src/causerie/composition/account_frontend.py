@@ -54,7 +54,7 @@ from causerie.hosted.accounts.tokens import SignInPolicy
 from causerie.hosted.console.application import ConsoleApplication
 from causerie.hosted.console.public_chat import PublicChatOptions
 from causerie.hosted.console.request_context import OpenPages, Site
-from causerie.hosted.console.service_view import DataPolicy, DoorView, ModelVerdict
+from causerie.hosted.console.service_view import DoorView, ModelVerdict
 from causerie.hosted.identity.provider import IdentityHttp, OidcProvider, ProviderOptions
 from causerie.hosted.management.application import Management, OperatorKeys
 from causerie.hosted.management.scim import Scim
@@ -243,10 +243,10 @@ class LiveServiceView(Struct):
         catalog = self._running.now.catalog
         return DoorCatalog(way.prefix, models, catalog, measured.history, measured.days)
 
-    def policy(self, provider: str) -> DataPolicy:
+    def policy(self, provider: str) -> Mapping[str, Any]:
         every = self._running.now.settings.providers
-        found = (each.policy for each in every if each.name == provider)
-        return alike(DataPolicy, next(found, None))
+        [*found] = (structs.asdict(each.policy) for each in every if each.name == provider)
+        return {name: value for each in found for name, value in each.items() if value is not None}
 
     def answering(self, model: str) -> Sequence[str]:
         return self._running.now.catalog.resolve(None, model).targets

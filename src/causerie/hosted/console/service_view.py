@@ -41,20 +41,6 @@ class ModelVerdict(Struct, frozen=True):
     whole: bool = True
 
 
-class DataPolicy(Struct, frozen=True, kw_only=True):
-    """What a provider says of itself, as operators have written it; ``None``: not known."""
-
-    about: str | None = None
-    retention: str | None = None
-    trains: bool | None = None
-    place: str | None = None
-    page: str | None = None
-
-    @property
-    def known(self) -> bool:
-        return self != DataPolicy(about=self.about)
-
-
 class ServiceView(Protocol):
     """The service, as its pages read it."""
 
@@ -83,8 +69,8 @@ class ServiceView(Protocol):
     def market(self) -> DoorCatalog | None:
         """Return the public catalog; ``None`` without a router door."""
 
-    def policy(self, provider: str) -> DataPolicy:
-        """Return what a provider says that it does with data."""
+    def policy(self, provider: str) -> Mapping[str, Any]:
+        """Return what a provider says of itself, as far as it is known, by its settings."""
 
     def answering(self, model: str) -> Sequence[str]:
         """Return the names of the targets of a model."""
