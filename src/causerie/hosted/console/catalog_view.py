@@ -170,7 +170,7 @@ def similar(one: Listing, entries: Sequence[Listing]) -> Sequence[Listing]:
     """Return other models that take and give the same, the nearest in price and context first."""
 
     def distance(other: Listing) -> float:
-        prices = [max(float(each.headline.tariff.usual), 1e-9) for each in (one, other)]
+        prices = [max(float(each.price), 1e-9) for each in (one, other)]
         contexts = [each.context_length or _USUAL_CONTEXT for each in (one, other)]
         return abs(log2(prices[0] / prices[1])) + abs(log2(contexts[0] / contexts[1]))
 
