@@ -42,8 +42,8 @@ class World:
     number: int = 0
 
     def __post_init__(self) -> None:
-        self.store = SqlStore(self.database, SEAL)
-        accounts = Accounts(self.store, self.passwords, self.clock)
+        self.store = SqlStore(self.database, SEAL, self.clock)
+        accounts = Accounts(self.store, self.passwords)
         self.accounts = accounts
         self.users = accounts.users
         self.sign_ups = accounts.sign_ups

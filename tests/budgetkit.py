@@ -63,6 +63,7 @@ class Services:
 
     async def budgets(self, books: Books, options: BudgetOptions | None = None) -> Budgets:
         """Of one more process."""
+        options = options or BudgetOptions()
         if self.server is None:
             return Budgets(books, books.clock, options, seconds=lambda: books.seconds)
         made = replica(self.server, prefix=self.prefix, **self.how)

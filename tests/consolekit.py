@@ -93,6 +93,11 @@ class ScriptedServiceView(Statuses):
     def market(self) -> DoorCatalog | None:
         return None
 
+    policies: Mapping[str, Mapping[str, Any]] = {}
+
+    def policy(self, provider: str) -> Mapping[str, Any]:
+        return self.policies.get(provider, {})
+
     def answering(self, model: str) -> Sequence[str]:
         return [model]
 
@@ -278,6 +283,7 @@ async def console_of(
     *,
     open_to_all: bool = False,
     rankings: bool = False,
+    apps: frozenset[str] = frozenset(),
     chat: PublicChatOptions = PublicChatOptions(),  # noqa: B008 - frozen
     providers: Sequence[OidcProvider] = (),
     outbox: Outbox | None = None,
@@ -290,7 +296,16 @@ async def console_of(
         service_view,
         site,
         clock=world.clock,
-        open_to=OpenPages(open_to_all, outbox, rankings, chat=chat, status=rankings, sales=sales),
+        open_to=OpenPages(
+            open_to_all,
+            outbox,
+            rankings,
+            chat=chat,
+            status=rankings,
+            sales=sales,
+            reminders=True,
+            apps=apps,
+        ),
         providers=lambda: providers,
     )
     edge.mount("/console", console.answer, console.refuse)

@@ -97,7 +97,7 @@ async def office(
         seal = Cipher([_secret(folder)])
         hasher = PasswordHasher(time_cost=1, memory_cost=64, parallelism=1)
         store = SqlStore(database, seal)
-        accounts = Accounts(store, Passwords(hasher), lambda: datetime.now(UTC))
+        accounts = Accounts(store, Passwords(hasher))
         if project is None:
             project = (await accounts.projects.create(SYSTEM, "Project")).id
         yield Office(accounts, store.usage, project, store)

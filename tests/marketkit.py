@@ -113,7 +113,7 @@ class ScriptedMarket:
             ids,
             made,
             lambda target: history.get(target, ()),
-            lambda target: self.by_day.get(target, ()),
+            lambda *targets: [one for each in targets for one in self.by_day.get(each, ())],
         )
 
 

@@ -32,8 +32,7 @@ from causerie.hosted.operations.probes import Examinations, Result, Results
 from causerie.hosted.store.operations import SqlProbeResults
 from causerie.observe.alerts import AlertKind, Condition
 from causerie.observe.logging import LogBuffer
-from causerie.probe.interview import ProbeBounds
-from causerie.probe.provider_interview import Found
+from causerie.probe.interview import Found, ProbeBounds
 from causerie.probe.question import ProbeReply, ProbeRequest, RecordedExchange
 from causerie.routing.circuit_breaker import THRESHOLD
 from causerie.settings.credentials import Credentials

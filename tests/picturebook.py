@@ -301,6 +301,7 @@ def outside() -> Mapping[str, Go]:
         "rankings": at("/rankings?period=month"),
         "public-chat": at("/catalog/qwen/qwen3-8b:free/chat"),
         "rankings-providers": at("/rankings?period=month&by=provider"),
+        "catalog-compare-four": at("/catalog/compare?" + "&".join(f"model={id}" for id, _ in UGLY)),
         "catalog-compare": at("/catalog/compare?model=qwen/qwen3-8b&model=acme/iris-large"),
     }
 
@@ -369,6 +370,7 @@ def inside(scene: Scene) -> Mapping[str, Go]:
         "operator-activity": "/operator/activity?range=30d&failures=yes",
         "operator-audit": "/operator/audit",
         "providers": "/operator/providers",
+        "providers-open": "/operator/providers?open=deepinfra",
         "alerts": "/operator/alerts",
         "alert-webhook": "/operator/alerts/channels/new?kind=webhook",
         "alert-email": "/operator/alerts/channels/new?kind=email",
@@ -409,6 +411,7 @@ def inside(scene: Scene) -> Mapping[str, Go]:
         "activity-refused": _refused,
         "playground-answer": _answer,
         "playground-accepted": _accepted,
+        "playground-presets": _presets,
         "playground-thinking": _thinking,
         "playground-call": _call,
         "playground-refused": _refused_turn,
@@ -658,6 +661,15 @@ async def _accepted(page: Page, root: str, scene: Scene) -> None:
         await expect(page.locator(".turn-assistant .badge")).to_contain_text("Accepted")
     finally:
         service_view.pipeline.prefill, service_view.limits = (), before
+
+
+async def _presets(page: Page, root: str, scene: Scene) -> None:
+    await _playground(page, root, scene)
+    for name in ("Brief answers", f"Extraction of invoices, with {LONG}"):
+        await page.locator("#presets summary").click()
+        await page.fill("#preset-name", name[:60])
+        await page.click("#presets form button")
+    await page.locator("#presets summary").click()
 
 
 async def _thinking(page: Page, root: str, scene: Scene) -> None:

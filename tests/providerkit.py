@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
+from math import inf
 from typing import Any
 
 from causerie.chat.parser import Separation
@@ -24,7 +25,30 @@ from causerie.providers.dialect import Dialect
 from causerie.providers.dialects import DIALECTS, GENERIC
 from causerie.providers.incoming import Incoming
 from causerie.providers.outgoing import drafted, outgoing
+from causerie.providers.target import BodyStream
 from causerie.shapes.chat_completions.reader import parse
+
+
+class BufferedBody:
+    """A complete body with the interface of one that is still arriving."""
+
+    __slots__ = ("_response_body", "due", "late", "taker")
+
+    def __init__(self, body: bytes) -> None:
+        self._response_body = body
+        self.due = self.late = inf  # what is there cannot be late
+        self.taker: Callable[[bytes], bool] | None = None  # nor does it arrive
+
+    async def piece(self, late: float = inf) -> bytes:
+        body, self._response_body = self._response_body, b""
+        return body
+
+    async def finish(self, seconds: float) -> None:
+        """Do nothing: the body is complete."""
+
+    def close(self) -> None:
+        """Do nothing: no connection is open."""
+
 
 QUESTION = [{"role": "user", "content": "Hi"}]
 F = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
@@ -57,6 +81,11 @@ def sent(
     if body["messages"] == QUESTION:
         del body["messages"]
     return body, [*asked.changes, *changes]
+
+
+def body_stream(body: BufferedBody, *most: int) -> BodyStream:
+    there: Any = body
+    return BodyStream(reader(), there, 60.0, inf, *most)
 
 
 def reader(

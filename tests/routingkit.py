@@ -148,8 +148,13 @@ async def begun(execution: Execution) -> AsyncIterator[Execution]:
         await execution.begin()
         yield execution
     finally:
-        if (left := execution.leave()) is not None:
-            await left
+        await left(execution)
+
+
+async def left(execution: Execution) -> None:
+    execution.end()
+    if execution.attempt is not None:
+        await execution.attempt.leave()
 
 
 async def streamed(execution: Execution) -> list[Event]:

@@ -22,7 +22,6 @@ from causerie.access.admission import SlotQueue
 from causerie.access.keys import (
     AccountPorts,
     Caller,
-    Credential,
     FreeAllowance,
     FreeScopes,
     Locked,
@@ -94,7 +93,6 @@ class PipelineDoor(Locked, Protocol):
 CallSink = Callable[[str, Callable[[], Sequence[tuple[str, str]]], Sequence[Tool]], None]
 """Takes a target's name, what gives its delivered calls, and the tools that were offered."""
 
-_NO_HEADERS: Mapping[str, str] = {}
 _FULL = (Overloaded, RateLimited)
 _OF_THE_MODEL = frozenset(
     {"unsupported_parameter", "unsupported_operation", "context_length_exceeded"}
@@ -118,6 +116,7 @@ class _Asked(Struct, frozen=True):
     record: Record
     goes_on: Callable[[ServiceError], bool] | None = None
     tried: list[Attempt] = []
+    headers: Mapping[str, str] = {}  # more of them for the response
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,18 +157,6 @@ class Pipeline:
         init=False,
     )
 
-    def known(self, door: PipelineDoor, credential: Credential | None) -> Caller | None:
-        """Return the caller as :meth:`authenticate`, ``None`` if that would have to wait."""
-        return None if door.accounts else self.keys.authenticate(door, credential)
-
-    async def authenticate(self, door: PipelineDoor, credential: Credential | None) -> Caller:
-        caller = self.known(door, credential)
-        if caller is not None:
-            return caller
-        if self.members is None:
-            raise ServiceError(f"The door {door.name} takes keys of accounts; there are none here.")
-        return await self.members.keys.authenticate(door, credential)
-
     async def answer(
         self,
         door: PipelineDoor,
@@ -186,7 +173,8 @@ class Pipeline:
         ``ServiceError``.
         """
         record = self.meter.begin(identity, door.name, caller, labels)
-        request = scoped(door, caller, request)
+        if door.separate_caches:
+            request = scoped(door, caller, request)
         begin, completion = response.begin, response.completion
         asked = _Asked(door, caller, request, identity, begin, completion, record)
         try:
@@ -195,7 +183,8 @@ class Pipeline:
             record.ended(failure)
             raise
         finally:
-            record.early_start = response.early_start
+            if request.stream and response.early_start:
+                record.early_start = True
             if (entered := self.meter.write(record)) is not None:
                 await entered
 
@@ -228,8 +217,8 @@ class Pipeline:
             asked = structs.replace(asked, request=supported)
         record, model, request = asked.record, choice.model, asked.request
         record.model, record.entry, record.stream = model.recorded, model.id, request.stream
-        days = None if self.members is None else self.members.free_days
-        if choice.free and days is not None and asked.caller.project:
+        days = self.members.free_days if choice.free and self.members is not None else None
+        if days is not None and asked.caller.project:
             return self._of_the_day(asked, choice, days)
         return self._note_answered(asked, choice)
 
@@ -237,64 +226,89 @@ class Pipeline:
         hold = await days.take(asked.caller.project)
         with hold:
             try:
-                await self._note_answered(asked, choice, hold.day_status.headers)
+                headers = hold.day_status.headers
+                await self._note_answered(structs.replace(asked, headers=headers), choice)
             except Exception as failure:
                 hold.charged = asked.record.charged_despite(failure)
                 raise
 
-    async def _note_answered(
-        self, asked: _Asked, choice: _Choice, more: Mapping[str, str] = _NO_HEADERS
-    ) -> None:
-        caller, record, model, members = asked.caller, asked.record, choice.model, self.members
+    def _note_answered(self, asked: _Asked, choice: _Choice) -> Awaitable[None]:
+        model, scopes = choice.model, choice.scopes
         request = model.adapted(asked.request)
-        candidates = self._usable_candidates(caller, choice, request)
+        if self.members is None and not choice.free:
+            candidates = model.candidates(request)
+        else:
+            candidates, scopes = self._candidates_and_scopes(asked.caller, choice, request)
+        if scopes:
+            return self._answer_within(scopes, candidates, asked, model, request)
+        return self._answer_by(candidates, asked, model, request)
+
+    async def _answer_within(
+        self,
+        scopes: Sequence[RateScope],
+        candidates: Sequence[Candidate],
+        asked: _Asked,
+        model: Entry,
+        request: ChatRequest,
+    ) -> None:
         need = Estimate(request, candidates)
-        scopes = self._rate_scopes(caller, choice) if members or choice.free else choice.scopes
         with self.limits.take_now(scopes, need) or await self.limits.take(scopes, need) as lease:
             lease.spared = asked.goes_on
-            if members is not None:
-                await self._reserve_budget(members, asked, model, need)
-            contents = _logged_contents(asked) if caller.recorded else None
-            execution = record.outcome = self.router.generate(
-                candidates, request, contents, asked.tried
-            )
-            try:
-                attempt = await execution.begin()
-                while True:
-                    headers = answer_headers(
-                        record, asked.request, request, model, execution, attempt
-                    )
-                    tell(lease.limit_statuses(), headers)
-                    headers |= more
-                    context = _response_context(asked, model, execution, attempt)
-                    if contents is not None:
-                        contents.context = context
-                    try:
-                        await execution.stream(asked.begin(headers, context))
-                        if execution.continued:  # those of a plain answer have not gone out yet
-                            headers |= target_headers(execution)
-                        return
-                    except (UpstreamFailed, Overloaded) as failure:
-                        if request.stream:
-                            raise
-                        attempt = await execution.again(failure)
-            except ServiceError as failure:
-                failure.headers |= change_headers(asked.request, request, model, failure.changes)
-                raise
-            finally:
-                left = execution.leave()
-                try:
-                    self._settle_lease(lease, execution, model, record)
-                finally:
-                    if left is not None:
-                        await left
+            await self._answer_by(candidates, asked, model, request, need, lease)
 
-    def _usable_candidates(
+    async def _answer_by(
+        self,
+        candidates: Sequence[Candidate],
+        asked: _Asked,
+        model: Entry,
+        request: ChatRequest,
+        need: Estimate | None = None,
+        lease: Lease | None = None,
+    ) -> None:
+        record = asked.record
+        if self.members is not None:
+            need = need or Estimate(request, candidates)
+            await self._enter_account(self.members, asked, model, need)
+        execution = record.outcome = self.router.generate(
+            candidates, request, record.contents, asked.tried
+        )
+        try:
+            attempt = await execution.begin()
+            while True:
+                headers = answer_headers(record, asked.request, request, model, execution, attempt)
+                if lease is not None:
+                    tell(lease.limit_statuses(), headers)
+                headers |= asked.headers
+                context = _response_context(asked, model, execution, attempt)
+                try:
+                    await execution.stream(asked.begin(headers, context))
+                    if execution.continued:  # those of a plain answer have not gone out yet
+                        headers |= target_headers(execution)
+                    return
+                except (UpstreamFailed, Overloaded) as failure:
+                    if request.stream:
+                        raise
+                    attempt = await execution.again(failure)
+        except ServiceError as failure:
+            failure.headers |= change_headers(asked.request, request, model, failure.changes)
+            raise
+        finally:
+            try:
+                self._settle_lease(lease, execution, model, record)
+            finally:
+                if execution.attempt is not None:
+                    await execution.attempt.leave()
+
+    def _candidates_and_scopes(
         self, caller: Caller, choice: _Choice, request: ChatRequest
-    ) -> Sequence[Candidate]:
-        model = choice.model
-        candidates = self.able(model, request) if choice.free else model.candidates(request)
-        return self.permitted(caller, model, candidates)
+    ) -> tuple[Sequence[Candidate], Sequence[RateScope]]:
+        model, scopes, free = choice.model, choice.scopes, self.scopes.free
+        candidates = self.permitted(caller, model, self.able(model, request))
+        if choice.free and free is not None:
+            scopes = [free.of(caller), *scopes]
+        if self.members is not None:
+            scopes = [*self.members.allowances.scopes(caller, model.recorded), *scopes]
+        return candidates, scopes
 
     def permitted(
         self, caller: Caller, model: Entry, candidates: Sequence[Candidate]
@@ -306,21 +320,26 @@ class Pipeline:
             candidates = unspent(model, candidates, spent)
         return candidates
 
-    async def _reserve_budget(
+    async def _enter_account(
         self, members: AccountPorts, asked: _Asked, model: Entry, need: Estimate
     ) -> None:
-        record = asked.record
+        # Reserve the budget, write down that it begins, and keep its contents if they are wanted.
+        record, request = asked.record, asked.request
         record.held = await members.allowances.reserve(
             asked.caller, model.id, need, record.model, record.labels.tag
         )
         if (written := self.meter.begin_request(record, lambda: need().input)) is not None:
             await written
+        if asked.caller.recorded:
+            context = ResponseContext(asked.identity, request.model, "")
+            record.contents = Contents(request, context, asked.completion)
 
     def _settle_lease(
-        self, lease: Lease, execution: Execution, model: Entry, record: Record
+        self, lease: Lease | None, execution: Execution, model: Entry, record: Record
     ) -> None:
-        used = execution.usage()
-        lease.settle(used, reached=execution.reached)
+        used = execution.end()
+        if lease is not None:
+            lease.settle(used, reached=execution.reached())
         if self.members is None:  # else the books tell what it costs
             record.cost = model.cost(execution.served_by, used)
         tools = execution.request.tools
@@ -381,7 +400,11 @@ class Pipeline:
     def _cached_choice(self, door: PipelineDoor, caller: Caller, name: str) -> _Choice:
         choice = self._choices.get((door.name, name))
         if choice is None or choice.door is not door:  # a reload may come while a request is read
-            choice = self._resolved_choice(door, name)
+            # Free variants have limits of their own, so that they never block a paid request.
+            model = self.catalog.resolve(door.models, name)
+            free = is_free(model.id)
+            limited = free_name(door.name) if free and self.scopes.free is not None else door.name
+            choice = _Choice(door, model, self.scopes.of(limited, model.id), free)
             if not isinstance(choice.model, WildcardModel):  # of whose names there is no end
                 self._choices[door.name, name] = choice
         if caller.models is not None and caller.models.isdisjoint(choice.model.names):
@@ -396,27 +419,12 @@ class Pipeline:
             caller.access.check(choice.model)
         return choice
 
-    def _resolved_choice(self, door: PipelineDoor, name: str) -> _Choice:
-        # Free variants have limits of their own, so that they never block a paid request.
-        model = self.catalog.resolve(door.models, name)
-        free = is_free(model.id)
-        limited = free_name(door.name) if free and self.scopes.free is not None else door.name
-        return _Choice(door, model, self.scopes.of(limited, model.id), free)
-
     def able(self, model: Entry, request: ChatRequest) -> Sequence[Candidate]:
         """Return targets that can take an adapted request; raise ``ServiceError`` if none can."""
         candidates = model.candidates(request)
         if self.scopes.free is not None and is_free(model.id):
             candidates = self.scopes.free.spare(model.id, candidates)
         return candidates
-
-    def _rate_scopes(self, caller: Caller, choice: _Choice) -> Sequence[RateScope]:
-        found = choice.scopes
-        if choice.free and self.scopes.free is not None:
-            found = [self.scopes.free.of(caller), *found]
-        if self.members is not None:
-            found = [*self.members.allowances.scopes(caller, choice.model.recorded), *found]
-        return found
 
     def listed(self, door: PipelineDoor, caller: Caller | None) -> Sequence[Listing]:
         """Return the router's catalog behind a door, or what the caller may use of it."""
@@ -469,12 +477,6 @@ def _cache_scope(owner: str) -> str:
     return blake2b(owner.encode(), digest_size=16, person=b"cache scope").hexdigest()
 
 
-def _logged_contents(asked: _Asked) -> Contents:
-    context = ResponseContext(asked.identity, asked.request.model, "")
-    contents = asked.record.contents = Contents(asked.request, context, asked.completion)
-    return contents
-
-
 def _caller_may_use(caller: Caller | None, model: Entry) -> bool:
     access = None if caller is None else caller.access
     return access is None or not access.verdict(model).refusal
@@ -505,19 +507,24 @@ def _response_context(
     asked: _Asked, model: Entry, execution: Execution, attempt: Attempt
 ) -> ResponseContext:
     request = asked.request
-    priced = isinstance(model, Listing)
-    return ResponseContext(
+    provider = model.provider(execution.served_by) if isinstance(model, Listing) else UNSET
+    context = ResponseContext(
         asked.identity,
         request.model,
         attempt.answer.fingerprint,
         request.thinking.visible,
         asked.door.reasoning_object,
         # At the end of the reply, by the target that served it then.
-        (lambda usage: model.cost(execution.served_by, usage) / BILLION) if priced else None,
-        model.provider(execution.served_by) if isinstance(model, Listing) else UNSET,
+        None
+        if provider is UNSET
+        else lambda usage: model.cost(execution.served_by, usage) / BILLION,
+        provider,
         execution.usage,
         request.function_names,
     )
+    if asked.record.contents is not None:
+        asked.record.contents.context = context
+    return context
 
 
 _TENTHS = [f"{tenths // 10}.{tenths % 10}" for tenths in range(1000)]
@@ -535,14 +542,14 @@ def answer_headers(
 ) -> dict[str, str]:
     """Return all headers, and record the first token; ``request`` is ``asked`` as adapted."""
     queue, upstream = attempt.queued_seconds, attempt.upstream_seconds
-    route = execution.routed_seconds()
+    route = execution.routed_seconds(attempt) if len(execution.tried) > 1 else 0.0
     overhead = record.first_token(queue + route + upstream)
-    headers = target_headers(execution)
     waited = (
         f"{_milliseconds_text(queue)}, route;dur={_milliseconds_text(route)}"
         if queue or route
         else _NO_WAIT
     )
+    headers = target_headers(execution)
     headers["server-timing"] = (
         f"queue;dur={waited}, upstream;dur={_milliseconds_text(upstream)}, "
         f"overhead;dur={_milliseconds_text(overhead)}"
@@ -553,10 +560,12 @@ def answer_headers(
     if report is not None and (cache := report(f"{record.door} {record.project or record.key}")):
         headers["x-cache"] = str(cache)
         record.cache_miss = "" if cache.miss is None else str(cache.miss)
-    changes = attempt.changes(request, attempt.answer.changes)
+    answer = attempt.answer
+    changes = answer.changes
+    if attempt.request is not request:
+        changes = attempt.changes(request, changes)
     if changes or asked.changes or request is not asked:
-        verbatim = attempt.answer.verbatim
-        headers |= change_headers(asked, request, model, changes, verbatim=verbatim)
+        headers |= change_headers(asked, request, model, changes, verbatim=answer.verbatim)
     return headers
 
 
@@ -573,7 +582,13 @@ def change_headers(
         changes = [*model.changes(asked), *changes]
     if asked.changes and not verbatim:
         changes = [*asked.changes, *changes]
-    return {"x-request-changes": _listed_changes(changes)} if changes else {}
+    if not changes:
+        return {}
+    text = ", ".join(changes)
+    if len(text) > _MAX_CHANGES_LENGTH:
+        cut = text[:_MAX_CHANGES_LENGTH].rpartition(", ")[0]
+        text = f"{cut}, and {len(changes) - cut.count(', ') - 1} more changes"
+    return {"x-request-changes": text}
 
 
 def target_headers(execution: Execution) -> dict[str, str]:
@@ -585,11 +600,3 @@ def _milliseconds_text(seconds: float) -> str:
         return _TENTHS[int(seconds * 10_000 + 0.5)]
     except IndexError:
         return f"{seconds * 1000:.1f}"
-
-
-def _listed_changes(changes: Sequence[str]) -> str:
-    text = ", ".join(changes)
-    if len(text) <= _MAX_CHANGES_LENGTH:
-        return text
-    cut = text[:_MAX_CHANGES_LENGTH].rpartition(", ")[0]
-    return f"{cut}, and {len(changes) - cut.count(', ') - 1} more changes"

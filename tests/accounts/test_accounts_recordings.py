@@ -46,7 +46,7 @@ async def kept_of(world: World, project: Project, user: User, count: int = 1) ->
     """So many requests, written by a recorder."""
     at = NOON + int((world.now.timestamp() * 1_000_000) - NOON)
     made = [record(project=project.id, user=user.id, at=at) for _ in range(count)]
-    async with Recorder(world.store, world.clock) as recorder:
+    async with Recorder(world.store) as recorder:
         for usage in made:
             recorder.put(usage, contents())
     return made
@@ -103,13 +103,15 @@ async def test_a_key_that_is_gone_is_named(world: World) -> None:
     project = await world.project(owner=owner)
     await world.recordings.keep(SYSTEM, project.id, 7)
     [usage] = await kept_of(world, project, owner)
-    other = SqlStore(world.database, Cipher(["another-key-of-the-tests-with-some-length"]))
+    cipher = Cipher(["another-key-of-the-tests-with-some-length"])
+    other = SqlStore(world.database, cipher, world.clock)
     async with other.reading() as repositories:
         with pytest.raises(NotFound, match=r"store\.secret_keys"):
-            await repositories.recordings.find(usage.id, world.now)
-    both = SqlStore(world.database, Cipher(["another-key-of-the-tests-with-some-length", _SAME]))
+            await repositories.recordings.find(usage.id)
+    cipher = Cipher(["another-key-of-the-tests-with-some-length", _SAME])
+    both = SqlStore(world.database, cipher, world.clock)
     async with both.reading() as repositories:
-        assert await repositories.recordings.find(usage.id, world.now) is not None
+        assert await repositories.recordings.find(usage.id) is not None
 
 
 _SAME = "a-key-of-the-tests-with-some-length-to-it"
@@ -230,8 +232,8 @@ async def test_too_much_is_not_held_and_the_rest_is_written(world: World) -> Non
     owner = await world.person()
     project = await world.project(owner=owner)
     await world.recordings.keep(SYSTEM, project.id, 7)
-    by_number = Recorder(world.store, world.clock, most=2)
-    by_size = Recorder(world.store, world.clock, most_bytes=contents().weight)
+    by_number = Recorder(world.store, most=2)
+    by_size = Recorder(world.store, bytes_left=contents().weight)
     for recorder, written in ((by_number, 2), (by_size, 1)):
         before = await rows(world)
         async with recorder:
@@ -247,7 +249,7 @@ async def test_a_database_that_is_away_loses_contents_only(world: World) -> None
     await world.recordings.keep(SYSTEM, project.id, 7)
     async with world.database.writing() as connection:
         await connection.execute(text("ALTER TABLE recordings RENAME TO away"))
-    async with Recorder(world.store, world.clock) as recorder:
+    async with Recorder(world.store) as recorder:
         recorder.put(record(project=project.id, user=owner.id), contents())
     async with world.database.writing() as connection:
         await connection.execute(text("ALTER TABLE away RENAME TO recordings"))

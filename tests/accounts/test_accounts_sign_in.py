@@ -396,7 +396,7 @@ async def test_an_operator_removes_a_second_factor_that_was_lost(world: World) -
 async def test_a_second_factor_that_no_key_opens_can_be_removed(world: World) -> None:
     user, _, _ = await with_factor(world)
     lost = SqlStore(world.database, Cipher(["another-key-than-the-one-that-sealed-it"]))
-    await Users(lost, world.passwords, world.clock).remove_factor(SYSTEM, user.id)
+    await Users(lost, world.passwords).remove_factor(SYSTEM, user.id)
     assert (await signed_in(world)).session.stage is Stage.OPEN
 
 

@@ -13,15 +13,11 @@ from accountkit import World
 from ledgerkit import NOON, record
 
 from causerie.errors import Forbidden, InvalidRequest, NotFound
-from causerie.hosted.accounts import exports, usage
-from causerie.hosted.accounts.exports import (
-    Month,
-    contents_lines,
-    request_rows,
-    statement_rows,
-)
+from causerie.hosted.accounts import reports, usage
 from causerie.hosted.accounts.people import SYSTEM, actor_of
+from causerie.hosted.accounts.recordings import contents_lines
 from causerie.hosted.accounts.records import Recording
+from causerie.hosted.accounts.reports import Month, request_rows, statement_rows
 from causerie.hosted.accounts.usage import By, ChargedQuery, RecordFilter, Step, UsageQuery
 from causerie.hosted.store.usage import SqlUsage, SqlUsageReader
 from causerie.metering.ledger import record_id
@@ -48,7 +44,7 @@ def test_the_months_of_statements() -> None:
 async def test_a_statement_adds_up_to_what_was_charged(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exports, "ChargedQuery", partial(ChargedQuery, limit=3))
+    monkeypatch.setattr(reports, "ChargedQuery", partial(ChargedQuery, limit=3))
     owner = await world.person()
     mine, other = [await world.project(owner=owner) for _ in range(2)]
     made = [
@@ -69,7 +65,7 @@ async def test_a_statement_adds_up_to_what_was_charged(
         for n in range(120)
     ]
     await SqlUsage(world.database).append(made)
-    lines = await table(statement_rows(world.accounts, SYSTEM, None, NOVEMBER))
+    lines = await table(statement_rows(world.usage, world.projects, SYSTEM, None, NOVEMBER))
     charged = [one for one in made if one.charged and one.moment.month == 11]
     assert 0 < len(charged) < 120
     for name, total in (
@@ -89,19 +85,21 @@ async def test_a_statement_adds_up_to_what_was_charged(
     }
     assert shown == places
     assert {line["project_name"] for line in lines} == {"Project"}
-    own = await table(statement_rows(world.accounts, actor_of(owner), mine.id, NOVEMBER))
+    own = await table(
+        statement_rows(world.usage, world.projects, actor_of(owner), mine.id, NOVEMBER)
+    )
     assert own == [line for line in lines if line["project"] == mine.id]
     stranger = actor_of(await world.person())
     with pytest.raises(NotFound):
-        await table(statement_rows(world.accounts, stranger, mine.id, NOVEMBER))
+        await table(statement_rows(world.usage, world.projects, stranger, mine.id, NOVEMBER))
     with pytest.raises(Forbidden):
-        await table(statement_rows(world.accounts, stranger, None, NOVEMBER))
+        await table(statement_rows(world.usage, world.projects, stranger, None, NOVEMBER))
 
 
 async def test_own_models_are_of_this_service(world: World) -> None:
     project = await world.project(owner=await world.person())
     await SqlUsage(world.database).append([record(project=project.id, served_by="small")])
-    [line] = await table(statement_rows(world.accounts, SYSTEM, None, NOVEMBER))
+    [line] = await table(statement_rows(world.usage, world.projects, SYSTEM, None, NOVEMBER))
     assert (line["provider"], line["provider_model"]) == ("causerie", "small")
 
 
@@ -141,7 +139,7 @@ async def test_every_request_is_a_row(world: World, monkeypatch: pytest.MonkeyPa
     await SqlUsage(world.database).append(made)
     day = datetime(2026, 11, 21, tzinfo=UTC)
     whole = RecordFilter(day, day + timedelta(days=1))
-    found = await table(request_rows(world.accounts, actor_of(owner), project.id, whole))
+    found = await table(request_rows(world.usage, actor_of(owner), project.id, whole))
     assert len(found) == 10
     assert {(one["operation"], one["provider"]) for one in found} == {("messages", "near")}
     assert [one["at"] for one in found] == sorted((one["at"] for one in found), reverse=True)

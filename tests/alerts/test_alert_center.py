@@ -16,14 +16,17 @@ from webhookreceiver import webhook_receiver
 
 from causerie.hosted.store.database import Database
 from causerie.hosted.store.operations import SqlAlertBook
-from causerie.observe.alert_center import AlertCenter, AlertOptions, MemoryBook, Receiver
 from causerie.observe.alerts import (
     AlertBook,
+    AlertCenter,
     AlertKind,
+    AlertOptions,
     Condition,
     Delivery,
     DeliveryState,
+    MemoryBook,
     Outcome,
+    Receiver,
 )
 
 NORTH = Condition("provider:north", AlertKind.PROVIDER, "Provider north gets no requests")
@@ -187,7 +190,7 @@ async def test_a_channel_that_is_gone_and_a_test(bench: Bench) -> None:
 PROCESS = """
 import asyncio, sys
 from datetime import UTC, datetime, timedelta
-from causerie.observe.alert_center import AlertCenter, AlertOptions, Receiver
+from causerie.observe.alerts import AlertCenter, AlertOptions, Receiver
 from causerie.observe.alerts import Condition
 from causerie.observe.alerts import AlertKind
 from causerie.observe.alert_channels import Webhook

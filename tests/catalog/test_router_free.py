@@ -41,7 +41,7 @@ def days_of(world: World, seconds: Passing, reader: SqlUsageReader | None = None
     """Those of a process that has just been started."""
     if reader is not None:
         world.store.usage = reader
-    made = FreeAllowances(world.store, world.clock, seconds)
+    made = FreeAllowances(world.store, seconds)
     made.options = OPTIONS
     return made
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Any
 
 import msgspec
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from causerie.chat import validation
-from causerie.chat.backtracking import without_faults
+from causerie.chat.backtracking import Backtracking
 from causerie.chat.chat import TextChat
 from causerie.chat.document_watch import WatchedDocuments
 from causerie.chat.formats.registry import by_name
@@ -287,7 +287,8 @@ async def test_white_space_is_no_other_item() -> None:
     parser = Parser(form, tools=None, reasoning_open=False, call_id=lambda name, id: id)
     documents, discarded = WatchedDocuments(parser, rules, {}), list[int]()
 
-    async with without_faults(engine, request, documents, discarded.append) as outputs:
+    backtracking = Backtracking(engine, request, documents, discarded.append)
+    async with aclosing(backtracking.outputs()) as outputs:
         made = [output async for output in outputs]
     assert [one.text for one in made if isinstance(one, Token)] == ["[", "true", ",", "false", "]"]
     assert made[-1] == Stopped("stop", 1, 5)
@@ -337,7 +338,8 @@ async def test_little_is_read_again_where_something_is_taken_back(
     request = TextRequest((1,), 20_000, SamplingParams(seed=7), grammar="g")
     discarded = list[int]()
     documents = WatchedDocuments(_parser(), CheckedSchema(rules), {})
-    async with without_faults(engine, request, documents, discarded.append) as outputs:
+    backtracking = Backtracking(engine, request, documents, discarded.append)
+    async with aclosing(backtracking.outputs()) as outputs:
         with suppress(ConstraintNotKept):
             async for _ in outputs:
                 pass

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from causerie.chat.answer import Functions
+from causerie.chat.encoding import EncodedText
 from causerie.chat.formats.registry import by_name
 from causerie.chat.generation import Generation, State
 from causerie.chat.parser import ReasoningEnd
@@ -116,9 +117,8 @@ class Case:
         return Plan(
             form=by_name(self.format),
             rendered=Rendered("Hi", ()),
-            prompt_end=None,
-            shared=0,
             prompt=(70, 71, 72),
+            encoded=EncodedText([70, 71, 72]),
             limit=self.limit,
             lowered=(),
             room=self.limit,

@@ -361,7 +361,7 @@ def test_calls_and_results_become_plain_words() -> None:
     ],
 )
 def test_a_call_is_written_in_the_form_the_format_declares(calls: CallSection, text: str) -> None:
-    written = call_text(calls, "f", '{"s": "x", "n": 1.0}', "id")
+    written = call_text(calls, ("f", '{"s": "x", "n": 1.0}', "id"))
     assert written == text
     users = "".join(written[start:stop] for start, stop in user_spans(written))
     assert not set(users) & set("<[|]>") - set(
@@ -371,7 +371,7 @@ def test_a_call_is_written_in_the_form_the_format_declares(calls: CallSection, t
 
 def test_null_is_written_as_models_of_the_loose_notation_write_it() -> None:
     calls = CallSection(call=(Name(), LooseArguments('"')))
-    assert call_text(calls, "f", '{"a": null, "l": [null]}') == "f{a:None,l:[None]}"
+    assert call_text(calls, ("f", '{"a": null, "l": [null]}')) == "f{a:None,l:[None]}"
 
 
 def test_tools_are_described_in_a_few_words() -> None:

@@ -63,7 +63,7 @@ async def plans(path: Path, changes: Sequence[Mapping[str, Any]]) -> list[Plan]:
     model = chat.model(await engine.facts())
     request = ChatRequest("m", _CONVERSATION, tools=_TOOLS)
     asked = [structs.replace(request, **change) for change in changes]
-    return [await make_plan(each, model, engine) for each in asked]
+    return [await make_plan(each, model, None, {}) for each in asked]
 
 
 @each_of("path", [*_OWN, *_REAL], ids=lambda path: path.stem, every=3)

@@ -8,6 +8,7 @@ import random
 from collections.abc import Iterator
 
 import jsonschema
+import pytest
 from casekit import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -204,3 +205,24 @@ def test_an_option_that_contradicts_itself_is_none_with_white_space() -> None:
     plan = asyncio.run(answer_plan(JsonSchema(schema), (), SchemaCache(), white_space=space))
     for seed in range(10):
         _check(schema, f"start: {plan.expression}\n{plan.rules}", seed, left=False)
+
+
+@pytest.mark.parametrize("kind", ["integer", "object"])
+def test_a_type_beside_a_reference_holds_with_white_space(kind: str) -> None:
+    """Where one option of ``oneOf`` is left, the schema is its type and a reference to that."""
+    options = [{"type": "number", "minimum": 0}, {"type": "object"}, {"type": "object"}]
+    schema: dict[str, object] = {"type": kind, "oneOf": options}
+    space = WhiteSpace.PRETTY
+    plan = asyncio.run(answer_plan(JsonSchema(schema), (), SchemaCache(), white_space=space))
+    for seed in range(10):
+        _check(schema, f"start: {plan.expression}\n{plan.rules}", seed, left=False)
+
+
+def test_constants_of_two_rules_meet_where_they_are_equal_in_json() -> None:
+    """In Python ``[True] == [1]``."""
+    options = [{"enum": [[1], {"a": 1}, 2]}, {"enum": [[True], {"a": True}, 2.0]}]
+    schema: dict[str, object] = {"allOf": options}
+    space = WhiteSpace.PRETTY
+    plan = asyncio.run(answer_plan(JsonSchema(schema), (), SchemaCache(), white_space=space))
+    grammar = f"%llguidance {{}}\nstart: {plan.expression}\n{plan.rules}"
+    assert {text for seed in range(10) for text in _drawn(grammar, random.Random(seed))} == {"2"}

@@ -328,9 +328,9 @@ def test_a_model_that_is_named_may_be_an_entry_of_the_database(tmp_path: Path) -
         return chosen_models(settings, None, None, ["kept"], None)
 
     read = partial(read_settings, file, None, [], choose, frozenset({"kept"}))
-    entries = [Entry("models", name, {"engine": "fake"}) for name in ("kept", "other")]
+    entries = [Entry("model", name, {"engine": "fake"}) for name in ("kept", "other")]
     found = merged(read, entries)
     assert [one.id for one in found.settings.models] == ["kept"]
-    assert found.left_out == {("models", "other"): ("`--model` of the command line leaves it out",)}
+    assert found.left_out == {("model", "other"): ("`--model` of the command line leaves it out",)}
     with pytest.raises(SettingsError, match="no model has the id kept; there are: none"):
         checked_with(read)

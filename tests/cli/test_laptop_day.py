@@ -29,7 +29,7 @@ from playwright.async_api import expect
 from service import Service, await_ready, free_port
 from vision_model import write_model
 
-from causerie.cli.network import network_urls
+from causerie.cli.announcement import network_urls
 from causerie.cli.services import services
 from causerie.engines.weights.cache import Cache, StoredFile
 from causerie.engines.weights.reference import Reference

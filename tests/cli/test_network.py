@@ -9,8 +9,7 @@ import socket
 import segno
 from rich.console import Console
 
-from causerie.cli.announcement import ConsoleAnnouncer
-from causerie.cli.network import network_urls, qr_lines
+from causerie.cli.announcement import ConsoleAnnouncer, network_urls, qr_lines
 from causerie.settings.tree import DoorSettings, ServerSettings, Settings
 
 OPEN = ServerSettings(host="0.0.0.0", keys="off")

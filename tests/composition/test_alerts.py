@@ -36,12 +36,11 @@ from causerie.engines.base import EngineState, EngineStatus
 from causerie.errors import ErrorClass, StoreUnavailable, UpstreamFailed
 from causerie.hosted.accounts.bounds import Budget, BudgetPeriod, LimitsAndBudgets, Unit
 from causerie.hosted.accounts.issuing import KeyDraft
-from causerie.hosted.accounts.people import SYSTEM, Role, User, actor_of
+from causerie.hosted.accounts.people import REMINDERS, SYSTEM, Role, User, actor_of
 from causerie.hosted.accounts.spending import Watching
 from causerie.hosted.store.usage import SqlUsage
 from causerie.http.tasks import owned
-from causerie.observe.alert_center import MemoryBook
-from causerie.observe.alerts import AlertKind, ErrorRate, ErrorRates, StoredAlert
+from causerie.observe.alerts import AlertKind, ErrorRate, ErrorRates, MemoryBook, StoredAlert
 from causerie.routing.circuit_breaker import THRESHOLD, CircuitBreaker
 from causerie.routing.router import Router
 from causerie.routing.target import Target
@@ -229,7 +228,7 @@ ADA, OLGA = "ada@example.org", "olga@example.org"
 
 async def found(world: World, low_balance: str = "0") -> Sequence[tuple[str, int, str]]:
     """Levels, owners and words of conditions of accounts."""
-    watching = Watching(world.store, world.clock)
+    watching = Watching(world.store)
     conditions = AccountConditions(
         MemoryBook(), watching, world.accounts.scope_budgets, world.clock
     )
@@ -272,7 +271,7 @@ async def test_people_learn_of_their_budgets_and_owners_of_those_of_their_projec
     key = (await lite.key(project, ada, bounds=soft)).key
     for owner in (f"project:{project.id}", f"user:{ada.id}"):
         async with lite.store.writing() as repositories:
-            await repositories.keys.set_bounds(owner, soft)
+            await repositories.keys.set_bounds({owner: soft})
     budgets = [Budget(Decimal("0.0001"))]
     await lite.accounts.scope_budgets.set(SYSTEM, "tag", "nightly", budgets)
     await lite.accounts.scope_budgets.set(SYSTEM, "provider", "north", budgets)
@@ -312,6 +311,33 @@ async def test_owners_are_reminded_while_their_balance_is_low(lite: World) -> No
     assert await found(lite, "1") == []
 
 
+async def test_people_get_the_reminders_that_they_chose(lite: World) -> None:
+    olga = await lite.person("olga")
+    project = await lite.project(owner=olga)
+    spent = LimitsAndBudgets(budgets=(Budget(Decimal("0.0001")),))
+    await lite.key(project, olga, bounds=spent, expires_at=lite.now + 24 * HOURS)
+    async with lite.store.writing() as repositories:
+        owners = (f"project:{project.id}", f"user:{olga.id}")
+        await repositories.keys.set_bounds(dict.fromkeys(owners, spent))
+    await lite.credits.put(SYSTEM, project.id, Decimal(1))
+    [key] = await lite.keys.of(actor_of(olga), project.id)
+    used = record(project=project.id, key=key.id, user=olga.id, cost=900_000_000)
+    await SqlUsage(lite.database).append([used])
+
+    async def reminded() -> dict[str, str]:
+        kinds = {"credits left": "credits", "expires in": "keys", "has used": "budgets"}
+        words = await found(lite, "0.5")
+        assert len(words) == 5, "operators hear of all, whoever wants no letter"
+        return {
+            kind: to for summary, _, to in words for mark, kind in kinds.items() if mark in summary
+        }
+
+    assert await reminded() == dict.fromkeys(REMINDERS, OLGA)
+    for wanted in REMINDERS:
+        await lite.accounts.profile.choose_reminders(olga, [wanted])
+        assert await reminded() == {**dict.fromkeys(REMINDERS, ""), wanted: OLGA}
+
+
 def test_the_rate_of_errors_is_that_of_the_window() -> None:
     rates = ErrorRates()
     assert rates.look({"m": (100, 50)}, 0, 60) == {"m": ErrorRate(0, 0)}
@@ -347,7 +373,7 @@ class AwayBook(MemoryBook):
 
 async def test_a_database_that_is_away_is_told_without_it(lite: World, tmp_path: Path) -> None:
     async with webhook_receiver() as hook, market(lite, tmp_path, hook=hook.url) as made:
-        watching = Watching(lite.store, lite.clock)
+        watching = Watching(lite.store)
         conditions = AccountConditions(
             AwayBook(), watching, lite.accounts.scope_budgets, lite.clock
         )

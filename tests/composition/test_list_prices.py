@@ -13,8 +13,8 @@ from messageskit import KEY, Said, messages_server, text
 from servicekit import service_view
 
 from causerie.hosted.accounts.bounds import Budget, BudgetPeriod, LimitsAndBudgets
-from causerie.hosted.accounts.exports import Month, request_rows, statement_rows
 from causerie.hosted.accounts.people import SYSTEM
+from causerie.hosted.accounts.reports import Month, request_rows, statement_rows
 from causerie.hosted.accounts.usage import RecordFilter
 
 CONFIG = """
@@ -47,7 +47,11 @@ async def table(rows: Any) -> list[dict[str, str]]:
 
 async def statement(opened: Office) -> list[dict[str, str]]:
     month = Month.named(f"{datetime.now(UTC):%Y-%m}", datetime.now(UTC))
-    return await table(statement_rows(opened.accounts, SYSTEM, opened.project, month))
+    return await table(
+        statement_rows(
+            opened.accounts.usage, opened.accounts.projects, SYSTEM, opened.project, month
+        )
+    )
 
 
 async def test_a_wildcard_has_list_prices_also_for_what_is_written_into_the_cache(
@@ -65,7 +69,7 @@ async def test_a_wildcard_has_list_prices_also_for_what_is_written_into_the_cach
             [line] = await statement(opened)
             now = datetime.now(UTC)
             day = RecordFilter(now - timedelta(days=1), now + timedelta(days=1))
-            single = await table(request_rows(opened.accounts, SYSTEM, opened.project, day))
+            single = await table(request_rows(opened.accounts.usage, SYSTEM, opened.project, day))
             status, entry = await there.get(f"/gateway/v1/models/{ASKED}", key=key)
     assert [(one.model, one.written, one.cached, one.amount) for one in records] == [
         (ASKED, 300, 100, COST)

@@ -226,6 +226,87 @@ async def test_the_theme_stays_chosen(place: Place, page: Page) -> None:
 
 
 @pytest.mark.full
+async def test_the_profile_chooses_theme_and_time_zone(place: Place) -> None:
+    person = await place.world.person(password=PASSWORD)
+    await place.world.project(owner=person)
+    async with window(timezone_id="Europe/Paris", locale="de-DE") as page:
+        await sign_in(page, root(place), person)
+        await page.goto(f"{root(place)}/profile")
+        theme = "document.documentElement.dataset.theme"
+        await page.get_by_role("radio", name="Dark").click()
+        assert await page.evaluate(theme) == "dark"
+        await page.reload()
+        assert await page.evaluate(theme) == "dark"
+        await expect(page.get_by_role("radio", name="Dark")).to_be_checked()
+        await page.get_by_role("radio", name="System").click()
+        assert await page.evaluate(f"{theme} ?? null") is None
+
+        since = page.locator("[data-label=Since] time").first
+        await expect(since).to_have_text("21 Nov 2026")
+        async with page.expect_navigation():
+            await page.get_by_role("button", name="Time zone: As the browser").click()
+            await page.get_by_label("Find a time zone").fill("auckland")
+            await page.keyboard.press("Enter")
+        zone = page.get_by_role("button", name="Time zone: Pacific/Auckland")
+        await expect(zone).to_be_visible()
+        await expect(since).to_have_text("22 Nov 2026")
+
+
+@pytest.mark.full
+async def test_activity_follows_its_filters_and_the_requests_that_come(place: Place) -> None:
+    person = await place.world.person(password=PASSWORD)
+    project = await place.world.project(owner=person)
+    usage, now = SqlUsage(place.world.database), int(place.world.now.timestamp()) * 1_000_000
+
+    async def comes(model: str, **more: object) -> None:
+        await usage.append([record(project=project.id, model=model, at=now, **more)])
+
+    await comes("small", served_by="north/small-1", app="Robot")
+    await comes("thinker", status=429, finish=None)
+    async with window(viewport={"width": 1440, "height": 900}) as page:
+        await sign_in(page, root(place), person)
+        await page.goto(f"{root(place)}/projects/{project.id}/activity")
+        rows, models = page.locator("[data-row]"), page.locator("summary .request-model")
+        first = page.locator("[data-row]:has(.request-model[title=small])")
+        for column in ("Provider", "App", "Tok/s"):
+            await expect(page.locator(f"[data-titles] [data-label='{column}']")).to_be_visible()
+        await expect(first.locator("[data-label=Provider]")).to_have_text("north")
+        await expect(first.locator("[data-label=App]")).to_have_text("Robot")
+        await expect(first.locator("[data-label='Tok/s']")).to_have_text("103")
+
+        await page.fill("#filter-model", "think")  # of nobody: nothing matches
+        await expect(page.get_by_text("No matching requests")).to_be_visible()
+        await page.fill("#filter-model", "thinker")
+        await expect(models).to_have_text(["thinker"])
+        await expect(page).to_have_url(re.compile(r"\?range=7d&model=thinker$"))
+        await expect(page.locator("#actions a[download]")).to_have_attribute(
+            "href", re.compile("model=thinker")
+        )
+        await page.reload()
+        await expect(models).to_have_text(["thinker"])
+        await page.get_by_role("link", name="Clear", exact=True).click()
+        await expect(models).to_have_count(2)
+        await page.fill("#filter-status", "42")  # not yet a status
+        await page.get_by_label("Failures only").check()
+        await expect(models).to_have_count(2)
+        await page.fill("#filter-status", "429")
+        await expect(models).to_have_text(["thinker"])
+        await page.get_by_role("link", name="Clear", exact=True).click()
+
+        await page.get_by_role("link", name="Live").click()
+        await expect(page.get_by_role("link", name="Pause")).to_be_visible()
+        await comes("newest")
+        await expect(models.filter(has_text="newest")).to_be_visible()
+        await rows.filter(has_text="newest").locator("summary").click()
+        await comes("unseen")  # who reads a request is not disturbed
+        await page.wait_for_timeout(4000)
+        await expect(models).to_have_count(3)
+        await rows.filter(has_text="newest").locator("summary").click()
+        await page.locator("#main h1").click()
+        await expect(models.filter(has_text="unseen")).to_be_visible()
+
+
+@pytest.mark.full
 async def test_the_navigation_folds_on_a_narrow_screen(place: Place) -> None:
     owner = await place.world.person(password=PASSWORD)
     await place.world.project(owner=owner)
@@ -270,7 +351,7 @@ async def test_long_names_and_large_numbers_stay_in_their_places(place: Place) -
             found = await cells.evaluate_all(f"{beyond}.map(each => each.textContent)")
             assert found == [], (path, width)
             if path == "activity" and width == 1280:  # with room to tell who asked
-                caller = page.locator(".request-line > .cut.soft")
+                caller = page.locator(".request-line .request-caller.cut")
                 assert await caller.evaluate("each => each.clientWidth") >= 112
 
 

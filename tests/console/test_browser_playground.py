@@ -377,6 +377,42 @@ async def test_a_reply_has_its_cost_and_a_link_carries_settings(page: Page, shop
 
 
 @pytest.mark.full
+async def test_settings_are_kept_as_presets(page: Page) -> None:
+    await page.select_option("#model", "thinker")
+    await page.fill("[name=system]", "Be brief.")
+    await page.fill("[name=temperature]", "0.5")
+    presets = page.locator("#presets")
+    await presets.locator("summary").click()
+    await page.get_by_label("Save these settings as").fill("Brief")
+    await presets.get_by_role("button", name="Save").click()
+    await page.select_option("#model", "small")
+    await page.fill("[name=system]", "Tell all.")
+    await page.fill("[name=temperature]", "")
+    await page.fill("[name=seed]", "7")
+    await page.reload()
+    await expect(page.locator("[name=system]")).to_have_value("Tell all.")
+
+    await presets.locator("summary").click()
+    await presets.get_by_role("button", name="Brief", exact=True).click()
+    await expect(page.locator("#model")).to_have_value("thinker")
+    await expect(page.locator("[name=system]")).to_have_value("Be brief.")
+    await expect(page.locator("[name=temperature]")).to_have_value("0.5")
+    await expect(page.locator("[name=seed]")).to_have_value("")
+    assert await findings(page) == []
+
+    await presets.locator("summary").click()
+    await presets.get_by_role("button", name="Delete Brief").click()
+    await expect(page.locator(".toast")).to_contain_text("The preset Brief was deleted.")
+    await page.get_by_role("button", name="Undo").click()
+    await presets.locator("summary").click()
+    await expect(presets.get_by_role("button", name="Brief", exact=True)).to_be_visible()
+    await presets.get_by_role("button", name="Delete Brief").click()
+    await page.reload()
+    await presets.locator("summary").click()
+    await expect(presets.locator("li")).to_have_count(0)
+
+
+@pytest.mark.full
 async def test_two_models_reply_beside_each_other(page: Page, shop: Place) -> None:
     pipeline(shop).script = said("The same.")
     await page.select_option("#model", "small")

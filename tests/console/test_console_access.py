@@ -44,7 +44,7 @@ async def test_an_operator_limits_a_project_and_its_members_see_what_is_left(pla
     assert "it is not among the models of the project" in page.text
     assert "input up to $2.50 per 1M tokens" in page.text
     new = (await visitor.get(f"/projects/{project.id}/keys/new")).text
-    offered = new[new.index("Doors, models and networks") :]
+    offered = new[new.index("Models and networks") :]
     assert f'value="{SMALL}"' in offered
     assert f'value="{THINKER}"' not in offered
     assert 'value="router"' not in offered

@@ -12,7 +12,13 @@ from ledgerkit import record
 from pageskit import Team, with_history
 
 from causerie.errors import ServiceError
-from causerie.hosted.console.activity import APIS, CODES, ExplainedAttempt, RequestExplanation
+from causerie.hosted.console.activity import (
+    APIS,
+    CODES,
+    PAGE,
+    ExplainedAttempt,
+    RequestExplanation,
+)
 from causerie.hosted.store.usage import SqlUsage
 
 SOURCE = Path(__file__).parents[2] / "src" / "causerie"
@@ -28,7 +34,7 @@ async def test_pages_show_every_request_once(shop: Place, team: Team) -> None:
     visitor = await shop.visitor_of(team.owner)
     seen: list[str] = []
     path = f"{team.path}/activity?range=90d"
-    for _ in range(20):
+    for _ in range(40):
         page = await visitor.get(path)
         seen += ids(page.text)
         older = re.search(r'href="(\?[^"]+)">Older</a>', page.text)
@@ -59,7 +65,7 @@ async def test_filters(shop: Place, team: Team, query: str, fits: object) -> Non
     visitor = await shop.visitor_of(team.owner)
     page = await visitor.get(f"{team.path}/activity?range=90d&{query}")
     newest = sorted(filter(fits, made), key=lambda each: (each.at, each.id), reverse=True)
-    assert ids(page.text) == [each.request_id for each in newest[:30]]
+    assert ids(page.text) == [each.request_id for each in newest[:PAGE]]
     if not newest:
         assert "No matching requests" in page.text
 
@@ -82,6 +88,23 @@ async def test_an_id_is_found_whenever_it_was(shop: Place, team: Team) -> None:
     assert ids(page.text) == [oldest.request_id]
     assert '<details class="request" data-row open>' in page.text
     assert f"<dt>API</dt><dd>{APIS[oldest.operation]}</dd>" in page.text
+
+
+async def test_a_live_page_asks_again_but_not_for_texts_that_it_would_decrypt(
+    shop: Place, team: Team
+) -> None:
+    await with_history(shop.world, team)
+    visitor = await shop.visitor_of(team.owner)
+    path = f"{team.path}/activity?range=24h&model=small"
+    still = (await visitor.get(path)).text
+    assert "data-live" not in still
+    [live] = re.findall(r'href="([^"]*live=yes)">Live</a>', still)
+    text = (await visitor.get(live.replace("&amp;", "&").removeprefix("/console"))).text
+    [asked] = re.findall(r'data-live hx-get="([^"]+)"', text)
+    assert asked == live, "with the same filters"
+    assert ">Pause</a>" in text
+    assert '<option value="small">' in text, "models of the list are suggested"
+    assert "data-live" not in (await visitor.get(f"{path}&live=yes&text=oak")).text
 
 
 async def test_another_project_is_not_seen(shop: Place, team: Team) -> None:

@@ -107,7 +107,7 @@ async def test_entries_are_found_by_kind_with_the_names_of_today(lite: World) ->
     key = await lite.key(project, owner, name="First")
     await lite.keys.delete(actor_of(owner), key.key.id)
     draft = EntryDraft("provider", "north", {"max_concurrent": 4, "headers": {"pin": "1234"}})
-    entries = Entries(lite.store, lambda: lite.now)
+    entries = Entries(lite.store)
     entry = entries.drafted(SYSTEM, draft)
     await entries.write(SYSTEM, [EntryChange(None, entry)])
     body = {

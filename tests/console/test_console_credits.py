@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from datetime import timedelta
 from decimal import Decimal
 
 import pytest
@@ -197,3 +198,25 @@ async def test_the_margin_of_operators(place: Place) -> None:
     for words in ("$0.004", "$0.002", "$0.001", "33.3 %", "of revenue has no known cost"):
         assert words in page, words
     assert (await (await place.visitor_of(owner)).get("/operator/business")).status == 403
+
+
+async def test_operators_read_credits_and_last_requests_in_their_lists(lite: World) -> None:
+    rich, poor = [await lite.projects.create(SYSTEM, name) for name in ("Rich", "Poor")]
+    person = await lite.person("asking")
+    await lite.credits.put(SYSTEM, rich.id, Decimal(25), "paid")
+    day = lite.now - timedelta(days=3)
+    spent = {"at": int(day.timestamp()) * 1_000_000, "amount": Decimal("1.5")}
+    await SqlUsage(lite.database).append([record(project=rich.id, user=person.id, **spent)])
+    async with console_of(lite) as place:
+        operator = await place.visitor_of(await lite.person("boss", operator=True))
+        projects = (await operator.get("/operator/projects?sort=credits")).text
+        users = (await operator.get("/operator/users?sort=-asked")).text
+    row = projects[projects.index(f"/projects/{rich.id}/credits") :]
+    assert 'title="$23.50"' in row[: row.index("</a>")]
+    assert f"/projects/{poor.id}/credits" not in projects
+    assert projects.index(">Rich<") < projects.index(">Poor<")
+    row = users[users.index("asking@example.org") :]
+    cell = row[row.index('data-label="Last request"') : row.index('data-label="Last active"')]
+    assert day.strftime("%Y-%m-%d") in cell
+    assert users.index("asking@") < users.rindex("boss@")
+    assert f"/operator/audit?subject={person.id}" in row[: row.index("</tr>")]

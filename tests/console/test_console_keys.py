@@ -230,3 +230,30 @@ async def test_networks_of_a_key_and_of_its_project(place: Place) -> None:
     assert (await other.post(f"{base}/networks", {"networks": ""})).status == 403
     await visitor.post(f"{base}/networks", {"networks": ""})
     assert (await place.world.projects.see(actor_of(owner), project.id)).project.networks is None
+
+
+async def test_a_choice_of_doors_is_offered_where_there_are_several(place: Place) -> None:
+    owner = await place.world.person()
+    project = await place.world.project(owner=owner)
+    visitor = await place.visitor_of(owner)
+    path = f"/projects/{project.id}/keys/new"
+    assert "Doors, models and networks" in (await visitor.get(path)).text
+    del place.service_view.open_doors[1:]
+    alone = (await visitor.get(path)).text
+    assert 'name="doors_all"' not in alone
+    assert "Models and networks" in alone
+    await visitor.post(path, {"name": "free", "end": "never"})
+    [key] = await place.world.keys.of(actor_of(owner), project.id)
+    assert key.doors is None
+    held = await place.world.key(project, owner, name="held", doors=frozenset({"hosted"}))
+    edit = (await visitor.get(f"/projects/{project.id}/keys/{held.key.id}")).text
+    assert 'name="doors_all"' in edit, "what is set can be seen and taken back"
+
+
+async def test_a_key_leads_to_its_requests(place: Place) -> None:
+    owner = await place.world.person()
+    project = await place.world.project(owner=owner)
+    key = (await place.world.key(project, owner)).key
+    visitor = await place.visitor_of(owner)
+    page = (await visitor.get(f"/projects/{project.id}/keys")).text
+    assert f'/activity?key={key.id}">Activity</a>' in page

@@ -321,7 +321,7 @@ async def test_health_has_problems_first_and_targets_on_demand(shop: Place) -> N
     assert good not in text  # targets that are well come on demand
     row = text[text.index(f">{provider}</a>") :]
     row = re.sub(r"<[^>]+>|\s+", " ", row[: row.index("</tr>")])
-    assert "50 targets" in row
+    assert "50 models" in row
     assert "50." in row  # percent that failed
     assert "$1.25" in row
     opened = await visitor.get(f"/operator?provider={provider}")

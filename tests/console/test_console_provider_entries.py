@@ -136,7 +136,11 @@ async def test_many_models_leave_pages_short(bench: Bench) -> None:
         ("pick", each) for each in picks(await bench.get(f"{PROVIDERS}/west/models")).values()
     ]
     assert (await bench.operator.post(f"{PROVIDERS}/west/models", picked)).status == 303
-    assert "All 40 targets" in (await bench.get(PROVIDERS)).text
+    folded = (await bench.get(PROVIDERS)).text
+    assert "west/m0" not in folded
+    opened = (await bench.get(f"{PROVIDERS}?open=west")).text
+    assert "All 40 models" in opened
+    assert opened.count('<strong class="cut" title="west/') == 12
     page = await bench.get(f"{PROVIDERS}/west")
     assert "28 more models are not shown" in page.text
     assert '<strong class="cut" title="west/m39">' in page.text

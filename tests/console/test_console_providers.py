@@ -9,6 +9,7 @@ import tomllib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from decimal import Decimal
 from html import unescape
 from pathlib import Path
 
@@ -17,11 +18,14 @@ from accountkit import PASSWORD, World
 from browserkit import sign_in, window
 from casekit import first_of
 from consolekit import Place, ScriptedServiceView, Visitor, console_of
+from ledgerkit import record
+from marketkit import day
 from operationskit import MARKET, NOWHERE, Market, market, provider, result
 from playwright.async_api import expect
 from test_console_hostile import MARKUP, Elements
 
 from causerie.hosted.accounts.people import SYSTEM, Role
+from causerie.hosted.store.usage import SqlUsage
 from causerie.probe.questions import QUESTIONS, QUICK_QUESTIONS
 
 PATHS = (
@@ -58,18 +62,45 @@ async def shown(lite: World, tmp_path: Path) -> AsyncIterator[Bench]:
         yield made
 
 
+async def test_a_row_of_a_provider_has_state_share_wait_and_cost_of_today(shown: Bench) -> None:
+    view, now = shown.place.service_view, shown.place.world.now
+    assert isinstance(view, ScriptedServiceView)
+    view.days = {"north/m": day(now, 0.4, 50.0)}
+    at = int(now.timestamp()) * 1_000_000
+    served = [("north/m", "1.25"), ("north/m", "0.5"), ("north/m", "0"), ("south/m", "0.0025")]
+    await SqlUsage(shown.place.world.database).append(
+        [record(project="prj_a", at=at, served_by=by, amount=Decimal(cost)) for by, cost in served]
+    )
+    page = (await shown.operator.get("/operator/providers")).text
+    rows = {}
+    for name in ("north", "south"):
+        row = page[page.index(f'id="provider-{name}"') :]
+        rows[name] = re.findall(r'data-label="([^"]+)"[^>]*>(.*?)</td>', row[: row.index("</tr>")])
+    told = {
+        name: {label: re.sub(r"<[^>]+>", "", cell).strip() for label, cell in cells}
+        for name, cells in rows.items()
+    }
+    north = {"Share today": "75.0 %", "TTFT, p50": "422 ms", "Cost today": "$1.75"}
+    south = {"Share today": "25.0 %", "TTFT, p50": "–", "Cost today": "$0.0025"}
+    assert told["north"].pop("State").startswith("ready")
+    assert told["north"] == north
+    assert told["south"].pop("State") == "ready"
+    assert told["south"] == south
+
+
 async def test_providers_and_what_they_can_do(shown: Bench) -> None:
     page = await shown.operator.get("/operator/providers")
     assert page.status == 200
-    for word in (
-        "north",
-        "south",
-        "north/m",
-        NOWHERE,
-        "at most 8 concurrent",
-        "a/m · $0.40 / $1.20",
-    ):
-        assert word in re.sub(r"<[^>]*>", "", page.text)
+    words = re.sub(r"<[^>]*>", "", page.text)
+    for word in ("north", "south", NOWHERE.removeprefix("https://"), "at most 8 concurrent"):
+        assert word in words
+    assert "north/m" not in words
+    opened = re.sub(
+        r"<[^>]*>", "", (await shown.operator.get("/operator/providers?open=north")).text
+    )
+    assert "a/m · $0.40 / $1.20" in opened
+    assert "north/m" in opened
+    assert "south/m" not in opened
     side_by_side = await shown.operator.get("/operator/providers?model=pool")
     assert "south/m</a> was not measured, so every parameter is allowed" in side_by_side.text
     assert re.search(r'<li class="chip"[^>]*>logprobs</li>', side_by_side.text)
@@ -147,7 +178,7 @@ async def test_a_probe_that_fails_says_why(shown: Bench) -> None:
 async def test_what_would_change_stands_beside_what_is_in_force(shown: Bench) -> None:
     await shown.market.examinations.results.keep(result("north", "m"))
     text = (await shown.operator.get("/operator/providers/north")).text
-    assert "not in force" in text
+    assert ">differs<" in text
     changes = text[text.index("<caption>Changes") :]
     assert "<code>stop</code>" in changes
     assert "32,768" in changes
@@ -160,7 +191,7 @@ async def test_what_would_change_stands_beside_what_is_in_force(shown: Bench) ->
     by_hand = await shown.market.services.use(SYSTEM, "north", "m")
     await shown.market.put_in_by_hand(by_hand)
     text = (await shown.operator.get("/operator/providers/north")).text
-    assert "The result matches what is in force" in text
+    assert "The result is what requests are checked against" in text
     assert "2026-11-20" in text
 
 
@@ -183,7 +214,7 @@ async def test_routes_are_explained_for_picks_and_for_a_body(shown: Bench) -> No
     strict = unescape(
         (await shown.operator.post("/operator/explain", picks | {"strict": "yes"})).text
     )
-    assert "No target" in strict
+    assert "Nobody would be asked" in strict
     assert "is not known to support <code>tools</code>" in strict
     body = {"model": "pool", "messages": [{"role": "user", "content": "Hi"}]}
     pasted = {"from": "body", "door": "router", "body": json.dumps(body)}
@@ -192,7 +223,7 @@ async def test_routes_are_explained_for_picks_and_for_a_body(shown: Bench) -> No
     assert "not valid JSON" in (await shown.operator.post("/operator/explain", pasted)).text
     wrong = await shown.operator.post("/operator/explain", picks | {"max_prompt": "cheap"})
     assert wrong.status == 400
-    assert "Write a number" in wrong.text
+    assert "<code>cheap</code> is no price" in wrong.text
     nowhere = await shown.operator.post("/operator/explain", picks | {"door": "none"})
     assert nowhere.status == 404
     assert "There is no door none" in nowhere.text

@@ -41,18 +41,22 @@ async def a_week(world: World) -> None:
 async def test_models_have_ranks_by_tokens_of_all_projects(lite: World, team: Team) -> None:
     await a_week(lite)
     rankings = lite.accounts.rankings
-    day = await rankings.models({IRIS, QWEN}, RankingPeriod.DAY)
+
+    def both(model: str, _: str) -> str:
+        return model if model in {IRIS, QWEN} else ""
+
+    day = await rankings.ranked("model", RankingPeriod.DAY, both)
     assert [(each.name, each.rank, each.tokens) for each in day.rows] == [
         (IRIS, 1, 300),
         (QWEN, 2, 200),
     ]
-    week = await rankings.models({IRIS, QWEN}, RankingPeriod.WEEK)
+    week = await rankings.ranked("model", RankingPeriod.WEEK, both)
     assert [(each.name, each.tokens, each.requests) for each in week.rows] == [
         (QWEN, 1100, 2),
         (IRIS, 300, 1),
     ]
     assert [each.rank_before for each in week.rows] == [None, 1]
-    month = await rankings.models({IRIS, QWEN}, RankingPeriod.MONTH)
+    month = await rankings.ranked("model", RankingPeriod.MONTH, both)
     assert (month.rows[0].name, month.tokens) == (IRIS, 6400)
     every = await rankings.of_all("model", SYSTEM, RankingPeriod.WEEK)
     assert every.rows[0].name == "private/alias"
@@ -124,3 +128,50 @@ async def test_popular_models_come_first_where_rankings_are_public(lite: World) 
     assert "1.1k" in page.text
     assert listed.findall(newest.text)[0] == IRIS
     assert "Tokens, week" not in newest.text + hidden.text
+
+
+async def test_tokens_and_shares_of_each_day_are_drawn(lite: World) -> None:
+    await a_week(lite)
+    view = Fair(small_market(lite.now))
+    async with console_of(lite, service_view=view, rankings=True) as place:
+        tokens = (await place.visitor().get("/rankings?period=week")).text
+        shares = (await place.visitor().get("/rankings?period=week&as=share")).text
+    bars = re.compile(r"<title>(\d{4}-\d\d-\d\d)\s+(.*?)</title>", re.DOTALL)
+    days = {day: words.splitlines() for day, words in bars.findall(tokens)}
+    assert len(days) == 7
+    assert list(days.values())[-1] == ["Total: 500", "Iris Large: 300", "Qwen3 8B: 200"]
+    assert list(days.values())[-4] == ["Qwen3 8B: 900"]
+    parts = {day: words.splitlines() for day, words in bars.findall(shares)}
+    assert list(parts.values())[-1] == ["Total: 100 %", "Iris Large: 60 %", "Qwen3 8B: 40 %"]
+
+
+async def test_strangers_see_those_apps_alone_that_a_setting_names(lite: World, team: Team) -> None:
+    """A client gives itself any name, and a project may keep what it builds to itself."""
+    served, hour = {"served_by": "north/Qwen/Qwen3-8B", "project": "prj_a"}, timedelta(hours=1)
+    await used(lite, QWEN, 700, hour, app="secret launch", **served)
+    await used(lite, QWEN, 500, hour, app="Aider", **served)
+    await used(lite, "private/alias", 9000, hour, app="Aider", **served)
+    await used(lite, QWEN, 5000, hour, **served)
+    view, model = Fair(small_market(lite.now)), f"/catalog/{QWEN}"
+    async with console_of(lite, service_view=view, rankings=True) as place:
+        stranger, operator = place.visitor(), await place.visitor_of(team.operator)
+        owner = await place.visitor_of(team.owner)
+        for visitor in (stranger, owner):
+            assert (await visitor.get("/rankings?by=app")).status == 400
+            assert "by=app" not in (await visitor.get("/rankings")).text
+            assert "Aider" not in (await visitor.get(model)).text
+        page = (await operator.get("/rankings?by=app")).text
+        assert page.index("secret launch") < page.index("Aider")
+        assert "secret launch" in (await operator.get(model)).text
+    async with console_of(
+        lite, service_view=view, rankings=True, apps=frozenset({"Aider"})
+    ) as place:
+        for visitor in (place.visitor(), await place.visitor_of(team.owner)):
+            page = (await visitor.get("/rankings?by=app")).text + (await visitor.get(model)).text
+            assert "Aider" in page
+            assert "secret launch" not in page
+            told = msgspec.json.decode((await visitor.get("/rankings.json?by=app")).text)
+            assert [(each["app"], each["tokens"]) for each in told["data"]] == [("Aider", 500)]
+    async with console_of(lite, service_view=view, apps=frozenset({"Aider"})) as place:
+        assert (await place.visitor().get("/rankings?by=app")).status == 404
+        assert "Aider" not in (await place.visitor().get(model)).text

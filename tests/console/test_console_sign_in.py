@@ -6,12 +6,15 @@ import re
 from html import unescape
 
 from accountkit import PASSWORD, World
+from casekit import each_of
 from consolekit import Place, console_of
 
 from causerie.hosted.accounts import passwords
-from causerie.hosted.accounts.people import SYSTEM, Role, actor_of
+from causerie.hosted.accounts.people import REMINDERS, SYSTEM, Role, actor_of
+from causerie.hosted.console.sign_in import browser_name
 
 NEW = "nine purple ladders hum"
+_MAC = "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7)"
 
 
 def code_now(place: Place, secret: str) -> str:
@@ -152,6 +155,40 @@ async def test_password_and_name_are_changed(place: Place) -> None:
     assert (await visitor.post("/profile/name", {"name": " "})).status == 400
     await visitor.post("/profile/name", {"name": "Grace Hopper"})
     assert "Grace Hopper" in (await visitor.get("/profile")).text
+
+
+async def test_reminders_are_chosen_in_the_profile(place: Place) -> None:
+    visitor = await place.visitor_of(await place.world.person("ada", password=PASSWORD))
+
+    def ticked(text: str) -> list[str]:
+        return re.findall(r'name="reminder" value="(\w+)" checked', text)
+
+    assert ticked((await visitor.get("/profile")).text) == [*REMINDERS]
+    await visitor.post("/profile/reminders", {"reminder": "credits"})
+    assert ticked((await visitor.get("/profile")).text) == ["credits"]
+    await visitor.post("/profile/name", {"name": "Ada"})
+    assert ticked((await visitor.get("/profile")).text) == ["credits"]
+    await visitor.post("/profile/reminders", {})
+    assert ticked((await visitor.get("/profile")).text) == []
+
+
+@each_of(
+    ("agent", "name"),
+    [
+        (
+            f"{_MAC} AppleWebKit/605.1.15 (KHTML, like Gecko) Version/17 Safari/605",
+            "Safari on macOS",
+        ),
+        (f"{_MAC} Gecko/20100101 Firefox/140.0", "Firefox on macOS"),
+        ("Mozilla/5.0 (Windows NT 10.0) Chrome/150.0 Safari/537.36 Edg/150.0", "Edge on Windows"),
+        ("Mozilla/5.0 (Linux; Android 16) Chrome/150.0 Mobile Safari/537.36", "Chrome on Android"),
+        ("Mozilla/5.0 (iPhone; CPU like Mac OS X) CriOS/150 Safari/604.1", "Chrome on iOS"),
+        ("curl/8.5.0", "curl/8.5.0"),
+        ("", "unknown"),
+    ],
+)
+def test_a_session_is_named_by_its_browser(agent: str, name: str) -> None:
+    assert browser_name(agent) == name
 
 
 async def test_sessions_are_ended_by_their_owner_only(place: Place) -> None:

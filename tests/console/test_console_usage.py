@@ -170,12 +170,16 @@ async def test_bars_are_not_added_up_in_the_loop(
     assert threading.get_ident() not in made
 
 
-def speeds(text: str) -> list[str]:
-    """The first cells of the table of percentiles."""
-    table = text.partition('id="speed-title"')[2].partition("</section>")[0]
-    rows = re.findall(r"<tr>(.*?)</tr>", table.partition("<tbody>")[2], re.DOTALL)
-    assert all(row.count('class="number"') == 3 for row in rows)
-    return [re.sub(r"<[^>]+>", "", row.partition("</td>")[0]).strip() for row in rows]
+def percentiles(text: str) -> dict[str, list[str]]:
+    """The median, 90th and 99th percentile by the names of the rows that have them."""
+    table = text.partition("table-title")[2].partition("<tbody>")[2].partition("</tbody>")[0]
+    found = {}
+    for row in re.findall(r"<tr>(.*?)</tr>", table, re.DOTALL):
+        cells = re.findall(r'data-label="(?:Median|90th|99th)">([^<]*)<', row)
+        assert len(cells) == 3
+        if cells != ["–"] * 3:
+            found[re.search(r'title="([^"]*)"', row)[1]] = cells  # type: ignore[index]
+    return found
 
 
 async def test_percentiles_by_key_and_person(shop: Place, team: Team) -> None:
@@ -183,13 +187,42 @@ async def test_percentiles_by_key_and_person(shop: Place, team: Team) -> None:
     visitor = await shop.visitor_of(team.owner)
     for by in ("key", "user", "model"):
         page = await visitor.get(f"{team.path}/usage?range=30d&by={by}")
-        shown = speeds(page.text)
-        assert shown == sorted(shown)
+        shown = percentiles(page.text)
         assert len(shown) == len(
             {getattr(each, by) for each in made if each.first_token_us is not None}
         )
         assert set(shown) <= {row[0] for row in numbers(page.text)}
-    assert "nightly batch" in speeds((await visitor.get(f"{team.path}/usage?by=key")).text)
+    assert "nightly batch" in percentiles((await visitor.get(f"{team.path}/usage?by=key")).text)
+    by_provider = (await visitor.get(f"{team.path}/usage?by=provider")).text
+    assert 'data-label="TTFT"' in by_provider, "the mean, where no percentiles are kept"
+    assert 'data-label="Median"' not in by_provider
+
+
+async def test_the_table_is_sorted_by_a_percentile(shop: Place, team: Team) -> None:
+    waits = {"quick": 100_000, "middling": 900_000, "slow": 9_000_000, "refused": None}
+    when = {"project": team.project.id, "at": int(shop.world.now.timestamp()) * 1_000_000}
+    records = [
+        record(model=model, first_token_us=wait, duration_us=10_000_000, **when)
+        for model, wait in waits.items()
+    ]
+    await SqlUsage(shop.world.database).append(records)
+    visitor = await shop.visitor_of(team.owner)
+    for column in ("ttft", "p90", "p99"):
+        page = await visitor.get(f"{team.path}/usage?sort=-{column}")
+        assert [row[0] for row in numbers(page.text)] == ["slow", "middling", "quick", "refused"]
+
+
+async def test_tiles_compare_with_the_period_before(shop: Place, team: Team) -> None:
+    day = {"project": team.project.id, "prompt": 100, "completion": 20}
+    now = int(shop.world.now.timestamp()) * 1_000_000
+    before = [record(at=now - 8 * DAY, **day), record(at=now - 9 * DAY, status=502, **day)]
+    await SqlUsage(shop.world.database).append(before + [record(at=now, **day) for _ in range(3)])
+    visitor = await shop.visitor_of(team.owner)
+    text = (await visitor.get(f"{team.path}/usage?range=7d")).text
+    tiles = text.partition('<dl class="tiles')[2].partition("</dl>")[0]
+    assert tiles.count("50 % more") == 3, "cost, tokens and requests"
+    assert "50.0 % before" in tiles, "errors"
+    assert "15 ms before" in tiles, "the mean time to the first token"
 
 
 async def test_times_of_the_playground_have_no_key(shop: Place, team: Team) -> None:
@@ -198,9 +231,9 @@ async def test_times_of_the_playground_have_no_key(shop: Place, team: Team) -> N
     await SqlUsage(shop.world.database).append([used])
     visitor = await shop.visitor_of(team.owner)
     page = await visitor.get(f"{team.path}/usage?by=key")
-    assert speeds(page.text) == ["playground"]
+    assert [*percentiles(page.text)] == ["playground"]
     page = await visitor.get(f"{team.path}/usage?by=model")
-    assert speeds(page.text) == ["small"]
+    assert [*percentiles(page.text)] == ["small"]
 
 
 async def test_every_choice_of_the_page_leads_somewhere(shop: Place, team: Team) -> None:
@@ -310,10 +343,18 @@ async def test_the_percentiles_of_the_whole_service_come_after_the_page(
     await with_history(shop.world, team)
     operator = await shop.visitor_of(team.operator)
     page = (await operator.get("/operator/usage?by=project&range=30d")).text
-    later = "/operator/usage?range=30d&amp;metric=cost&amp;by=project&amp;times=yes"
+    later = "/operator/usage?range=30d&amp;metric=cost&amp;by=project&amp;page=1&amp;times=yes"
     assert page.count(later) == 2  # for scripts, and as a link
-    assert ">Median</th>" not in page
-    assert ">Median</th>" in (await operator.get(later.replace("&amp;", "&"))).text
+    assert 'data-label="Median"' not in page
+    shown = (await operator.get(later.replace("&amp;", "&"))).text
+    assert 'data-label="Median"' in shown
+    assert "times=yes&amp;sort=-p90" in shown, "sorting keeps them"
+    script = {"hx-request": "true"}
+    part = (await operator.get(later.replace("&amp;", "&"), headers=script)).text
+    assert 'data-label="Median"' not in part
+    [table] = re.findall(r'href="([^"]+)#table-title">By project</a>', part)
+    again = await operator.get(table.replace("&amp;", "&").removeprefix("/console"))
+    assert 'data-label="Median"' in again.text
 
 
 async def test_hostile_names_stay_text(shop: Place, team: Team) -> None:
@@ -372,7 +413,7 @@ def test_periods_are_whole_intervals_in_utc() -> None:
     assert (day.step, len(day.starts())) == (Step.HOUR, 24)
     assert day.until == NOON.replace(hour=13, minute=0)
     week = period(FormFields.parse(""), NOON)
-    assert (week.step, len(week.starts()), week.last_day) == (Step.DAY, 7, date(2026, 11, 21))
+    assert (week.step, len(week.starts()), week.last.date()) == (Step.DAY, 7, date(2026, 11, 21))
     own = period(FormFields.parse("from=2026-11-01&to=2026-11-30"), NOON)
     assert len(own.starts()) == 30
     assert own.fields() == {"from": "2026-11-01", "to": "2026-11-30"}

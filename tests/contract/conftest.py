@@ -15,8 +15,9 @@ from causerie.engines.fleet import ManagedEngine
 from causerie.engines.llamacpp.engine import LlamaCppEngine
 from causerie.engines.llamacpp.options import LlamaCppOptions
 from causerie.engines.openvino.engine import OpenVinoEngine, OpenVinoOptions
+from causerie.engines.options import VllmOptions
 from causerie.engines.registry import FakeEngine
-from causerie.engines.vllm.client import Elsewhere, VllmOptions
+from causerie.engines.vllm.client import Elsewhere
 from causerie.engines.vllm.engine import VllmEngine
 from causerie.protocol.parameters import refused_by
 
@@ -59,7 +60,8 @@ async def subject(request: pytest.FixtureRequest) -> AsyncIterator[Subject]:
         if request.param == "openvino-folder":
             factory: pytest.TempPathFactory = request.getfixturevalue("tmp_path_factory")
             model = write_openvino_folder(model, factory.mktemp("openvino") / "model")
-        engine = OpenVinoEngine("a", model, OpenVinoOptions(CONTEXT, SLOTS, THREADS), 4 << 30)
+        chosen = OpenVinoOptions(context=CONTEXT, parallel=SLOTS, threads=THREADS)
+        engine = OpenVinoEngine("a", model, chosen, 4 << 30)
     elif request.param == "vllm":
         vllm: Vllm = request.getfixturevalue("vllm")
         engine = VllmEngine("a", vllm.folder, _options(vllm))
@@ -83,4 +85,4 @@ def _options(vllm: Vllm) -> VllmOptions | Elsewhere:
     """A vLLM that is started, or one that runs at an address."""
     if vllm.command.startswith("http://"):
         return Elsewhere(vllm.command, context=CONTEXT, parallel=SLOTS)
-    return VllmOptions(vllm.command, CONTEXT, SLOTS, args=vllm.args)
+    return VllmOptions(command=vllm.command, context=CONTEXT, parallel=SLOTS, args=vllm.args)

@@ -26,8 +26,8 @@ from causerie.engines.child_environment import (
 from causerie.engines.llamacpp.engine import LlamaCppEngine
 from causerie.engines.llamacpp.options import LlamaCppOptions
 from causerie.engines.openvino import engine as openvino
+from causerie.engines.options import VllmOptions
 from causerie.engines.process import EngineProcess
-from causerie.engines.vllm.client import VllmOptions
 from causerie.engines.vllm.engine import VllmEngine
 from causerie.settings.load import load
 
@@ -79,7 +79,7 @@ def environment_of(pid: int) -> Mapping[str, str]:
 @asynccontextmanager
 async def vllm(folder: Path, passed: tuple[str, ...] = ()) -> AsyncIterator[None]:
     model_folder(folder)
-    command = VllmOptions(str(folder / "vllm"), parallel=2, environment=passed)
+    command = VllmOptions(command=str(folder / "vllm"), parallel=2, environment=passed)
     engine = VllmEngine("m", folder, command)
     await engine.start()
     try:

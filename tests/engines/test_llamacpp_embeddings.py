@@ -20,7 +20,6 @@ from servicekit import ServiceView, service_view
 from waiting import eventually
 
 from causerie.probe.interview import Interview, ProbeClient
-from causerie.probe.provider_interview import run_interview
 from causerie.probe.question import Subject
 
 pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="module")]
@@ -197,7 +196,7 @@ async def test_each_model_serves_one_operation(there: ServiceView) -> None:
 async def test_a_probe_finds_what_it_serves(there: ServiceView) -> None:
     base_url = f"{there.root}/endpoints/mean/v1"
     async with ProbeClient(base_url, None) as asks:
-        probed = await run_interview(Interview(Subject(base_url, "mean"), asks))
+        probed = await Interview(Subject(base_url, "mean"), asks).run()
     assert probed.complete
     assert probed.entry.values()["operations"] == ["embeddings"]
 

@@ -9,6 +9,7 @@ import pytest
 import structlog
 from casekit import each_of
 from hub import gguf
+from msgspec import structs
 from test_llamacpp_options import GIB, HEADER, KV
 
 from causerie.engines.base import EngineFailed
@@ -44,11 +45,11 @@ def test_a_smaller_type_of_numbers_holds_more() -> None:
 def test_auto_takes_what_the_free_memory_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(options, "available_memory", lambda: 64 * GIB)
     monkeypatch.setattr(options, "free_memory", lambda: (FIXED + 10_000 * KV) * 100 // 90 + 1)
-    auto = LlamaCppOptions(context="auto", prompt_cache=0)
+    auto = LlamaCppOptions(context="auto", prompt_cache="0B")
     launch = for_machine(HEADER.path, auto, HEADER)
     assert (launch.context, launch.cache_tokens) == (9984, 9984)
     short = replace(HEADER, context_length=2048)
-    launch = for_machine(HEADER.path, replace(auto, parallel=3), short)
+    launch = for_machine(HEADER.path, structs.replace(auto, parallel=3), short)
     assert (launch.context, launch.parallel, launch.cache_tokens) == (2048, 3, 6144)
     monkeypatch.setattr(options, "free_memory", lambda: 0)
     assert for_machine(HEADER.path, auto, HEADER).context == 256

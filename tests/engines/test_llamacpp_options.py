@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from enginekit import HEADER
+from msgspec import structs
 
 from causerie.engines import machine as machine_module
 from causerie.engines.llamacpp import options as module
@@ -32,12 +33,13 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 def test_what_is_set_is_taken(machine: pytest.MonkeyPatch) -> None:
     options = LlamaCppOptions(
         context=100_000, parallel=3, cache_tokens=200_000, threads=5, gpu_layers=7, kv_type="q8_0",
-        flash_attention=True, batch=96, lora=("a.gguf",), draft="d.gguf", prompt_cache=0,
+        flash_attention=True, batch=96, lora=("a.gguf",), draft="d.gguf", prompt_cache="0B",
     )  # fmt: skip
     launch = for_machine(FILE, options, HEADER)
     assert launch.options == options
-    for name in set(LlamaCppOptions.__slots__) & set(Launch.__slots__):
+    for name in set(LlamaCppOptions.__struct_fields__) & set(Launch.__slots__):
         assert getattr(launch, name) == getattr(options, name)
+    assert launch.prompt_cache_bytes == options.prompt_cache_bytes
 
 
 def test_a_large_machine_gets_eight_slots_and_a_bounded_context(
@@ -85,11 +87,11 @@ def test_the_cache_takes_half_of_what_weights_and_stored_prompts_leave(
 ) -> None:
     """And holds at least one request; slots share it where it holds no context of each."""
     machine.setattr(module, "available_memory", lambda: FIXED + left * KV)
-    launch = for_machine(FILE, LlamaCppOptions(prompt_cache=0), HEADER)
+    launch = for_machine(FILE, LlamaCppOptions(prompt_cache="0B"), HEADER)
     context = min(tokens, 32768)  # all of the cache, or what the model was trained for
     assert (launch.context, launch.parallel, launch.cache_tokens) == (context, 8, tokens)
     assert launch.memory == FIXED + tokens * KV
-    stored = LlamaCppOptions(prompt_cache=2**15 * KV)
+    stored = LlamaCppOptions(prompt_cache=f"{2**15 * KV}B")
     machine.setattr(module, "available_memory", lambda: FIXED + (left + 2**15) * KV)
     assert for_machine(FILE, stored, HEADER).cache_tokens == tokens
 
@@ -97,16 +99,16 @@ def test_the_cache_takes_half_of_what_weights_and_stored_prompts_leave(
 def test_the_cache_takes_less_beside_a_gpu(machine: pytest.MonkeyPatch) -> None:
     machine.setattr(module, "has_gpu", lambda: True)
     machine.setattr(module, "available_memory", lambda: FIXED + 2**16 * KV)
-    options = LlamaCppOptions(prompt_cache=0)
+    options = LlamaCppOptions(prompt_cache="0B")
     assert for_machine(FILE, options, HEADER).cache_tokens == 2**14
-    assert for_machine(FILE, replace(options, gpu_layers=0), HEADER).cache_tokens == 2**15
+    assert for_machine(FILE, structs.replace(options, gpu_layers=0), HEADER).cache_tokens == 2**15
 
 
 def test_the_cache_takes_no_more_than_is_free(machine: pytest.MonkeyPatch) -> None:
     machine.setattr(module, "free_memory", lambda: (FIXED + 20_000 * KV) * 100 // 90 + 1)
-    options = LlamaCppOptions(prompt_cache=0)
+    options = LlamaCppOptions(prompt_cache="0B")
     assert for_machine(FILE, options, HEADER).cache_tokens == 19_968
-    longer = for_machine(FILE, replace(options, context=30_000), HEADER)
+    longer = for_machine(FILE, structs.replace(options, context=30_000), HEADER)
     assert (longer.context, longer.cache_tokens) == (30_000, 30_000)
 
 
@@ -122,7 +124,7 @@ def test_a_laptop_of_16_gb_holds_what_the_documentation_says(machine: pytest.Mon
     launch = for_machine(FILE, LlamaCppOptions(context=16_384), large)
     assert (launch.context, launch.parallel) == (16_384, 8)
     assert launch.cache_tokens >= 8 * 4096
-    assert launch.memory + launch.prompt_cache < 12 * 10**9
+    assert launch.memory + launch.prompt_cache_bytes < 12 * 10**9
 
 
 def test_few_cores_get_four_slots(machine: pytest.MonkeyPatch) -> None:

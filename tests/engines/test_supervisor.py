@@ -148,7 +148,7 @@ async def test_a_child_that_has_worked_starts_the_delay_anew() -> None:
     await watched.start()
     for run, works in enumerate((False, False, True, False)):
         if works:
-            watched.proved()
+            watched.has_answered = True
         nursery.children[run].end.set_result("signal 9")
         nursery.go.release()
         await settled()

@@ -21,12 +21,17 @@ from test_vllm_pool import GREEDY, ONE, run
 from vllm_stand_in import Server, listening
 
 from causerie.engines.base import EngineState, TextRequest, Token
-from causerie.engines.pool import discovery
-from causerie.engines.pool.discovery import Discovery, MemberAddress, Unresolved, lookup, targets
-from causerie.engines.pool.pool import EnginePool
+from causerie.engines.pool import pool as discovery
+from causerie.engines.pool.pool import (
+    Discovery,
+    EnginePool,
+    MemberAddress,
+    Unresolved,
+    lookup,
+    targets,
+)
 from causerie.engines.vllm.client import Elsewhere
-from causerie.engines.vllm.engine import VllmEngine
-from causerie.engines.vllm.tokenizer import ServedFolder
+from causerie.engines.vllm.engine import ServedFolder, VllmEngine
 from causerie.http.client import HttpClient, Reach
 from causerie.http.client_connection import TransportFailed
 

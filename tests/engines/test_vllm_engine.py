@@ -34,7 +34,8 @@ from causerie.engines.base import (
     Token,
     TokenAlternative,
 )
-from causerie.engines.vllm.client import VllmOptions, vllm_arguments
+from causerie.engines.options import VllmOptions
+from causerie.engines.vllm.client import vllm_arguments
 from causerie.engines.vllm.engine import VllmEngine, last_words
 from causerie.protocol.parameters import SamplingParams
 
@@ -47,7 +48,7 @@ GREEDY = SamplingParams(temperature=0.0)
 
 
 def options(folder: Path) -> VllmOptions:
-    return VllmOptions(str(folder / "vllm"), parallel=2)
+    return VllmOptions(command=str(folder / "vllm"), parallel=2)
 
 
 @pytest.fixture
@@ -289,7 +290,7 @@ async def test_a_model_that_cannot_be_loaded(folder: Path) -> None:
 
 
 async def test_a_program_that_is_not_there(folder: Path) -> None:
-    engine = VllmEngine("m", folder, VllmOptions("no-such-vllm"))
+    engine = VllmEngine("m", folder, VllmOptions(command="no-such-vllm"))
     with pytest.raises(EngineFailed, match="no-such-vllm: No such file or directory"):
         await engine.start()
 
@@ -365,10 +366,10 @@ PARENT = """
 import asyncio, sys
 from pathlib import Path
 from causerie.engines.vllm.engine import VllmEngine
-from causerie.engines.vllm.client import VllmOptions
+from causerie.engines.options import VllmOptions
 
 async def main():
-    engine = VllmEngine("m", Path(sys.argv[1]), VllmOptions(sys.argv[2]))
+    engine = VllmEngine("m", Path(sys.argv[1]), VllmOptions(command=sys.argv[2]))
     await engine.start()
     print("ready", flush=True)
     await asyncio.Event().wait()
@@ -411,7 +412,15 @@ async def test_a_service_answers_with_it(folder: Path, tmp_path: Path) -> None:
 
 
 async def test_the_command_line() -> None:
-    told = VllmOptions("v", 4096, 8, 4, 2, gpu_memory=0.8, args=("--enforce-eager",))
+    told = VllmOptions(
+        command="v",
+        context=4096,
+        parallel=8,
+        tensor_parallel=4,
+        pipeline_parallel=2,
+        gpu_memory=0.8,
+        args=("--enforce-eager",),
+    )
     command = " ".join(vllm_arguments(Path("/m"), told, 9001))
     assert command == (
         "v serve /m --host 127.0.0.1 --port 9001 --served-model-name model "

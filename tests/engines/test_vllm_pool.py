@@ -14,12 +14,10 @@ from vllm_stand_in import CONTEXT, Server, listening
 
 from causerie.engines.base import EngineFailed, EngineState, Output, Stopped, TextRequest, Token
 from causerie.engines.pool import members as member_module
-from causerie.engines.pool.discovery import MemberAddress
-from causerie.engines.pool.pool import EnginePool
+from causerie.engines.pool.pool import EnginePool, MemberAddress
 from causerie.engines.vllm import engine as server_module
 from causerie.engines.vllm.client import Elsewhere
-from causerie.engines.vllm.engine import VllmEngine
-from causerie.engines.vllm.tokenizer import ServedFolder
+from causerie.engines.vllm.engine import ServedFolder, VllmEngine
 from causerie.http.client import Reach
 
 ONE, OTHER = range(100, 140), range(200, 240)  # of two blocks, and some more tokens

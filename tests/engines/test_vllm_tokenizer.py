@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tokenizer_kinds import ADDED, KINDS, SPECIAL
 from tokenizers import Tokenizer
 
-from causerie.engines.vllm.tokenizer import FolderTokenizer
+from causerie.engines.vllm.engine import FolderTokenizer
 from causerie.engines.weights.errors import NotModelFolder
 from causerie.engines.weights.vocabulary import TokenTable, read_vocabulary
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from probekit import BY_ID, MODEL, SUBJECT, Made, answer, body, chunk, stream, usage_chunk
 
-from causerie.probe.interview import Interview
-from causerie.probe.provider_interview import DialectPreview
+from causerie.probe.interview import DialectPreview, Interview
 from causerie.probe.question import (
     Grade,
     ProbeQuestion,
@@ -28,7 +27,7 @@ def only_streams(ask: ProbeRequest) -> ProbeReply:
 
 
 async def verdict(question: ProbeQuestion, made: Made) -> ProbeVerdict:
-    interview = Interview(SUBJECT, made, dialect_preview=DialectPreview(made, LLAMA))
+    interview = Interview(SUBJECT, made, dialect=LLAMA)
     (found,) = [one async for one in interview.findings([question])]
     return found.verdict
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import Any, get_args, get_type_hints
 from urllib.parse import urlencode
 
@@ -125,9 +125,9 @@ async def test_decimals_in_bodies_of_the_management_api_are_checked_before_use(t
     with pytest.raises(InvalidRequest) as refused:
         access.check()
     assert refused.value.param == "prompt_price"
-    nothing: Any = None
+    nothing: Any = SimpleNamespace(clock=None)
     with pytest.raises((InvalidRequest, AttributeError)) as refused_or_stored:
-        await Credits(nothing, lambda: datetime.now(UTC)).put(SYSTEM, "prj_1", put.amount)
+        await Credits(nothing).put(SYSTEM, "prj_1", put.amount)
     assert (refused_or_stored.type is AttributeError) == (text == "-1")
 
 

@@ -9,7 +9,7 @@ import pytest
 from casekit import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from providerkit import chunk, reader
+from providerkit import BufferedBody, body_stream, chunk
 
 from causerie.errors import UpstreamFailed
 from causerie.http import answers
@@ -31,7 +31,6 @@ from causerie.protocol.events import (
 )
 from causerie.protocol.request import ChatRequest
 from causerie.protocol.response import CompletionIdentity, ResponseContext
-from causerie.providers.target import BodyStream, BufferedBody
 from causerie.shapes.chat_completions.encoder import completion
 from causerie.shapes.chat_completions.reader import with_reply
 
@@ -75,7 +74,7 @@ async def test_a_large_event_keeps_its_place() -> None:
     events: list[Event] = []
     batches = 0
     with pytest.raises(UpstreamFailed, match="before it was complete"):
-        async for batch in BodyStream(reader(), BufferedBody(body), 60.0, float("inf")):
+        async for batch in body_stream(BufferedBody(body)):
             events += batch
             batches += 1
             assert not is_large_batch(batch)

@@ -15,7 +15,7 @@ import pytest
 from casekit import each_of, examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from providerkit import chunk, joined, read, reader, request
+from providerkit import BufferedBody, body_stream, chunk, joined, read, reader, request
 
 from causerie.errors import UpstreamFailed
 from causerie.http.client import HttpClient
@@ -32,7 +32,7 @@ from causerie.providers import answer
 from causerie.providers.answer import Repetition
 from causerie.providers.dialects import GENERIC
 from causerie.providers.provider import Provider
-from causerie.providers.target import BodyStream, BufferedBody, ProviderTarget
+from causerie.providers.target import ProviderTarget
 from causerie.providers.wire import WORDS
 
 THOUGHT, ANSWER = "One, two.", "Three."
@@ -259,7 +259,7 @@ def stream(pieces: Sequence[bytes], most: int = 1 << 20) -> list[Event]:
             return waiting.pop(0) if waiting else b""
 
     async def events() -> list[Event]:
-        body = BodyStream(reader(), Arriving(b""), 60.0, float("inf"), most)
+        body = body_stream(Arriving(b""), most)
         return [event async for batch in body for event in batch]
 
     waiting = [piece for piece in pieces if piece]

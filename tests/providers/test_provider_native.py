@@ -280,6 +280,33 @@ async def test_whole_replies_pass_unchanged() -> None:
     assert msgspec.json.encode(passing.completion(context, found)) == whole
 
 
+async def test_a_whole_reply_to_a_stream_is_encoded() -> None:
+    """Its bytes are no events."""
+    sent = msgspec.json.encode(RESPONSE)
+    async with provider("openai", sent, content_type="application/json") as (target, _):
+        found = await events_of(target, native("responses", streamed=True))
+    context = ResponseContext(CompletionIdentity("c", 0, "r"), "ours", "")
+    reply = with_reply(request()).reply
+    encoder, usual = PassingReply(reply).encoder(context), reply.encoder(context)
+    others = [event for event in found if not isinstance(event, PassedBytes)]
+    assert encoder.feed(found) == usual.feed(others)
+    assert encoder.end() == usual.end() != b""
+
+
+async def test_long_whole_replies_pass_unchanged() -> None:
+    long = "A long text. " * 20_000
+    body = {**_WHOLE["messages"], "content": [{"type": "text", "text": long}]}
+    usage = {"input_tokens": 20, "output_tokens": 60_000}
+    sent = msgspec.json.encode({**body, "usage": usage})
+    async with provider("anthropic", sent, content_type="application/json") as (target, _):
+        found = await events_of(target, native("messages", streamed=False))
+    assert len(found) > 4
+    context = ResponseContext(CompletionIdentity("c", 0, "r"), "ours", "")
+    passing = PassingReply(with_reply(request()).reply)
+    whole = sent.replace(b"theirs-20270101", b"ours")
+    assert msgspec.json.encode(passing.completion(context, found)) == whole
+
+
 @each_case
 async def test_what_a_provider_charges_is_between_it_and_us(
     dialect: str, shape: str, events: list[Any]

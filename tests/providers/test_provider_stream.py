@@ -6,12 +6,12 @@ import json
 from time import monotonic
 
 import pytest
-from providerkit import chunk, reader
+from providerkit import BufferedBody, body_stream, chunk
 
 from causerie.errors import UpstreamFailed
 from causerie.http.client_connection import TransportFailed
 from causerie.protocol.events import Event, Finished, TextDelta, Usage
-from causerie.providers.target import BodyStream, BufferedBody
+from causerie.providers.target import BodyStream
 
 BEGUN = json.dumps(chunk(content="Hi")).encode()
 ENDED = json.dumps(chunk("stop", content="Hi")).encode()
@@ -29,7 +29,7 @@ class Breaking(BufferedBody):
 
 
 def stream(body: bytes) -> BodyStream:
-    return BodyStream(reader(), Breaking(body), 60.0, float("inf"))
+    return body_stream(Breaking(body))
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ async def test_usage_is_waited_for_only_a_while() -> None:
             return pieces.pop(0) if pieces else await super().piece(late)
 
     events: list[Event] = []
-    async for batch in BodyStream(reader(), Silent(b""), 60.0, float("inf")):
+    async for batch in body_stream(Silent(b"")):
         events += batch
     assert events[:2] == [TextDelta("Hi"), Finished("stop")]
     assert waits[1] > 50

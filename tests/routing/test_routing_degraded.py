@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from msgspec import structs
-from routingkit import ASK, BROKEN, REPLY, Clock, Scripted, middle
+from routingkit import ASK, BROKEN, REPLY, Clock, Scripted, left, middle
 
 from causerie.protocol.request import ChatRequest, Message
 from causerie.protocol.targets import Candidate
@@ -24,7 +24,7 @@ class Way(Router):
         execution = self.generate([Candidate(at), Candidate("t1", 1)], ASK)
         await execution.begin()
         await execution.stream(lambda _: None)
-        await execution.leave()  # type: ignore[misc]
+        await left(execution)
 
     def state(self) -> str:
         return self.status()[0].state

@@ -9,7 +9,7 @@ import pytest
 
 from causerie.catalog.model import Tariff, highest
 from causerie.composition.account_frontend import model_prices
-from causerie.composition.catalog import ModelPricing
+from causerie.composition.catalog import target_tariffs
 from causerie.protocol.events import Usage
 from causerie.protocol.money import amount_of
 from causerie.providers.price_list import (
@@ -20,7 +20,7 @@ from causerie.providers.price_list import (
     shipped_list,
 )
 from causerie.settings.load import load
-from causerie.settings.prices import without_price
+from causerie.settings.prices import Prices, without_price
 from causerie.settings.problems import SettingsError
 from causerie.settings.rules import notes
 from causerie.settings.tree import Settings
@@ -162,7 +162,7 @@ targets = [{ provider = "ours", model = "*" }, { provider = "other", model = "*"
     assert dollars(prices.of("o/*", "ours/gpt-4o-mini", "o/gpt-4o-mini"), M) == Decimal("0.15")
     assert prices.of("o/*", "other/gpt-4o-mini", "o/gpt-4o-mini").free
     assert most(prices.dearest("o/*", "o/o1"), M, 0) == 15
-    listed = ModelPricing(settings).of(settings.aliases[1])
+    listed = target_tariffs(Prices(settings), settings.aliases[1])
     assert listed.listed
     assert most(listed.dearest, M) == Decimal("2.5")
     assert without_price(settings) == ["nothing", "o/*"]
@@ -190,7 +190,7 @@ def test_of_two_rows_for_a_model_the_newer_applies(tmp_path: Path) -> None:
     rows = "openai,gpt-4o,,{},9,,,https://a,{}\n"
     for day, price, applies in (("2020-01-01", "8", "2.5"), ("2030-01-01", "8", "8")):
         file.write_text(f"{HEAD}\n{rows.format(price, day)}")
-        found = ModelPricing(settings).of(settings.aliases[0])
+        found = target_tariffs(Prices(settings), settings.aliases[0])
         assert most(found.dearest, M, 0) == Decimal(applies)
     file.write_text("nonsense")
     with pytest.raises(SettingsError, match=r"list_prices\.file.*prices\.csv.*no column provider"):

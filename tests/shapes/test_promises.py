@@ -238,6 +238,17 @@ async def test_what_the_headers_tell(spoken: Spoken) -> None:
 
 
 @each_shape
+async def test_paths_below_an_operation_are_refused_in_its_form(spoken: Spoken) -> None:
+    async with front() as there:
+        for path in ("/batches", "/an_id/cancel"):
+            status, _, body = await there.ask(spoken.path + path, {})
+            assert (status, spoken.error(body)) == (404, (spoken.kind(404), "unknown_path"))
+        for other in ("/files", f"/models/acme{spoken.path}", f"/models{spoken.path}/x"):
+            _, _, body = await there.ask(other, None, "GET")
+            assert CHAT.error(body)[0] == KINDS[404]
+
+
+@each_shape
 async def test_unknown_fields_can_be_refused(spoken: Spoken) -> None:
     async with front() as there:
         body = {**spoken.ask("m", "Hi"), "invented": 1}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import stat
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -116,7 +115,7 @@ async def test_keys_are_changed_one_after_the_other(world: World, tmp_path: Path
     with pytest.raises(StoreUnavailable, match=r"`store\.secret_keys`"):
         await sign_in(world, secret)
     async with SqlStore(world.database, new).reading() as repositories:
-        user = await repositories.people.by_email("ada@example.org")
+        user = await repositories.people.one(email="ada@example.org")
         assert user is not None
         factor = await repositories.factors.find(user.id)
     assert factor is not None
@@ -185,7 +184,7 @@ async def test_a_service_does_not_start_with_a_secret_that_is_not_encrypted(
 
 
 async def provider_entry(world: World, key: str) -> None:
-    entries = Entries(SqlStore(world.database, Cipher([key])), lambda: datetime.now(UTC))
+    entries = Entries(SqlStore(world.database, Cipher([key])))
     draft = EntryDraft("provider", "north", {"base_url": "http://127.0.0.1:1/v1"}, credential="sk")
     await entries.write(SYSTEM, [EntryChange(None, entries.drafted(SYSTEM, draft))])
 
@@ -223,7 +222,7 @@ async def test_a_database_without_its_key_file_gets_no_new_one(
 async def test_a_running_service_keeps_its_entries_if_it_cannot_open_new_ones(world: World) -> None:
     await provider_entry(world, ONE)
     for keys, opens in (([ONE], True), ([TWO], False)):
-        stored = await Entries(SqlStore(world.database, Cipher(keys)), datetime.now).every()
+        stored = await Entries(SqlStore(world.database, Cipher(keys))).every()
         if opens:
             refuse_unreadable(stored)
         else:

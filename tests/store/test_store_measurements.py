@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 from msgspec import structs
-from routingkit import ASK, BROKEN, REPLY, Clock, Scripted, middle
+from routingkit import ASK, BROKEN, REPLY, Clock, Scripted, left, middle
 
 from causerie.errors import StoreUnavailable
 from causerie.hosted.store.database import Database
 from causerie.hosted.store.operations import SqlMeasurements, SqlRetention
 from causerie.hosted.store.tables import moment_of
 from causerie.protocol.targets import DAY_SECONDS, QUARTER_SECONDS, Candidate
-from causerie.routing.measurements import Measurements, MeasurementStore
+from causerie.routing.measurements import Measurements, MeasurementStore, Sums
 from causerie.routing.router import Router
 from causerie.routing.target_state import LatencyStats
 
@@ -53,8 +53,7 @@ class Replica:
             except Exception:  # noqa: BLE001 - what it was told to do
                 pass
             finally:
-                if (left := execution.leave()) is not None:
-                    await left
+                await left(execution)
 
     def counts(self) -> list[tuple[int, int]]:
         return [(one.answered, one.failed) for one in self.measurements.history("t0")]
@@ -89,6 +88,12 @@ async def test_a_restart_and_other_replicas_change_nothing(database: Database) -
     assert again.counts() == [(7, 1)]
     days = again.measurements.days("t0")
     assert [(each.start, each.answered, each.failed) for each in days] == [(NOON - 12 * 3600, 7, 1)]
+    two_days = [("t1", NOON - 36 * 3600, Sums(2, 1)), ("t1", NOON - 12 * 3600, Sums(1, 4))]
+    await store.add(two_days)
+    later = Replica(store)
+    await later.measurements.read()
+    days = later.measurements.days("t0", "t1", "t2")
+    assert [(each.answered, each.failed) for each in days] == [(2, 1), (8, 5)]
 
 
 async def test_figures_are_of_the_shortest_time_that_has_them(database: Database) -> None:

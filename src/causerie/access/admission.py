@@ -40,7 +40,11 @@ class _Capacity:
             async with asyncio.timeout(seconds):
                 await entry.turn
         except (TimeoutError, asyncio.CancelledError):
-            self._withdraw(entry)
+            if entry.turn.done() and not entry.turn.cancelled():
+                self.give_back(entry.amount)
+            elif entry in self.queue:
+                self.queue.remove(entry)
+                self.admit()
             raise
 
     def give_back(self, amount: int) -> None:
@@ -54,13 +58,6 @@ class _Capacity:
             if not entry.turn.done():
                 self.taken += entry.amount
                 entry.turn.set_result(None)
-
-    def _withdraw(self, entry: _Waiting) -> None:
-        if entry.turn.done() and not entry.turn.cancelled():
-            self.give_back(entry.amount)
-        elif entry in self.queue:
-            self.queue.remove(entry)
-            self.admit()
 
     def _has_room_for(self, amount: int) -> bool:
         return self.taken + amount <= max(self.size(), 1)
@@ -104,14 +101,12 @@ class SlotQueue:
         Entering raises :class:`Overloaded` if the queue is full or after ``max_wait_seconds`` in
         it, and :class:`InvalidRequest` for more places than slots.
         """
-        waited = 0.0
+        arrived = started = time.monotonic()
         if not self._slots.take_now(places):
-            arrived = time.monotonic()
             await self._wait_for_turn(places)
-            waited = time.monotonic() - arrived
-        started = time.monotonic()
+            started = time.monotonic()
         try:
-            yield waited
+            yield started - arrived
         finally:
             self._recent += 0.2 * (time.monotonic() - started - self._recent)
             self._slots.give_back(places)

@@ -40,7 +40,6 @@ class Access(Struct, frozen=True, forbid_unknown_fields=True):
     prompt_price: Decimal | None = None
     completion_price: Decimal | None = None
     """Prices are the highest, of 1M tokens."""
-    """Prices are the highest, of 1M tokens."""
 
     def opens(self, door: str) -> bool:
         return self.doors is None or door in self.doors
@@ -164,7 +163,8 @@ class Permissions:
     def _verdict(self, model: Restricted) -> Verdict:
         left = list(model.offers)
         for rule in self._rules:
-            if not _lists_any(rule.access.models, model.names):
+            listed = rule.access.models
+            if listed is not None and not any(_lists(listed, name) for name in model.names):
                 return Verdict(f"it is not among the models of {_WHOSE[rule.whose]}")
             fitting = [one for one in left if not _excludes(rule.access, one)]
             if left and not fitting:
@@ -176,14 +176,9 @@ class Permissions:
         return Verdict(targets=frozenset(one.target for one in left))
 
 
-def _lists_any(models: frozenset[str] | None, names: Sequence[str]) -> bool:
-    if models is None:
-        return True
-    return any(
-        name in models
-        or any(each[-1:] == WILDCARD and name.startswith(each[:-1]) for each in models)
-        for name in names
-    )
+def _lists(models: frozenset[str], name: str) -> bool:
+    beginnings = tuple(each[:-1] for each in models if each[-1:] == WILDCARD)
+    return name in models or name.startswith(beginnings)
 
 
 def _excludes(access: Access, offer: TargetOffer) -> str:

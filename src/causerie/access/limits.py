@@ -141,10 +141,17 @@ def limited(refused: QuotaRefusal) -> RateLimited:
     tell(refused.limit_statuses, headers)
     running = refusal.measure == "concurrent"
     noun = "request" if running else refusal.measure.removesuffix("s").replace("_", " ")
+    used = "1 is" if refusal.used == 1 else f"{refusal.used} are"
+    if running:
+        status = f"{used} under way"
+    elif refusal.measure == "requests":
+        status = "none is left"
+    else:
+        status = f"{used} used or reserved, and this request may need {refusal.needed}"
     return RateLimited(
         f"{_begin_sentence(refusal.scope)} {counted(refusal.limit, noun)} "
         f"{'at the same time' if running else 'per minute'}; "
-        f"{_limit_status(refusal)}. Try again in {wait} s.",
+        f"{status}. Try again in {wait} s.",
         code=_CODES.get(refusal.measure, "tokens"),
         metadata={
             "limit": refusal.measure,
@@ -159,19 +166,6 @@ def limited(refused: QuotaRefusal) -> RateLimited:
 
 def _begin_sentence(scope: RateScope) -> str:
     return f"The {scope.kind} {scope.name} may have"
-
-
-def _limit_status(refusal: ExceededLimit) -> str:
-    if refusal.measure == "concurrent":
-        return f"{_count_with_verb(refusal.used)} under way"
-    if refusal.measure == "requests":
-        return "none is left"
-    used, needed = _count_with_verb(refusal.used), refusal.needed
-    return f"{used} used or reserved, and this request may need {needed}"
-
-
-def _count_with_verb(number: int) -> str:
-    return "1 is" if number == 1 else f"{number} are"
 
 
 def too_large(scope: RateScope, needed: int) -> InvalidRequest:
@@ -210,18 +204,15 @@ class Lease(Struct, kw_only=True):
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        failure = error if isinstance(error, ServiceError) else None
-        if failure is not None and self._does_not_count(failure):
-            self.undo()
+        failure, used = error if isinstance(error, ServiceError) else None, self.used
+        if failure is None or (self.reached and not (self.spared and self.spared(failure))):
+            self.release(used.prompt, used.completion + used.discarded)
         else:
-            self.release(self.used.prompt, self.used.completion + self.used.discarded)
+            self.undo()
         if failure is not None:
             headers: dict[str, str] = {}
             tell(self.limit_statuses(), headers)
             failure.headers = headers | failure.headers
-
-    def _does_not_count(self, failure: ServiceError) -> bool:
-        return not self.reached or (self.spared is not None and self.spared(failure))
 
     def settle(self, used: Usage, *, reached: bool = True) -> None:
         """Record the usage so far, and whether a target has had the request."""
@@ -291,8 +282,10 @@ def estimate(
 ) -> Tokens:
     """Estimate the prompt by its size and the output by its limit and those of ``candidates``."""
     output = request.max_tokens if request.max_tokens is not None else unnamed_output
+    bounds = [one.bounds.max_output_tokens for one in candidates]
+    granted = max((output if most is None else min(most, output) for most in bounds), default=0)
     units = 0 if request.passed is None else request.passed.units
-    return Tokens(prompt_estimate(request), _granted_output(output, candidates) * request.n, units)
+    return Tokens(prompt_estimate(request), (granted or output) * request.n, units)
 
 
 class Estimate(Struct, eq=False):
@@ -306,13 +299,3 @@ class Estimate(Struct, eq=False):
         if self._tokens is None:
             self._tokens = estimate(self._request, self._candidates)
         return self._tokens
-
-
-def _granted_output(output: int, candidates: Sequence[Candidate]) -> int:
-    most = 0
-    for one in candidates:
-        bound = one.bounds.max_output_tokens
-        if bound is None or bound >= output:
-            return output
-        most = max(most, bound)
-    return most or output

@@ -59,11 +59,8 @@ class NetworkList:
         except ValueError:
             return False
         mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
-        return all(_contains(networks, mapped or address) for networks in self._lists)
-
-
-def _contains(networks: Sequence[Network], address: Address) -> bool:
-    return any(address in network for network in networks)
+        address = mapped or address
+        return all(any(address in network for network in networks) for networks in self._lists)
 
 
 def client_address(peer: str, forwarded: Iterable[str], proxies: Sequence[Network]) -> str:
@@ -71,19 +68,16 @@ def client_address(peer: str, forwarded: Iterable[str], proxies: Sequence[Networ
     address = peer
     hops = ",".join(forwarded).split(",") if proxies else []
     while hops and _is_in(proxies, address) and (hop := hops.pop().strip()):
-        address = _without_port(hop)
+        # Some proxies name the port of each connection behind the address.
+        host, _, port = hop.rpartition(":")
+        named = port.isdecimal() and (host.endswith("]") or ":" not in host)
+        address = (host if named else hop).strip("[]")
     return address[:100]
 
 
 def _is_in(proxies: Sequence[Network], address: str) -> bool:
     try:
-        return _contains(proxies, ip_address(address))
+        number = ip_address(address)
     except ValueError:
         return False
-
-
-def _without_port(hop: str) -> str:
-    # Some proxies name the port of each connection behind the address.
-    host, _, port = hop.rpartition(":")
-    named = port.isdecimal() and (host.endswith("]") or ":" not in host)
-    return (host if named else hop).strip("[]")
+    return any(number in network for network in proxies)

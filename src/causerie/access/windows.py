@@ -67,18 +67,15 @@ class _Windows(dict[str, _Window]):
         self._sweep_at = _FIRST_SWEEP
 
     def __missing__(self, id: str) -> _Window:
-        if len(self) >= self._sweep_at:
-            self._sweep(self._clock() // _TICK)
+        if len(self) >= self._sweep_at:  # each time twice as many scopes are remembered
+            now = self._clock() // _TICK
+            for known, window in list(self.items()):
+                window.forget(now)
+                if not window.ticks and not window.running:
+                    del self[known]
+            self._sweep_at = max(_FIRST_SWEEP, 2 * len(self))
         window = self[id] = _Window()
         return window
-
-    def _sweep(self, now: int) -> None:
-        # Runs each time twice as many scopes are remembered.
-        for id, window in list(self.items()):
-            window.forget(now)
-            if not window.ticks and not window.running:
-                del self[id]
-        self._sweep_at = max(_FIRST_SWEEP, 2 * len(self))
 
 
 _Part = tuple[
@@ -99,10 +96,11 @@ class MemoryLease(limits.Lease):
             window.running -= 1
             if scope.counts_tokens:
                 more_output = output - reserved
-                if more_input > 0 or more_output > 0:
-                    self._count_excess(window, tick, more_input, more_output)
-                else:
-                    window.add(tick, more_input, more_output)
+                window.add(tick, min(more_input, 0), min(more_output, 0))
+                if more_input > 0 or more_output > 0:  # which counts from now on
+                    now = self.clock() // _TICK
+                    later = window.newest if window.newest.at == now else window.turn(now)
+                    window.add(later, max(more_input, 0), max(more_output, 0))
 
     def undo(self) -> None:
         self.release(0, 0)
@@ -112,8 +110,6 @@ class MemoryLease(limits.Lease):
                 window.requests -= 1
 
     def limit_statuses(self) -> limits.LimitStatuses:
-        if not self.parts:
-            return limits.NO_LIMITS
         now = self.clock() // _TICK
         requests: limits.LimitStatus | None = None
         tokens: limits.LimitStatus | None = None
@@ -145,12 +141,6 @@ class MemoryLease(limits.Lease):
                     wait = reset if read(oldest) else _microseconds_until_expiry(window, read, now)
                     tokens = limit, left if left > 0 else 0, wait
         return requests, tokens
-
-    def _count_excess(self, window: _Window, tick: _Tick, input: int, output: int) -> None:
-        window.add(tick, min(input, 0), min(output, 0))
-        now = self.clock() // _TICK
-        later = window.newest if window.newest.at == now else window.turn(now)
-        window.add(later, max(input, 0), max(output, 0))
 
 
 class MemoryCounters:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Self
+from typing import Protocol, Self
 
 from msgspec import UNSET, structs
 
@@ -222,6 +222,12 @@ DayReader = Callable[[str], Sequence[TimeBucket]]
 """Returns the last day of a target by its name, in quarters of an hour, the oldest first."""
 
 
+class MonthsReader(Protocol):
+    """Returns the last 90 days (UTC) of several targets together, the oldest first."""
+
+    def __call__(self, *targets: str) -> Sequence[TimeBucket]: ...
+
+
 class DoorCatalog:
     """The models behind one door; ``prefix`` is the path of its base URL."""
 
@@ -231,10 +237,10 @@ class DoorCatalog:
         models: frozenset[str],
         catalog: Catalog,
         history: DayReader,
-        days: DayReader,
+        days: MonthsReader,
     ) -> None:
         self.prefix = prefix
-        self.history, self.days = history, days  # the days of the last 90 days, in UTC
+        self.history, self.days = history, days
         self._models = models
         self._catalog = catalog
 

@@ -11,7 +11,6 @@ from typing import TypeVar, cast
 import msgspec
 from msgspec import Struct
 
-from causerie.chat.bounded_cache import BoundedCache
 from causerie.chat.call_syntax.base import Schema
 from causerie.chat.call_syntax.choices import anchored, closed_schema
 from causerie.chat.call_syntax.json import MOST_RULES, pretty_grammar
@@ -20,6 +19,7 @@ from causerie.chat.grammar_text import GrammarText
 from causerie.chat.json_lark import Embedded, embed_in_json
 from causerie.chat.lark import EMBEDDED, embed
 from causerie.chat.schema import WhiteSpace, check_size, choice, constraint, prepare, regex
+from causerie.chat.schema.bounded_cache import BoundedCache
 from causerie.chat.schema.compiled import Work, WorkExceeded
 from causerie.chat.schema.finite import Endless, without_endless
 from causerie.chat.schema.keywords import SchemaRefused, ignored_sibling
@@ -42,9 +42,9 @@ def unsupported_schema(refused: SchemaRefused) -> InvalidRequest:
     return InvalidRequest(str(refused), code="unsupported_schema", param=refused.param, metadata=at)
 
 
-class SchemaCache:
+class SchemaCache(BoundedCache[Hashable, object]):
     def __init__(self, most: int = _MOST) -> None:
-        self._cache = BoundedCache[Hashable, object](most)
+        super().__init__(most)
 
     async def of(self, text: str, what: Hashable, make: Callable[[], _T]) -> _T:
         """Return ``make()`` for ``text`` and ``what`` from the cache; exceptions are not cached.
@@ -52,14 +52,14 @@ class SchemaCache:
         Raises ``InvalidRequest`` (``unsupported_schema``) where ``make`` raises ``SchemaRefused``.
         """
         key = text, what
-        if (found := self._cache.get(key)) is not None:
+        if (found := self.get(key)) is not None:
             return cast(_T, found)
         slow = len(text) > _LONG or _SLOW in text
         try:
             made = await offload(make) if slow else make()
         except SchemaRefused as refused:
             raise unsupported_schema(refused) from None
-        self._cache.keep(key, made, len(text))
+        self.keep(key, made, len(text))
         return made
 
 
@@ -140,7 +140,7 @@ def _checked_functions(
         tools[tool.name] = without_endless(dict(closed_schema(anchored(schema))))
         ignored += (f"{param} {ignored_sibling(key)}" for key in siblings)
         ignored += prepared.ignored
-        watched = watched or prepared.watched
+        watched = watched or bool(prepared.left)
         arguments[tool.name] = CheckedSchema(prepared.rules)
         if tool.grammar is not None:
             try:
@@ -184,48 +184,45 @@ async def answer_plan(
     white_space: WhiteSpace,
 ) -> AnswerPlan:
     """Return the plan; raise ``InvalidRequest`` (``unsupported_schema``) if it cannot be kept."""
+    what: Hashable = output
     match output:
+        case requests.JsonSchema(schema):
+            text, what = msgspec.json.encode(schema).decode(), output.param
+        case requests.TextChoice(options):
+            text = "\n".join(options)
+        case requests.Regex(text) | requests.Grammar(text):
+            pass
+        case requests.JsonObject():
+            text = ""
+    make = partial(_checked_plan, output, text, control_tokens, white_space)
+    return await schema_cache.of(text, (what, white_space), make)
+
+
+def _checked_plan(
+    output: requests.OutputFormat,
+    text: str,
+    control_tokens: Collection[str],
+    white_space: WhiteSpace,
+) -> AnswerPlan:
+    match output:
+        case requests.Regex(pattern):  # there is no telling what it spells
+            return AnswerPlan(regex(pattern, param="structured_outputs.regex"), spell=True)
+        case requests.Grammar(source):
+            return AnswerPlan(EMBEDDED, embed(source), spell=True)
+        case requests.TextChoice(options):
+            rule = choice(options, param="structured_outputs.choice")
+            return AnswerPlan("OPTION", f"OPTION: {rule}", spell=spells(text, control_tokens))
         case requests.JsonObject():
             any_object = {"type": "object"}
             text = constraint(any_object, param="response_format", white_space=white_space)
             return _document_plan(any_object, "response_format", white_space, text)
-        case requests.JsonSchema():
-            text = msgspec.json.encode(output.schema).decode()
-            make = partial(_schema_plan, output, text, control_tokens, white_space)
-            return await schema_cache.of(text, (output.param, white_space), make)
-        case requests.Regex(pattern):
-            # There is no telling what it spells.
-            return await schema_cache.of(
-                pattern,
-                requests.Regex,
-                lambda: AnswerPlan(regex(pattern, param="structured_outputs.regex"), spell=True),
-            )
-        case requests.TextChoice(options):
-            text = "\n".join(options)
-
-            def chosen() -> AnswerPlan:
-                rule = choice(options, param="structured_outputs.choice")
-                return AnswerPlan("OPTION", f"OPTION: {rule}", spell=spells(text, control_tokens))
-
-            return await schema_cache.of(text, options, chosen)
-        case requests.Grammar(text):
-            return await schema_cache.of(
-                text, requests.Grammar, lambda: AnswerPlan(EMBEDDED, embed(text), spell=True)
-            )
-
-
-def _schema_plan(
-    output: requests.JsonSchema, text: str, control_tokens: Collection[str], white_space: WhiteSpace
-) -> AnswerPlan:
     check_size(text, param=output.param)
     prepared = prepare(output.schema, param=output.param, white_space=white_space)
-    plan = _document_plan(output.schema, output.param, white_space, prepared.text)
-    spell = spells(text, control_tokens)
     return replace(
-        plan,
-        spell=spell,
+        _document_plan(output.schema, output.param, white_space, prepared.text),
+        spell=spells(text, control_tokens),
         ignored=prepared.ignored,
-        watched=prepared.watched,
+        watched=bool(prepared.left),
         checked=CheckedSchema(prepared.rules),
     )
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from copy import copy
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -74,26 +74,17 @@ _OF_A_RUN = 128
 _NEVER, _SURELY = -100.0, 100.0  # biases
 
 
-def without_faults(
-    engine: TextEngine,
-    request: TextRequest,
-    documents: WatchedDocuments,
-    discard: Callable[[int], None],
-) -> AbstractAsyncContextManager[AsyncIterator[Output]]:
-    """Return the outputs as if of one run; ``documents`` has read all before it.
+@dataclass(slots=True)
+class Backtracking:
+    """A run of an engine whose :meth:`outputs` hold no fault; ``documents`` has read all before it.
 
     ``discard`` is called with the number of tokens that were taken back since its last call.
-    Iteration raises :class:`ConstraintNotKept` if the model found no other reply.
     """
-    return aclosing(_Backtracking(engine, request, documents, discard).outputs())
 
-
-@dataclass(slots=True)
-class _Backtracking:
     engine: TextEngine
     request: TextRequest
-    _documents: WatchedDocuments
-    _discard: Callable[[int], None]
+    documents: WatchedDocuments
+    discard: Callable[[int], None]
     _copies: list[WatchedDocuments] = field(init=False, default_factory=list)
     """Copies of the reader by tokens read; the first precedes all tokens that may be taken back."""
     _turns: Turns = field(init=False, default_factory=Turns)
@@ -116,26 +107,26 @@ class _Backtracking:
     """Positions behind which an array cannot end, as has been tried."""
 
     async def outputs(self) -> AsyncGenerator[Output, None]:
-        for _ in self._documents.read_before():
+        """Yield the outputs as if of one run.
+
+        Raises :class:`ConstraintNotKept` if the model found no other reply.
+        """
+        for _ in self.documents.read_before():
             await self._turns.pause()
-        self._copies = [fork(self._documents)]
+        self._copies = [fork(self.documents)]
         try:
-            async for output in self._outputs_of_runs():
-                yield output
+            while self._stopped is None and len(self._tokens) < self.request.max_tokens:
+                async with aclosing(self._outputs_until_fault()) as outputs:
+                    async for output in outputs:
+                        yield output
+                while (fault := self.documents.fault) is not None:
+                    self._stopped, self._unreported = None, 0
+                    if isinstance(fault, Repeat):
+                        await self._replace_repeated_item(fault)
+                    else:
+                        await self._rewrite_value(fault)
         finally:
             self._note_discarded()
-
-    async def _outputs_of_runs(self) -> AsyncGenerator[Output, None]:
-        while self._stopped is None and len(self._tokens) < self.request.max_tokens:
-            async with aclosing(self._outputs_until_fault()) as outputs:
-                async for output in outputs:
-                    yield output
-            while (fault := self._documents.fault) is not None:
-                self._stopped, self._unreported = None, 0
-                if isinstance(fault, Repeat):
-                    await self._replace_repeated_item(fault)
-                else:
-                    await self._rewrite_value(fault)
         for token in self._tokens[self._released :]:
             yield token
         made = len(self._tokens) + self._unreported
@@ -149,9 +140,9 @@ class _Backtracking:
                 if isinstance(output, Token):
                     self._generated += 1
                     await self._add_token(output)
-                    if self._documents.fault is not None:
+                    if self.documents.fault is not None:
                         return
-                    while self._released < self._documents.final:
+                    while self._released < self.documents.final:
                         self._released += 1
                         yield self._tokens[self._released - 1]
                     continue
@@ -163,8 +154,8 @@ class _Backtracking:
                     reported = len(self._tokens) - before
                     self._stopped = output
                     self._unreported = max(output.completion_tokens - reported, 0)
-                    if output.reason == "stop" and self._documents.document is not None:
-                        self._documents.document.end()
+                    if output.reason == "stop" and self.documents.document is not None:
+                        self.documents.document.end()
                         await self._catch_up()
                     return
 
@@ -173,7 +164,7 @@ class _Backtracking:
         await self._read_token(token)
 
     async def _read_token(self, token: Token) -> None:
-        documents = self._documents
+        documents = self.documents
         if documents.read - self._copies[-1].read >= documents.cost_of_copy:
             self._copies.append(fork(documents))
             while len(self._copies) > 1 and self._copies[1].read <= self._released:
@@ -182,13 +173,13 @@ class _Backtracking:
         await self._catch_up()
 
     async def _catch_up(self) -> None:
-        document = self._documents.document
+        document = self.documents.document
         if document is not None and document.is_behind:
             await offload(document.catch_up)  # it may take a second
 
     async def _replace_repeated_item(self, repeat: Repeat) -> None:
         written = list(self._tokens)
-        content = self._documents.content_behind(self._released)
+        content = self.documents.content_behind(self._released)
         if await self._end_array(repeat):
             return
         while content and self._draws.get(self._released, 0) < _OF_AN_ITEM and self._draws_left > 0:
@@ -253,7 +244,7 @@ class _Backtracking:
             if token is None or token.id != id:
                 return False
             await self._add_token(token)
-        return self._documents.fault is None
+        return self.documents.fault is None
 
     async def _draw_token(self, bias: Mapping[int, float]) -> Token | None:
         rest = self._remaining_request()
@@ -274,14 +265,14 @@ class _Backtracking:
         self._banned = {at: ids for at, ids in self._banned.items() if at <= end}
         self._open = {at for at in self._open if at <= end}
         self._copies = [copy for copy in self._copies if copy.read <= same]
-        self._documents = fork(self._copies[-1])
-        for token in tokens[self._documents.read :]:
+        self.documents = fork(self._copies[-1])
+        for token in tokens[self.documents.read :]:
             await self._read_token(token)
             await self._turns.pause()
 
     def _note_discarded(self) -> None:
         discarded = self._generated - len(self._tokens)
-        self._discard(discarded - self._discarded)
+        self.discard(discarded - self._discarded)
         self._discarded = discarded
 
     def _remaining_request(self) -> TextRequest:

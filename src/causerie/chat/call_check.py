@@ -94,16 +94,12 @@ class CallChecker:
     async def run(self) -> None:
         while True:
             target, calls, tools = await self._waiting.get()
+            classes = (call_class(name, arguments, tools) for name, arguments in calls)
             try:
-                self.count(target, await offload(_call_classes, calls, tools))
+                self.count(target, await offload(list, classes))
             except Exception as failure:  # noqa: BLE001 - one bad reply must not hold up all others
-                log.error(
-                    "calls not checked", target=target, error=type(failure).__name__
-                )  # its words may quote
-
-
-def _call_classes(calls: Calls, tools: Sequence[Tool]) -> Sequence[CallClass]:
-    return [call_class(name, arguments, tools) for name, arguments in calls]
+                kind = type(failure).__name__  # its words may quote
+                log.error("calls not checked", target=target, error=kind)
 
 
 @lru_cache(maxsize=256)

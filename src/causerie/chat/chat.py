@@ -8,10 +8,8 @@ import asyncio
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
-    Awaitable,
     Callable,
     Collection,
-    Mapping,
     Sequence,
 )
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext
@@ -31,15 +29,15 @@ from causerie.chat.formats.registry import by_name, detect
 from causerie.chat.generation import Generation, engine_failures, given_up
 from causerie.chat.images import ImageReader
 from causerie.chat.lark import TOO_COMPLEX
-from causerie.chat.plan import LoadedModel, Plan, make_plan, prompt_tokens
+from causerie.chat.plan import Images, LoadedModel, Plan, make_plan, prompt_tokens
 from causerie.chat.rendering import MakeRenderer, in_process
 from causerie.chat.resumed_reply import Diverged, ResumedReply, can_write, writings
 from causerie.chat.schema.compiled import Work, WorkExceeded
-from causerie.chat.taint import Traced, joined, user_spans
+from causerie.chat.taint import Traced, user_spans
 from causerie.chat.template import Rendered
 from causerie.chat.thinking import default_sampling
 from causerie.chat.validation import decided, validate
-from causerie.engines.base import Image, ModelFacts, TextEngine
+from causerie.engines.base import ModelFacts, TextEngine
 from causerie.errors import InternalError, InvalidRequest, Overloaded, UpstreamFailed
 from causerie.protocol.body import is_object
 from causerie.protocol.events import (
@@ -55,7 +53,7 @@ from causerie.protocol.events import (
     Trail,
     Usage,
 )
-from causerie.protocol.known_fields import KNOWN, refusal
+from causerie.protocol.known_fields import KNOWN, Known, refusal
 from causerie.protocol.parameters import ModelSampling, SamplingDefaults
 from causerie.protocol.reasoning import unreadable
 from causerie.protocol.request import (
@@ -65,6 +63,8 @@ from causerie.protocol.request import (
     not_fetched,
     without_billing_line,
 )
+
+log = structlog.get_logger(__name__)
 
 BILLING_LINE = "billing_line"
 TOOL_ORDER = "tool_order"
@@ -99,30 +99,34 @@ def knows(facts: ModelFacts, trail: Trail | None) -> bool:
 
 
 async def resumed(
-    engine: TextEngine, request: ChatRequest, model: LoadedModel, plan: Plan, partial: Partial
+    request: ChatRequest, model: LoadedModel, plan: Plan, partial: Partial
 ) -> Generation:
     """Return the generation of the rest; raise ``UpstreamFailed`` if none is possible."""
-    async for resumed in _resumed_replies(engine, request, model, plan, partial):
+    async for resumed in _resumed_replies(request, model, plan, partial):
         try:
-            generation = Generation(engine, request, plan, 0, resumed)
+            generation = Generation(model.engine, request, plan, 0, resumed)
             left = len(resumed.texts) - generation.said
             if request.top_logprobs is None or not left:
                 return generation
             # Text that was not sent is generated again, for nobody knows its log-probabilities.
-            return Generation(engine, request, plan, 0, _without_last(resumed, left))
+            return Generation(model.engine, request, plan, 0, _without_last(resumed, left))
         except Diverged:
             continue
     raise UpstreamFailed("The reply broke off where this model cannot go on with it.")
 
 
 async def _resumed_replies(
-    engine: TextEngine, request: ChatRequest, model: LoadedModel, plan: Plan, partial: Partial
+    request: ChatRequest, model: LoadedModel, plan: Plan, partial: Partial
 ) -> AsyncIterator[ResumedReply]:
     if partial.trail is not None and knows(model.facts, partial.trail):
         tokens = partial.trail.tokens
-        texts = tuple(await engine.texts(tokens, visible=plan.visible))
+        texts = tuple(await model.engine.texts(tokens, visible=plan.visible))
         resumed = ResumedReply(tokens, texts, partial, partial.completion)
-        yield _without_last(resumed, _incomplete_tokens(resumed, model.facts))
+        # The last tokens may be a part of a character, which has no text yet.
+        control = set(model.facts.control_tokens.values())
+        pairs = zip(reversed(tokens), reversed(texts), strict=True)
+        silent = takewhile(lambda pair: not (pair[1] or pair[0] in control), pairs)
+        yield _without_last(resumed, sum(1 for _ in silent))
     form = plan.form
     if plan.rendered.text.endswith(form.answer_open):
         form = structs.replace(form, answer_open="")
@@ -135,14 +139,8 @@ async def _resumed_replies(
         earlier=sum(len(message.tool_calls) for message in request.messages),
         between=await model.renderer.before_call(request) if called else None,
     ):
-        tokens = await _tokens_behind_prompt(engine, model, plan, text, request.cache_scope)
+        tokens = await _tokens_behind_prompt(model, plan, text, request.cache_scope)
         yield ResumedReply(tokens, (str.__str__(text),), partial, partial.completion)
-
-
-def _incomplete_tokens(resumed: ResumedReply, facts: ModelFacts) -> int:
-    control = set(facts.control_tokens.values())
-    pairs = zip(reversed(resumed.tokens), reversed(resumed.texts), strict=True)
-    return sum(1 for _ in takewhile(lambda pair: not (pair[1] or pair[0] in control), pairs))
 
 
 def _without_last(resumed: ResumedReply, count: int) -> ResumedReply:
@@ -153,19 +151,17 @@ def _without_last(resumed: ResumedReply, count: int) -> ResumedReply:
 
 
 async def _tokens_behind_prompt(
-    engine: TextEngine, model: LoadedModel, plan: Plan, text: Traced, scope: str
+    model: LoadedModel, plan: Plan, text: Traced, scope: str
 ) -> tuple[int, ...]:
     prompt = plan.rendered
-    shifted = tuple(
-        (start + len(prompt.text), stop + len(prompt.text)) for start, stop in user_spans(text)
-    )
-    both = Rendered(str.__str__(joined((prompt.text, text))), prompt.user + shifted)
-    ids = (await model.encoder.encode(both, engine, scope=scope)).ids
-    size = len(plan.prompt)
-    if tuple(ids[:size]) == plan.prompt:
-        return tuple(ids[size:])
+    size = len(prompt.text)
+    shifted = tuple((start + size, stop + size) for start, stop in user_spans(text))
+    both = Rendered(prompt.text + str.__str__(text), prompt.user + shifted)
+    ids = (await model.encoder.encode(both, model.engine, scope=scope)).ids
+    if tuple(ids[: len(plan.prompt)]) == plan.prompt:
+        return tuple(ids[len(plan.prompt) :])
     alone = Rendered(str.__str__(text), user_spans(text))
-    return tuple((await model.encoder.encode(alone, engine, scope=scope)).ids)
+    return tuple((await model.encoder.encode(alone, model.engine, scope=scope)).ids)
 
 
 class TextChatOptions(Struct, frozen=True):
@@ -222,7 +218,21 @@ class TextChat:
     def model(self, facts: ModelFacts) -> LoadedModel:
         """Return the model with these facts; raise :class:`ValueError` for an invalid template."""
         if self._loaded is None or self._loaded.facts is not facts:
-            self._loaded = _loaded(facts, self.options, self.renderer)
+            options = self.options
+            source = options.template or facts.template
+            form = by_name(options.format) if options.format else detect(source)
+            own = source + "".join((*form.reasoning.opens, *form.reasoning.closes))
+            ends = {"bos_token": facts.bos_token, "eos_token": facts.eos_token}
+            self._loaded = LoadedModel(
+                engine=self.engine,
+                facts=facts,
+                form=form,
+                renderer=self.renderer(source, form, **ends),
+                encoder=PromptEncoder(facts.control_tokens, own),
+                max_output_tokens=options.max_output_tokens,
+                sampling=options.sampling,
+                shows_documents="documents" in source,
+            )
         return self._loaded
 
     def default_sampling(self, facts: ModelFacts) -> SamplingDefaults:
@@ -234,16 +244,17 @@ class TextChat:
     ) -> AsyncIterator[ChatReply]:
         """Answer a request; entering raises whatever can be refused before the first token."""
         request.check_translated()
-        dropped = _dropped_parameters(request)
+        dropped = dropped_parameters(request)
         request, omitted = without_changing_parts(request, self.options.omit)
         with engine_failures(started=False):
             model = self.model(await self.engine.facts())
             request, unseen = _checked_images(request, model.facts)
             request, seen = await self.images.read(request)
-            plan, choices = await self._prepare_choices(request, model, seen, partial)
+            choices = await self._prepare_choices(request, model, seen, partial)
+        plan = choices[0].plan
 
         def usage() -> Usage:
-            return _usage_of(plan, choices)
+            return _usage_of(choices)
 
         def trail() -> Trail | None:
             known = model.facts.words and len(choices) == 1
@@ -262,7 +273,7 @@ class TextChat:
 
         source = choices[0].events(usage) if len(choices) == 1 else _merged_events(choices, usage)
         if plan.grammar is not None:
-            source = verified(source, request, plan, choices, partial, self._check_kept)
+            source = self._verified(source, choices, partial or Partial())
         # What is left of a reply that another began may be as long as the context lets it be.
         most = len(plan.prompt) + (plan.limit if partial is None else plan.room)
         async with self.reserve(request.n, most), aclosing(source) as batches:
@@ -272,9 +283,9 @@ class TextChat:
             # What the engine has computed for a request that it has answered.
             made = choices[0]
             self._conversations.answered(caller, asked, made.tokens, made.reasoning, cut=made.cut)
-        if partial is None and plan.prompt_end is not None:
+        if partial is None and plan.encoded.end is not None:
             for choice in choices:
-                model.encoder.keep_reply(plan.prompt_end, *choice.written)
+                model.encoder.keep_reply(plan.encoded.end, *choice.written)
 
     retries = 0  # its engine is restarted by whoever supervises it
 
@@ -286,7 +297,7 @@ class TextChat:
             model = self.model(await self.engine.facts())
             request, _ = _checked_images(request, model.facts)
             request, seen = await self.images.read(request)
-            return await prompt_tokens(request, model, self.engine, seen)
+            return await prompt_tokens(request, model, seen)
 
     def continues(self, request: ChatRequest, partial: Partial) -> bool:
         """Return whether the model can continue the partial reply.
@@ -304,17 +315,13 @@ class TextChat:
         return can_write(self._loaded.form, partial)
 
     async def _prepare_choices(
-        self,
-        request: ChatRequest,
-        model: LoadedModel,
-        images: Mapping[str, Image],
-        partial: Partial | None,
-    ) -> tuple[Plan, list[Generation]]:
+        self, request: ChatRequest, model: LoadedModel, images: Images, partial: Partial | None
+    ) -> list[Generation]:
         several = partial is not None and len(partial.calls) > 1
         if several and request.parallel_tool_calls is None:
             # The target that began the reply is known to write several.
             request = structs.replace(request, parallel_tool_calls=True)
-        plan = await make_plan(request, model, self.engine, partial, images)
+        plan = await make_plan(request, model, partial, images)
         facts = model.facts
         param = "response_format" if request.output is not None else "tools"
         for grammar in (plan.grammar, plan.answer_grammar):
@@ -323,18 +330,53 @@ class TextChat:
                     grammar, vocabulary=facts.vocabulary, words=facts.words, param=param
                 )
         if partial is not None:
-            return plan, [await resumed(self.engine, request, model, plan, partial)]
-        return plan, [Generation(self.engine, request, plan, n) for n in range(request.n)]
+            return [await resumed(request, model, plan, partial)]
+        return [Generation(self.engine, request, plan, n) for n in range(request.n)]
 
-    async def _check_kept(self, plan: Plan, made: Generation, fault: str | None) -> None:
+    # What the grammar enforced has to hold at the end: an engine that gives up a grammar says so
+    # only in its log. A choice that breaks a rule ends with an error; one that takes too much work
+    # to check is delivered, and marked.
+
+    async def _verified(
+        self, source: AsyncGenerator[Batch, None], choices: Sequence[Generation], sent: Partial
+    ) -> AsyncGenerator[Batch, None]:
+        calls = {call.index: (call.name, call.arguments) for call in sent.calls}
+        found = [
+            _Choice(
+                made,
+                [made.plan.resumed + sent.text],
+                {at: (name, [begun]) for at, (name, begun) in calls.items()},
+            )
+            for made in choices
+        ]
+        async with aclosing(source):
+            async for batch in source:
+                for at, event in enumerate(batch):
+                    if isinstance(event, TextDelta | ToolCallStarted | ToolCallDelta):
+                        found[event.choice].add(event)
+                    elif isinstance(event, Finished):
+                        try:
+                            await self._check_kept(found[event.choice], event)
+                        except (WorkExceeded, Overloaded):
+                            log.warning("reply not verified", choice=event.choice)
+                            unverified = structs.replace(event, verified=False)
+                            batch = [*batch[:at], unverified, *batch[at + 1 :]]
+                yield batch
+
+    async def _check_kept(self, choice: _Choice, end: Finished) -> None:
         # Raises if a choice has a fault, or was cut and does not follow its grammar up to there.
+        made = choice.made
+        whole = end.reason in ("stop", "tool_calls") and not made.stopped
+        fault = await decided(partial(choice.fault, whole=whole), choice.characters)
+        if fault is None and whole:
+            return
         model, (grammar, tokens, text) = self._loaded, made.constrained
-        broken = None
+        broken, resumed = None, made.plan.resumed
         if grammar is not None and model is not None:
             where, words = model.facts.vocabulary, model.facts.words
             try:
                 broken = await self.grammars.fault_of(
-                    grammar, tokens, text, vocabulary=where, words=words, resumed=plan.resumed
+                    grammar, tokens, text, vocabulary=where, words=words, resumed=resumed
                 )
             except Overloaded:
                 if fault is None:
@@ -345,30 +387,16 @@ class TextChat:
             raise InternalError(f"The answer does not have the form asked for: {fault or broken}")
 
 
-def _usage_of(plan: Plan, choices: Sequence[Generation]) -> Usage:
+def _usage_of(choices: Sequence[Generation]) -> Usage:
     if not any(choice.asked for choice in choices):
         return Usage(0, 0)
+    prompt = len(choices[0].plan.prompt)
     return Usage(
-        prompt=len(plan.prompt),
+        prompt=prompt,
         completion=sum(choice.completion for choice in choices),
-        cached=min(choices[0].cached or 0, len(plan.prompt)),
+        cached=min(choices[0].cached or 0, prompt),
         reasoning=sum(choice.reasoning for choice in choices),
         discarded=sum(choice.discarded for choice in choices),
-    )
-
-
-def _loaded(facts: ModelFacts, options: TextChatOptions, renderer: MakeRenderer) -> LoadedModel:
-    source = options.template or facts.template
-    form = by_name(options.format) if options.format else detect(source)
-    own = source + "".join((*form.reasoning.opens, *form.reasoning.closes))
-    return LoadedModel(
-        facts=facts,
-        form=form,
-        renderer=renderer(source, form, bos_token=facts.bos_token, eos_token=facts.eos_token),
-        encoder=PromptEncoder(facts.control_tokens, own),
-        max_output_tokens=options.max_output_tokens,
-        sampling=options.sampling,
-        shows_documents="documents" in source,
     )
 
 
@@ -385,11 +413,12 @@ def _unread_reasoning(request: ChatRequest) -> Sequence[str]:
     return told
 
 
-def _dropped_parameters(request: ChatRequest) -> Sequence[str]:
+def dropped_parameters(request: ChatRequest, known: Known = KNOWN) -> Sequence[str]:
+    """Return a report of the fields that are not listed; raise if a strict request has such."""
     unlisted = request.unlisted
     if unlisted is None:
         return ()
-    if unlisted.names and request.strict and (refused := refusal(unlisted.body, KNOWN)):
+    if unlisted.names and request.strict and (refused := refusal(unlisted.body, known)):
         raise refused
     return unlisted.changes
 
@@ -400,20 +429,16 @@ def _checked_images(request: ChatRequest, facts: ModelFacts) -> tuple[ChatReques
         request, changes = request.without_optional_images()
     for param, image in images(request.messages):
         if not facts.vision:
+            advice = facts.without_vision
+            more = f" An operator can change that: {advice}." if advice else ""
             raise InvalidRequest(
-                _without_vision(facts),
+                f"This model takes no images; send text parts only.{more}",
                 code="unsupported_parameter",
                 param=param,
             )
         if not image.enclosed:
             raise not_fetched(f"{param}.image_url.url")
     return request, changes
-
-
-def _without_vision(facts: ModelFacts) -> str:
-    advice = facts.without_vision
-    more = f" An operator can change that: {advice}." if advice else ""
-    return f"This model takes no images; send text parts only.{more}"
 
 
 async def _merged_events(
@@ -443,18 +468,13 @@ async def _merged_events(
     yield [usage()]
 
 
-# What the grammar enforced has to hold at the end: an engine that gives up a grammar says so only
-# in its log. A choice that breaks a rule ends with an error; one that takes too much work to check
-# is delivered, and marked.
-
-
-log = structlog.get_logger(__name__)
-
-
 @dataclass(slots=True)
 class _Choice:
-    text: list[str] = field(default_factory=list)
-    calls: dict[int, tuple[str, list[str]]] = field(default_factory=dict)
+    """What a client has been given of one choice."""
+
+    made: Generation
+    text: list[str]
+    calls: dict[int, tuple[str, list[str]]]
 
     def add(self, event: Event) -> None:
         match event:
@@ -470,69 +490,28 @@ class _Choice:
         arguments = (piece for _, pieces in self.calls.values() for piece in pieces)
         return sum(map(len, self.text)) + sum(map(len, arguments))
 
-    def fault(self, request: ChatRequest, plan: Plan, work: Work, *, whole: bool) -> str | None:
-        said = "".join(self.text)
+    def fault(self, work: Work, *, whole: bool) -> str | None:
+        request, plan, said = self.made.request, self.made.plan, "".join(self.text)
         required = request.tool_choice.mode == "required"
+        if self.made.stopped:
+            return self._fault_of_calls(work, whole=False)
         if required and (said.strip() or (whole and not self.calls)):
             return "A call was required, and there is text in its place."
         if self.calls or request.output is None or not whole:
-            return self.fault_of_calls(plan, work, whole=whole)
+            return self._fault_of_calls(work, whole=whole)
         if plan.answer is not None and plan.answer.checked is not None:
             return plan.answer.checked.fault_of_text(said, work)
         return validate(said, request.output, work)
 
-    def fault_of_calls(self, plan: Plan, work: Work, *, whole: bool) -> str | None:
+    def _fault_of_calls(self, work: Work, *, whole: bool) -> str | None:
         calls = [(name, "".join(pieces)) for name, pieces in self.calls.values()]
         if calls and not whole and not is_object(calls[-1][1]):
             calls.pop()
         for name, arguments in calls:
-            schema = plan.functions.arguments.get(name)
+            schema = self.made.plan.functions.arguments.get(name)
             if schema is None:
                 return f"It calls {name[:64]!r}, which may not be called."
             fault = schema.fault_of_text(arguments, work)
             if fault is not None:
                 return f"The arguments of {name!r}: {fault}"
         return None
-
-
-async def verified(
-    source: AsyncGenerator[Batch, None],
-    request: ChatRequest,
-    plan: Plan,
-    choices: Sequence[Generation],
-    begun: Partial | None,
-    check_kept: Callable[[Plan, Generation, str | None], Awaitable[None]],
-) -> AsyncGenerator[Batch, None]:
-    """Yield the same batches; ``check_kept`` raises where a finished choice breaks a rule.
-
-    The end of a choice that takes too much work to check says so. ``begun`` is what was sent of the
-    reply before these events.
-    """
-    sent = begun or Partial()
-    calls = {call.index: (call.name, call.arguments) for call in sent.calls}
-    found = [
-        _Choice([plan.resumed + sent.text], {at: (name, [of]) for at, (name, of) in calls.items()})
-        for _ in choices
-    ]
-    async with aclosing(source):
-        async for batch in source:
-            for at, event in enumerate(batch):
-                if isinstance(event, Finished):
-                    choice, made = found[event.choice], choices[event.choice]
-                    whole = event.reason in ("stop", "tool_calls") and not made.stopped
-                    if made.stopped:
-                        check = partial(choice.fault_of_calls, plan, whole=False)
-                    else:
-                        check = partial(choice.fault, request, plan, whole=whole)
-                    try:
-                        fault = await decided(check, choice.characters)
-                        if fault is not None or not whole:
-                            await check_kept(plan, made, fault)
-                    except (WorkExceeded, Overloaded):
-                        log.warning("reply not verified", choice=event.choice)
-                        unverified = structs.replace(event, verified=False)
-                        batch = [*batch[:at], unverified, *batch[at + 1 :]]
-                        continue
-                elif isinstance(event, TextDelta | ToolCallStarted | ToolCallDelta):
-                    found[event.choice].add(event)
-            yield batch

@@ -64,22 +64,17 @@ class _Bytes:
 class _Tokenizer:
     def __init__(self, vocabulary: WorkerVocabulary) -> None:
         self.tokens = list(vocabulary.tokens)
-        self.special_token_ids = [
-            at for at, kind in enumerate(vocabulary.types) if kind in (_CONTROL, _USER_DEFINED)
-        ]
+        kinds = enumerate(vocabulary.types)
+        self.special_token_ids = [at for at, kind in kinds if kind in (_CONTROL, _USER_DEFINED)]
         end = vocabulary.end[0] if vocabulary.end else len(self.tokens) - 1
         self.eos_token_id = self.bos_token_id = end
+        single = {token[0]: at for at, token in enumerate(self.tokens) if len(token) == 1}
         hidden = set(self.special_token_ids)
-        self._ids = {
-            token: at
-            for at, token in enumerate(self.tokens)
-            if len(token) == 1 and at not in hidden
-        }
+        self._ids = {byte: at for byte, at in single.items() if at not in hidden}
 
     def __call__(self, text: bytes | str) -> list[int]:
         raw = text.encode() if isinstance(text, str) else text
-        single = (raw[at : at + 1] for at in range(len(raw)))
-        return [self._ids[byte] for byte in single if byte in self._ids]
+        return [self._ids[byte] for byte in raw if byte in self._ids]
 
 
 class CompilerWorker:
@@ -113,9 +108,8 @@ class CompilerWorker:
         error = _grammar_fault(grammar, tokenizer)
         if error is None:
             return {}
-        return schema_fault(grammar, lambda text: _grammar_fault(text, tokenizer)) or {
-            "reason": reason(error)
-        }
+        fault = schema_fault(grammar, lambda text: _grammar_fault(text, tokenizer))
+        return fault or {"reason": reason(error)}
 
     def replay(
         self, grammar: str, vocabulary: str | None, resumed: str, tokens: Sequence[int], text: str

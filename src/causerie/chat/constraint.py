@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from causerie.chat.answer import AnswerPlan
-from causerie.chat.call_syntax.base import Schema, Tools, call_id_grammar, spelled
+from causerie.chat.call_syntax.base import Tools, call_id_grammar, spelled
 from causerie.chat.call_syntax.elements import element_grammar
 from causerie.chat.call_syntax.json import MOST_RULES, SPACE, pretty_grammar
 from causerie.chat.call_syntax.members import names_in
@@ -150,10 +150,8 @@ def _reply_rule(
 ) -> str:
     said = None
     if answer:
-        opened, closed = (
-            f"({text.literal(mark)})?" if mark else ""
-            for mark in (form.answer_open, form.answer_close)
-        )
+        marks = (form.answer_open, form.answer_close)
+        opened, closed = (f"({text.literal(mark)})?" if mark else "" for mark in marks)
         said = text.rule(f"{opened} ({answer.expression}) {closed}".strip())
     if calls is None:
         return said or text.free()
@@ -173,8 +171,8 @@ def _reply_rule(
     options = [option for each in sections for option in each.offered()]
     # Free text must not stay possible alongside a call that has started: the lexer would follow the
     # text, and the call would never be enforced.
-    marks = [mark for way in ways if way.at_start for mark in (*way.starts, *way.lead_ins)]
-    shut = [f"~/{spelled(mark)}(.|\n)*/" for mark in marks]
+    starts = [mark for way in ways if way.at_start for mark in (*way.starts, *way.lead_ins)]
+    shut = [f"~/{spelled(mark)}(.|\n)*/" for mark in starts]
     free = text.terminal(" & ".join([ANY_TEXT, *shut])) if shut else text.free()
     return text.rule(" | ".join([*options, free, *unmarked]))
 
@@ -187,9 +185,8 @@ def _unmarked_call(form: forms.CallSection, text: GrammarText, calls: CallPlan) 
         known = text.functions.items()
         written = {name: rule for (name, way), rule in known if way == forms.JsonArguments()}
     plain = {name: of for name, of in calls.tools.items() if name not in calls.grammars}
-    found = plain and unmarked_grammar(
-        plain, marks, text.control_tokens, several=several, known=written
-    )
+    control = text.control_tokens
+    found = plain and unmarked_grammar(plain, marks, control, several=several, known=written)
     if not found:
         return []
     expression, rules, shut = found
@@ -236,39 +233,34 @@ class _Section:
         if form.at_start:
             # The first texts are one literal: else the lexer would follow free text.
             first, *others = form.call
-            begun = f"{text.literal(form.begin)} {self._further_calls_rule()}"
+            ways = [f"{text.literal(mark)} {self._further_calls_rule()}" for mark in form.lead_ins]
             if isinstance(first, forms.Literal):
                 begun = self._with_first((forms.Literal(form.begin + first.text), *others))
-            return [
-                begun,
-                *(f"{text.literal(mark)} {self._further_calls_rule()}" for mark in form.lead_ins),
-            ]
+            else:
+                begun = f"{text.literal(form.begin)} {self._further_calls_rule()}"
+            return [begun, *ways]
         if form.addressed:
             return self._calls_at_message_start()
         if form.is_named:
             # Else the lexer would follow free text, of which the name may be a part.
             name = min(self._plan.tools)
             marks = (mark.removeprefix(name).strip() for mark in name_triggers(form, name))
-            return (
-                [text.free_before(self._further_calls_rule())]
-                if all(map(text.is_control, marks))
-                else []
-            )
-        options = [
-            f"{text.free_until(mark)} {self._further_calls_rule()}" for mark in form.lead_ins
-        ]
-        for mark in _enforced_from(form):
-            options.append(f"{text.free_until(mark)} {self.behind(mark)}")
-        return options
+            known = all(map(text.is_control, marks))
+            return [text.free_before(self._further_calls_rule())] if known else []
+        calls = self._further_calls_rule()
+        led_in = [f"{text.free_until(mark)} {calls}" for mark in form.lead_ins]
+        held = _enforced_from(form)
+        return [*led_in, *(f"{text.free_until(mark)} {self.behind(mark)}" for mark in held)]
 
     def _calls_at_message_start(self) -> list[str]:
         form, text = self._form, self._text
         first = forms.Literal(form.lead + _first_literal(form))  # one lexeme, as free text is
         begun = (first, *form.call[1:])
-        options = [text.free_before(self._with_first(begun))]
-        if not text.is_control(opening := _message_opening(form)):  # which is text like any other
-            options.append(f"{text.free_until(opening)} {self.behind(_first_literal(form))}")
-        return options
+        option = text.free_before(self._with_first(begun))
+        if text.is_control(opening := _message_opening(form)):
+            return [option]
+        # The opening is text like any other.
+        return [option, f"{text.free_until(opening)} {self.behind(_first_literal(form))}"]
 
     def _further_calls_rule(self, first: str = "") -> str:
         form, text = self._form, self._text
@@ -282,11 +274,7 @@ class _Section:
         form, text = self._form, self._text
         if form.begin.startswith(trigger):
             left = form.begin[len(trigger) :]
-            return (
-                f"{text.literal(left)} {self._further_calls_rule()}"
-                if left
-                else self._further_calls_rule()
-            )
+            return f"{text.literal(left) if left else ''} {self._further_calls_rule()}".strip()
         at, literal = next(
             (at, one)
             for at, one in enumerate(form.call)
@@ -340,7 +328,11 @@ class _Section:
         schema, text = self._plan.tools[name], self._text
         match segment:
             case forms.JsonArguments() if name in self._plan.grammars:
-                return _text_argument(schema, self._plan.grammars[name], text)
+                grammar, [argument] = self._plan.grammars[name], names_in(schema)
+                text.include(grammar.rules)
+                begin = rf"\{{{SPACE}{spelled(json.dumps(argument))}{SPACE}:{SPACE}\""
+                end = text.terminal(rf"/\"{SPACE}\}}/")
+                return f"{text.terminal(f'/{begin}/')} {grammar.start} {end}"
             case forms.JsonArguments():
                 if text.manner.white_space is WhiteSpace.PRETTY:
                     most = MOST_RULES - len(text.rules)
@@ -364,10 +356,3 @@ class _Section:
                 return element_grammar(mark, schema, text)
             case _:
                 raise AssertionError(f"{segment} holds no arguments")
-
-
-def _text_argument(schema: Schema, grammar: Embedded, text: GrammarText) -> str:
-    text.include(grammar.rules)
-    [name] = names_in(schema)
-    begin, end = rf"\{{{SPACE}{spelled(json.dumps(name))}{SPACE}:{SPACE}\"", rf"\"{SPACE}\}}"
-    return f"{text.terminal(f'/{begin}/')} {grammar.start} {text.terminal(f'/{end}/')}"

@@ -114,10 +114,8 @@ class Conversations:
         """Return how many tokens of a prompt were reused, and why not more where that is known."""
         said = asked.conversation(caller)
         keys = self._by_first.get(said[0], ()) if said else ()
-        alike = max(
-            enumerate(keys), key=lambda each: (_common_length(each[1], said), each[0]), default=None
-        )
-        last = None if alike is None else self._answered[alike[1]]
+        alike = max(reversed(keys), key=lambda key: _common_length(key, said), default=None)
+        last = None if alike is None else self._answered[alike]
         miss = None if last is None else _cache_miss(last, asked, request.messages, reused)
         return CacheReport(token_count(asked.prompt), reused, miss)
 

@@ -72,10 +72,6 @@ class _Container:
     def inside(self, schemas: AppliedSchemas) -> AppliedSchemas:
         return schemas.item(self.index) if self.is_array else schemas.property(self.name)
 
-    @property
-    def pointer_inside(self) -> str:
-        return step(self.pointer, self.index if self.is_array else self.name)
-
 
 _Parts = GrowingList[tuple[str, int, int]]
 _BoundedCheck = Callable[[Work], BrokenRule | None]
@@ -246,7 +242,10 @@ class DocumentWatch:
 
     @property
     def _current_pointer(self) -> str:
-        return self._open[-1].pointer_inside if self._open else "#"
+        if not self._open:
+            return "#"
+        inner = self._open[-1]
+        return step(inner.pointer, inner.index if inner.is_array else inner.name)
 
     def _check_value(self, value: _Value, read: object) -> None:
         for rules in value.checked:

@@ -16,12 +16,11 @@ from typing import Any
 
 import msgspec
 
-from causerie.chat.chat import ChatReply
+from causerie.chat.chat import ChatReply, dropped_parameters
 from causerie.chat.generation import engine_failures
 from causerie.engines.base import EmbeddingEngine, ModelFacts, PromptTooLong
 from causerie.errors import InvalidRequest
 from causerie.protocol.events import Batch, Finished, Partial, PassedBytes, Usage
-from causerie.protocol.known_fields import refusal
 from causerie.protocol.operations import FIELDS
 from causerie.protocol.request import ChatRequest
 
@@ -43,12 +42,8 @@ class EmbeddingTarget:
     ) -> AsyncIterator[ChatReply]:
         """Answer a request by one batch of events; usage counts the inputs that are finished."""
         del partial
-        unlisted = request.unlisted
+        dropped = dropped_parameters(request, FIELDS["embeddings"])
         given: Any = request.document["input"]
-        if unlisted is not None and request.strict:
-            refused = refusal(unlisted.body, FIELDS["embeddings"])
-            if refused is not None:
-                raise refused
         if not isinstance(given, str) and not isinstance(given[0], int) and len(given) > MAX_INPUTS:
             raise InvalidRequest(
                 f"`input` holds {len(given)} texts; send at most {MAX_INPUTS} at a time.",
@@ -81,9 +76,8 @@ class EmbeddingTarget:
 
         with engine_failures(started=False):
             facts = await self.engine.facts()
-        changes = () if request.unlisted is None else tuple(request.unlisted.changes)
         async with aclosing(events()) as batches:
-            yield ChatReply(batches, facts.fingerprint, lambda: used, lambda: None, changes)
+            yield ChatReply(batches, facts.fingerprint, lambda: used, lambda: None, dropped)
 
     def continues(self, request: ChatRequest, partial: Partial) -> bool:
         """Return false: a reply comes whole."""

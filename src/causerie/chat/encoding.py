@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, pairwise
-from typing import Protocol, TypeVar, cast
+from typing import TypeVar, cast
 
-from causerie.chat.bounded_cache import BoundedCache
+from causerie.chat.schema.bounded_cache import BoundedCache
 from causerie.chat.template import Rendered
 from causerie.engines.base import Image, ImageEngine, PicturedPrompt, PromptTooLong, TextEngine
 from causerie.errors import InvalidRequest
@@ -56,10 +56,6 @@ _BREAK = "\u2060"  # word joiner: nobody sees it, and no control token has one
 _ROUNDS = 8  # one control token may begin within another
 
 
-class Tokenizer(Protocol):
-    async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]: ...
-
-
 @dataclass(frozen=True, slots=True)
 class ControlMatch:
     """A control token in a text: where it begins, what it says, and its id."""
@@ -76,7 +72,10 @@ class EncodedText:
     ids: list[int]
     end: PromptEnd | None = None
     shared: int = 0
-    """Tokens of the segments before the one that was asked for; 0 where it was not so read."""
+    """Tokens of the segments before the one that was asked for; 0 where it was not so read.
+
+    Conversations with the same instructions share them.
+    """
     pictured: PicturedPrompt | None = None  # for a prompt with images
 
 
@@ -92,7 +91,7 @@ class TokenCache:
         self,
         text: str,
         heads: Sequence[ControlMatch],
-        engine: Tokenizer,
+        engine: TextEngine,
         most: int | None = None,
         parting: int = 0,
         scope: str = "",
@@ -130,7 +129,8 @@ class TokenCache:
         _check_token_count(count, most)
         before = bisect_right(heads, parting, key=lambda head: head.at)
         shared = sum(map(len, every[:before]))
-        whole = await offload(_concatenated, every) if count > _FEW else _concatenated(every)
+        joined = chain.from_iterable(every)
+        whole = await offload(list, joined) if count > _FEW else list(joined)
         return EncodedText(whole, end, shared)
 
     def keep_reply(
@@ -148,7 +148,7 @@ class TokenCache:
             self._replies.keep((before, segment), made, len(segment))
             before = hash((before, segment))
 
-    async def _may_cut_before(self, heads: Iterable[ControlMatch], engine: Tokenizer) -> bool:
+    async def _may_cut_before(self, heads: Iterable[ControlMatch], engine: TextEngine) -> bool:
         new = {head.text for head in heads}.difference(self._cuttable)
         if new:
             whole = [_BEFORE + head + _BEHIND for head in new]
@@ -184,7 +184,7 @@ def _check_token_count(count: int, most: int | None) -> None:
         raise PromptTooLong(count, most)
 
 
-async def _tokenized(segments: Sequence[str], engine: Tokenizer, most: int | None) -> list[int]:
+async def _tokenized(segments: Sequence[str], engine: TextEngine, most: int | None) -> list[int]:
     read: list[int] = []
     part: list[str] = []
     characters = 0
@@ -196,10 +196,6 @@ async def _tokenized(segments: Sequence[str], engine: Tokenizer, most: int | Non
         part.append(segment)
         characters += len(segment)
     return read + await engine.tokenize(part, special=True)
-
-
-def _concatenated(parts: Iterable[Sequence[int]]) -> list[int]:
-    return list(chain.from_iterable(parts))
 
 
 def _split_by_first_ids(ids: Sequence[int], segment_ids: Sequence[int]) -> list[array[int]] | None:
@@ -314,7 +310,7 @@ class PromptEncoder:
     async def encode(
         self,
         rendered: Rendered,
-        engine: Tokenizer,
+        engine: TextEngine,
         most: int | None = None,
         parting: int = 0,
         scope: str = "",
@@ -335,10 +331,14 @@ class PromptEncoder:
             if number % _TURN == _TURN - 1:
                 _check_token_count(len(mixed), most)
                 await asyncio.sleep(0)
-            if piece.forged:
-                mixed.extend(await self._as_plain_text(piece.text, engine))
-            else:
+            if not piece.forged:
                 mixed.append(piece.text)
+                continue
+            ids = self._plain_ids.get(piece.text)
+            if ids is None:
+                ids = tuple(await self._tokenize_unguarded(piece.text, engine))
+                self._plain_ids.keep(piece.text, ids, 1)
+            mixed.extend(ids)
         _check_token_count(len(mixed), most)
         return EncodedText(await engine.tokenize(mixed, special=True) if mixed else [])
 
@@ -369,7 +369,7 @@ class PromptEncoder:
         return EncodedText(ids, pictured=PicturedPrompt(tuple(pieces), len(ids)))
 
     async def _broken_up(
-        self, rendered: Rendered, engine: Tokenizer
+        self, rendered: Rendered, engine: TextEngine
     ) -> tuple[str, list[int] | None]:
         # Returns also the control tokens, or `None` where a user wrote words that the tokenizer
         # always reads whole.
@@ -379,15 +379,14 @@ class PromptEncoder:
                 return rendered.text, [head.id for piece in pieces for head in piece.heads]
             for text in {piece.text for piece in pieces if piece.forged} - self._breaks.keys():
                 self._breaks[text] = await self._needs_break(text, engine)
-            broken = await _in_thread_if_long(
-                rendered, partial(_with_breaks, rendered, pieces, self._breaks)
-            )
+            work = partial(_with_breaks, rendered, pieces, self._breaks)
+            broken = await _in_thread_if_long(rendered, work)
             if broken is rendered:
                 return rendered.text, None
             rendered = broken
         raise _forged_token_error()
 
-    async def _needs_break(self, text: str, engine: Tokenizer) -> bool:
+    async def _needs_break(self, text: str, engine: TextEngine) -> bool:
         if len(text) < 2:
             return False
         id = self._tokens.ids[text]
@@ -406,14 +405,7 @@ class PromptEncoder:
         if control == [head.id for head in heads]:
             self._cache.keep_reply(end, whole, heads, ids)
 
-    async def _as_plain_text(self, text: str, engine: Tokenizer) -> tuple[int, ...]:
-        known = self._plain_ids.get(text)
-        if known is None:
-            known = tuple(await self._tokenize_unguarded(text, engine))
-            self._plain_ids.keep(text, known, 1)
-        return known
-
-    async def _tokenize_unguarded(self, text: str, engine: Tokenizer) -> list[int]:
+    async def _tokenize_unguarded(self, text: str, engine: TextEngine) -> list[int]:
         # The text is cut behind its first letter where its ids would be guarded ones.
         ids = await engine.tokenize([text], special=False)
         if len(text) < 2 or self._guarded.isdisjoint(ids):
@@ -485,7 +477,7 @@ def _cut_pieces(text: str, forged: Sequence[tuple[int, int]], cuts: set[int]) ->
     return pieces
 
 
-async def tokens_before_text(engine: Tokenizer, text: str) -> list[int]:
+async def tokens_before_text(engine: TextEngine, text: str) -> list[int]:
     """Return the tokens of a text of ours that more text is to follow.
 
     A tokenizer may read white space at the very end otherwise than before a word. The next turn

@@ -6,7 +6,7 @@ import math
 import secrets
 import string
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -14,7 +14,7 @@ import structlog
 from msgspec import structs
 
 from causerie import errors
-from causerie.chat.backtracking import without_faults
+from causerie.chat.backtracking import Backtracking
 from causerie.chat.call_syntax.base import text_overlap
 from causerie.chat.document_watch import WatchedDocuments
 from causerie.chat.encoding import tokens_before_text
@@ -33,7 +33,6 @@ from causerie.protocol.events import (
     TokenLogprob,
     Usage,
 )
-from causerie.protocol.parameters import SamplingParams
 from causerie.protocol.request import ChatRequest
 
 log = structlog.get_logger(__name__)
@@ -140,7 +139,6 @@ _NEVER = -100.0  # a bias by which no token is drawn
 _CHARACTER = 4  # tokens: more than a character has behind its first
 
 
-@dataclass(slots=True)
 class Generation:
     """One choice being generated; its counts of tokens are right at any time.
 
@@ -148,54 +146,48 @@ class Generation:
     :class:`Diverged` where that, read by the model's parser, is another reply.
     """
 
-    engine: base.TextEngine
-    request: ChatRequest
-    plan: Plan
-    choice: int
-    resumed: ResumedReply | None = None
-    state: State = field(init=False, default=State.ANSWERING)
-    reasoning: int = field(init=False, default=0)
-    """Tokens of reasoning, which are part of ``completion``."""
-    discarded: int = field(init=False, default=0)
-    """Tokens that the engine generated and that were taken back; no part of ``completion``."""
-    cached: int | None = field(init=False, default=None)
-    """Tokens of the prompt that the first run found in the engine's cache, once it says so."""
-    asked: bool = field(init=False, default=False)  # an engine has received the prompt
-    cut: bool = field(init=False, default=False)  # the reply has ended in the middle of a call
-    said: int = field(init=False, default=0)
-    """Tokens of ``resumed`` whose text had been sent to the client."""
-    _parser: Parser = field(init=False)
-    _output: ChoiceOutput = field(init=False)
-    _plain: bool = field(init=False)
-    _generated: list[int] = field(init=False, default_factory=list)
-    # Of those, as the parser reads them.
-    _texts: list[str] = field(init=False, default_factory=list)
-    # Tokens among them that another has counted, less those that the engine has not reported.
-    _uncounted: int = field(init=False, default=0)
-    _reason: FinishReason = field(init=False, default="length")
-    _ended: bool = field(init=False, default=False)  # by the model
-    _first_run: bool = field(init=False, default=True)
-    _run_began: int = field(init=False, default=0)  # of the generated: where the last run did
-    _overrun: int = field(init=False, default=0)  # tokens that a run for ``min_tokens`` goes on
-    _grammar: str | None = field(init=False)
-    _grammar_start: int = field(init=False, default=0)  # of the generated: where the grammar began
-    _unsent_events: list[ContentEvent] = field(init=False, default_factory=list)
-    _limit: int = field(init=False)
-    _budget: int = field(init=False)
-    _tokens_made_before: int = field(init=False, default=0)
-    _thought_before: int = field(init=False, default=0)
-
-    def __post_init__(self) -> None:
-        request, plan = self.request, self.plan
+    def __init__(
+        self,
+        engine: base.TextEngine,
+        request: ChatRequest,
+        plan: Plan,
+        choice: int,
+        resumed: ResumedReply | None = None,
+    ) -> None:
+        self.engine, self.request, self.plan = engine, request, plan
+        self.choice, self.resumed = choice, resumed
+        self.state = State.ANSWERING
+        self.reasoning = 0
+        """Tokens of reasoning, which are part of ``completion``."""
+        self.discarded = 0
+        """Tokens that the engine generated and that were taken back; no part of ``completion``."""
+        self.cached: int | None = None
+        """Tokens of the prompt that the first run found in the engine's cache, once it says so."""
+        self.asked = False  # an engine has received the prompt
+        self.cut = False  # the reply has ended in the middle of a call
+        self.said = 0
+        """Tokens of ``resumed`` whose text had been sent to the client."""
+        self._generated: list[int] = []
+        self._texts: list[str] = []  # of those, as the parser reads them
+        # Tokens among them that another has counted, less those that the engine has not reported.
+        self._uncounted = 0
+        self._reason: FinishReason = "length"
+        self._ended = False  # by the model
+        self._first_run = True
+        self._run_began = 0  # of the generated: where the last run did
+        self._overrun = 0  # tokens that a run for ``min_tokens`` goes on
+        self._grammar, self._grammar_start = plan.grammar, 0  # of the generated: where it began
+        self._unsent_events: list[ContentEvent] = []
+        self._limit, self._budget = plan.limit, plan.budget
+        self._tokens_made_before = self._thought_before = 0
         self._parser = self._new_parser()
         logprobs = request.top_logprobs is not None
-        self._output = ChoiceOutput(self.choice, request.stop, logprobs=logprobs)
+        self._output = ChoiceOutput(choice, request.stop, logprobs=logprobs)
         self._plain = self._output.plain
-        self._grammar, self._limit, self._budget = plan.grammar, plan.limit, plan.budget
-        if self.resumed is not None:
-            self._read_resumed(self.resumed)
+        if resumed is not None:
+            self._read_resumed(resumed)
         self._update_state()
-        if self.resumed is not None:
+        if resumed is not None:
             self._check_resumed_end()
 
     def _new_parser(self) -> Parser:
@@ -415,7 +407,7 @@ class Generation:
             resumed=plan.resumed,
             texts=tuple(self._texts),
         )
-        return without_faults(self.engine, request, documents, self._discard)
+        return aclosing(Backtracking(self.engine, request, documents, self._discard).outputs())
 
     def _discard(self, tokens: int) -> None:
         self.discarded += tokens
@@ -430,30 +422,27 @@ class Generation:
         short = made < least
         upto = min(least + self._overrun, self._limit) if short else self._limit
         self._run_began = len(self._generated)
+        sampling = self.plan.sampling
+        if short and request.stop_token_ids:
+            never = dict.fromkeys(request.stop_token_ids, _NEVER)
+            sampling = structs.replace(sampling, logit_bias={**sampling.logit_bias, **never})
+        if sampling.seed is not None and (self.choice or self._generated):
+            seed = (sampling.seed + self.choice + len(self._generated)) % 2**32
+            sampling = structs.replace(sampling, seed=seed)
         return base.TextRequest(
             prompt=(*self.plan.prompt, *self._generated) if self._generated else self.plan.prompt,
             max_tokens=upto - made,
-            sampling=self._sampling(short=short),
+            sampling=sampling,
             grammar=grammar,
             logprobs=request.top_logprobs,
             visible=self.plan.visible,
             ignore_eos=request.ignore_eos or short,
             accepted=tuple(self._generated[self._grammar_start :]) if grammar is not None else (),
             resumed=self.plan.resumed,
-            shared=self.plan.shared,
+            shared=self.plan.encoded.shared,
             scope=request.cache_scope,
-            pictured=self.plan.pictured,
+            pictured=self.plan.encoded.pictured,
         )
-
-    def _sampling(self, *, short: bool) -> SamplingParams:
-        sampling = self.plan.sampling
-        if short and self.request.stop_token_ids:
-            never = dict.fromkeys(self.request.stop_token_ids, _NEVER)
-            sampling = structs.replace(sampling, logit_bias={**sampling.logit_bias, **never})
-        seed = sampling.seed
-        if seed is None or (not self.choice and not self._generated):
-            return sampling
-        return structs.replace(sampling, seed=(seed + self.choice + len(self._generated)) % 2**32)
 
     async def _close_reasoning(self) -> list[ContentEvent]:
         marks = self.plan.form.reasoning

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import string
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -25,7 +26,7 @@ from causerie.chat.taint import (
     read_arguments,
     write_json,
 )
-from causerie.chat.template_capabilities import Entry, TemplateCapabilities
+from causerie.chat.template_capabilities import Entry, TemplateCapabilities, text_part
 from causerie.errors import InvalidRequest
 from causerie.protocol import bounded_json
 from causerie.protocol.request import Message, TextPart, Tool, ToolCall
@@ -33,7 +34,7 @@ from causerie.protocol.request import Message, TextPart, Tool, ToolCall
 PLACEHOLDER = "…"  # stands for the words of a message that is to be continued and has none
 _GAP = authored("\n\n")
 _NINE = 9
-_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+_LETTERS = string.ascii_letters + string.digits
 _RESULT_OPEN, _RESULT_CLOSE = authored("<tool_response>\n"), authored("\n</tool_response>")
 
 
@@ -47,7 +48,25 @@ def entries(
     calls = [call for message in messages for call in message.tool_calls]
     _check_arguments(calls)
     names = {call.id: call.name for call in calls}
-    return [_message_entry(message, capabilities, reasoning_keys, names) for message in messages]
+    items: list[Entry] = []
+    for message in messages:
+        content = message.content
+        # An image is a mark in the text: engines write what the model has around images.
+        parts = content if isinstance(content, tuple) else (TextPart(content or ""),)
+        texts = (Traced(part.text if isinstance(part, TextPart) else part.url) for part in parts)
+        entry: Entry = {"role": authored(message.role), "content": joined(texts)}
+        if message.reasoning_content:
+            entry |= {key: Traced(message.reasoning_content) for key in reasoning_keys}
+        if message.tool_calls:
+            entry["tool_calls"] = [_call_entry(call, capabilities) for call in message.tool_calls]
+            entry["content"] = entry["content"] or capabilities.no_content
+        if message.tool_call_id is not None:
+            entry["tool_call_id"] = _short_id(message.tool_call_id, capabilities)
+        name = message.name or names.get(message.tool_call_id or "")
+        if name:
+            entry["name"] = Traced(name)
+        items.append(entry)
+    return items
 
 
 def _check_arguments(calls: Sequence[ToolCall]) -> None:
@@ -171,12 +190,8 @@ def one_call_each(conversation: Sequence[Entry], capabilities: TemplateCapabilit
 
 def prefixed(text: str, content: object) -> object:
     if isinstance(content, list):
-        return [_text_part(text), *content]
+        return [text_part(text), *content]
     return joined((text, content or ""))
-
-
-def _text_part(text: object) -> Entry:
-    return {"type": authored("text"), "text": text}
 
 
 def content_text(content: object) -> Traced:
@@ -191,48 +206,17 @@ def with_system(conversation: Sequence[Entry], text: str) -> list[Entry]:
         first = conversation[0]
         content = first["content"]
         if isinstance(content, list):
-            content = [*content, _text_part(joined((_GAP, text)))]
+            content = [*content, text_part(joined((_GAP, text)))]
         else:
             content = joined((content, _GAP, text)) if content else text
         return [{**first, "content": content}, *conversation[1:]]
     return [_text_entry("system", text), *conversation]
 
 
-def _message_entry(
-    message: Message,
-    capabilities: TemplateCapabilities,
-    keys: Sequence[str],
-    names: Mapping[str, str],
-) -> Entry:
-    entry: Entry = {"role": authored(message.role), "content": _traced_content(message)}
-    if message.reasoning_content:
-        entry |= {key: Traced(message.reasoning_content) for key in keys}
-    if message.tool_calls:
-        entry["tool_calls"] = [_call_entry(call, capabilities) for call in message.tool_calls]
-        entry["content"] = entry["content"] or capabilities.no_content
-    if message.tool_call_id is not None:
-        entry["tool_call_id"] = _short_id(message.tool_call_id, capabilities)
-    name = message.name or names.get(message.tool_call_id or "")
-    if name:
-        entry["name"] = Traced(name)
-    return entry
-
-
-def _traced_content(message: Message) -> object:
-    if not isinstance(message.content, tuple):
-        return Traced(message.content or "")
-    # An image is a mark in the text: engines write what the model has around images.
-    return joined(
-        Traced(part.text if isinstance(part, TextPart) else part.url) for part in message.content
-    )
-
-
 def _call_entry(call: ToolCall, capabilities: TemplateCapabilities) -> Entry:
-    arguments: object = (
-        read_arguments(call.arguments)
-        if capabilities.arguments == "object"
-        else Traced(call.arguments or "{}")
-    )
+    arguments: object = Traced(call.arguments or "{}")
+    if capabilities.arguments == "object":
+        arguments = read_arguments(call.arguments)
     return {
         "id": _short_id(call.id, capabilities),
         "type": authored("function"),
@@ -243,8 +227,13 @@ def _call_entry(call: ToolCall, capabilities: TemplateCapabilities) -> Entry:
 def _short_id(value: str, capabilities: TemplateCapabilities) -> Traced:
     if not capabilities.short_ids or (len(value) == _NINE and value.isascii() and value.isalnum()):
         return Traced(value)
+    return Traced(derived_id(value, _LETTERS, _NINE))
+
+
+def derived_id(value: str, letters: str, size: int) -> str:
+    """Return an id of these letters, always the same for a value."""
     digest = hashlib.sha256(value.encode("utf-8", "surrogatepass")).digest()
-    return Traced("".join(_LETTERS[byte % len(_LETTERS)] for byte in digest[:_NINE]))
+    return "".join(letters[byte % len(letters)] for byte in digest[:size])
 
 
 def tool_entry(tool: Tool, capabilities: TemplateCapabilities) -> Entry:
@@ -253,11 +242,9 @@ def tool_entry(tool: Tool, capabilities: TemplateCapabilities) -> Entry:
         function["description"] = tool.description or ""
     function["parameters"], declared = tool.parameters, tool.parameters.get("properties")
     if not capabilities.undescribed and isinstance(declared, Mapping):
-        described = {
-            name: {"description": "", **of} if isinstance(of, Mapping) else of
-            for name, of in declared.items()
-        }
-        function["parameters"] = {**tool.parameters, "properties": described}
+        others = {name: of for name, of in declared.items() if isinstance(of, Mapping)}
+        described = {name: {"description": "", **of} for name, of in others.items()}
+        function["parameters"] = {**tool.parameters, "properties": {**declared, **described}}
     return {"type": authored("function"), "function": function}
 
 
@@ -294,8 +281,8 @@ def _joined_content(first: Entry, second: Entry) -> object:
         return behind or before
     if not isinstance(before, list):
         return prefixed(joined((before, _GAP)), behind)
-    following = behind if isinstance(behind, list) else [_text_part(behind)]
-    return [*before, _text_part(_GAP), *following]
+    following = behind if isinstance(behind, list) else [text_part(behind)]
+    return [*before, text_part(_GAP), *following]
 
 
 def _text_entry(role: str, text: str) -> Entry:
@@ -309,7 +296,7 @@ def _final_text(text: object) -> Traced:
 
 def tools_text(tools: Sequence[Entry], calls: forms.CallSection) -> Traced:
     lines = [write_json(tool["function"]) for tool in tools]
-    example = call_text(calls, authored("NAME"), authored('{"PARAMETER": "VALUE"}'))
+    example = call_text(calls, (authored("NAME"), authored('{"PARAMETER": "VALUE"}')))
     before = authored("You can call these functions:\n")
     form = authored("\n\nTo call one, answer in exactly this form:\n")
     then = "The result comes in the next message. If no function is needed, just answer."
@@ -364,22 +351,23 @@ def without_calls(conversation: Sequence[Entry], calls: forms.CallSection) -> li
     return plain
 
 
-def call_text(calls: forms.CallSection, *call: str) -> Traced:
-    """Return one call (name, arguments and perhaps an id) in the form that is declared."""
-    return joined((authored(calls.begin), _written_call(calls, call), authored(calls.end)))
+def call_text(calls: forms.CallSection, *made: Sequence[str]) -> Traced:
+    """Return calls (name, arguments and perhaps an id of each) in the form that is declared."""
+    texts = []
+    for call in made:
+        name, arguments, call_id, *_ = (*call, "ID")
+        texts.append(joined(segment_text(one, name, arguments, call_id) for one in calls.call))
+    section = authored(calls.separator).join(texts)
+    return joined((authored(calls.begin), section, authored(calls.end)))
 
 
 def said_calls(entry: Entry, calls: forms.CallSection) -> Entry:
     made = entry.get("tool_calls")
     if not isinstance(made, list):
         return entry
-    texts = [_written_call(calls, _parts_of(call)) for call in made]
-    section = joined(
-        (authored(calls.begin), authored(calls.separator).join(texts), authored(calls.end))
-    )
     content = content_text(entry["content"])
     gap = "" if not content or content.endswith("\n") else "\n"
-    text = joined((content, authored(gap), section))
+    text = joined((content, authored(gap), call_text(calls, *map(_parts_of, made))))
     return {key: value for key, value in entry.items() if key != "tool_calls"} | {"content": text}
 
 
@@ -390,11 +378,6 @@ def _parts_of(call: Mapping[str, object]) -> tuple[str, ...]:
     arguments = function["arguments"]
     text = arguments if isinstance(arguments, str) else write_json(arguments)
     return str(function["name"]), text, str(call["id"])
-
-
-def _written_call(calls: forms.CallSection, call: Sequence[str]) -> Traced:
-    name, arguments, call_id, *_ = (*call, "ID")
-    return joined(segment_text(one, name, arguments, call_id) for one in calls.call)
 
 
 def segment_text(segment: forms.Segment, name: str, arguments: str, call_id: str) -> str:
@@ -445,11 +428,8 @@ def _as_xml(value: object, mark: str) -> str:
 
 def _python_literal(value: object) -> str:
     if isinstance(value, Mapping):
-        return (
-            "{"
-            + ", ".join(f"{_python_literal(k)}: {_python_literal(v)}" for k, v in value.items())
-            + "}"
-        )
+        pairs = (f"{_python_literal(k)}: {_python_literal(v)}" for k, v in value.items())
+        return "{" + ", ".join(pairs) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(map(_python_literal, value)) + "]"
     return write_json(value) if isinstance(value, str) else repr(value)

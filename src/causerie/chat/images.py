@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from msgspec import structs
 
-from causerie.chat.bounded_cache import BoundedCache
+from causerie.chat.schema.bounded_cache import BoundedCache
 from causerie.chat.worker import Died, WorkerProcess
 from causerie.engines.base import Image
 from causerie.errors import InvalidRequest, Overloaded
@@ -53,12 +53,10 @@ class ImageReader:
 
     memory: int = 1 << 30
     _turn: asyncio.Lock = field(init=False, default_factory=asyncio.Lock)
-    # Pixels, and what takes the place of an image, or nothing if it stays as it is, by digest.
-    _verdicts: BoundedCache[bytes, tuple[int, bytes]] = field(
-        init=False, default_factory=lambda: BoundedCache(_CONVERTED)
-    )
 
     def __post_init__(self) -> None:
+        # Pixels, and what takes the place of an image, or nothing if it stays as it is, by digest.
+        self._verdicts = BoundedCache[bytes, tuple[int, bytes]](_CONVERTED)
         self._worker = WorkerProcess("causerie.chat.image_worker", str(self.memory))
 
     async def stop(self) -> None:

@@ -17,13 +17,13 @@ from itertools import groupby
 from causerie.chat.grammar_text import quoted
 from causerie.chat.lark import embed, tokens
 from causerie.chat.schema.keywords import SchemaRefused
-from causerie.chat.schema.pattern import DOT, Piece, Refused, pieces
+from causerie.chat.schema.pattern import DOT, Piece, Refused, alternatives, between_slashes, pieces
 
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\f": "\\f",
             "\b": "\\b"}  # fmt: skip
 _BARE = r'[^"\\\x00-\x1f]'
 _CONTROLS = [chr(code) for code in range(32) if chr(code) not in _ESCAPES]
-_IMPORT = re.compile(r"%import common\.(\w+) -> (\w+)")
+_IMPORT = re.compile(r"^%import common\.(\w+) -> (\w+)$", re.MULTILINE)
 _ALIKE = frozenset({
     "DIGIT", "HEXDIGIT", "INT", "SIGNED_INT", "DECIMAL", "_EXP", "FLOAT", "SIGNED_FLOAT",
     "NUMBER", "SIGNED_NUMBER", "LCASE_LETTER", "UCASE_LETTER", "LETTER", "WORD", "CNAME",
@@ -60,13 +60,9 @@ def embed_in_json(text: str, prefix: str, *, param: str) -> Embedded:
 
 
 def _translated_lines(rules: str) -> Iterator[str]:
-    kept = set()
+    kept = {alias for name, alias in _IMPORT.findall(rules) if name in _ALIKE}
     for line in rules.splitlines():
-        imported = _IMPORT.fullmatch(line.strip())
-        if imported is not None and imported[1] in _ALIKE:
-            kept.add(imported[2])
-    for line in rules.splitlines():
-        imported = _IMPORT.fullmatch(line.strip())
+        imported = _IMPORT.fullmatch(line)
         if imported is None:
             if re.match(r"\s*[\w?!-]+\[", line):
                 raise Refused("Options of rules are not supported there.")
@@ -132,19 +128,10 @@ def _regex_in_json(token: str) -> str:
 def _lark_expression(found: Sequence[Piece]) -> str:
     if all(piece.kind != "atom" or not _matched_escapes(piece.text) for piece in found):
         text = "".join(piece.text for piece in found)
-        slashed = re.sub(r"(\\.)|/", lambda each: each[1] or "\\/", text)
-        return f"/{slashed}/" if text else '""'
-    ways = [" ".join(_alternative_in_json(way)) for way in _split_alternatives(found)]
+        return between_slashes(text) if text else '""'
+    depth = min(piece.depth for piece in found)
+    ways = [" ".join(_alternative_in_json(way)) for way in alternatives(found, depth)]
     return " | ".join(way or '""' for way in ways)
-
-
-def _split_alternatives(found: Sequence[Piece]) -> Iterator[Sequence[Piece]]:
-    depth, start = min(piece.depth for piece in found), 0
-    for at, piece in enumerate(found):
-        if piece.kind == "or" and piece.depth == depth:
-            yield found[start:at]
-            start = at + 1
-    yield found[start:]
 
 
 def _alternative_in_json(way: Sequence[Piece]) -> Iterator[str]:
@@ -191,9 +178,8 @@ def _atom_in_json(text: str, *, several: bool) -> str:
     if text == "(?s:.)":
         ways.append(f"/{_BARE}{'+' * several}/")
     elif text.startswith("[") and text.endswith("]"):
-        slashed = text.replace("/", "\\/")
         if any(re.fullmatch(text, chr(one)) for one in range(32, 0x250) if chr(one) not in '"\\'):
-            ways.append(f"/[{slashed}&&{_BARE}]{'+' * several}/")
+            ways.append(between_slashes(f"[{text}&&{_BARE}]{'+' * several}"))
     elif text.startswith("("):
         raise Refused("A class like this is not supported there.")
     if not ways:

@@ -6,7 +6,6 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from llguidance.gbnf_to_lark import gbnf_to_lark
@@ -63,25 +62,15 @@ def embed(text: str, prefix: str = "g", *, param: str = _PARAM) -> str:
     """
     if len(text) > MAX_CHARACTERS:
         raise SchemaRefused(param, f"The grammar is longer than {MAX_CHARACTERS} characters.")
-    is_gbnf = re.search(r"^\s*[a-zA-Z][a-zA-Z0-9_-]*\s*::=", text, re.MULTILINE)
-    return _Embedder(_lark_of_gbnf(text, param) if is_gbnf else text, prefix, param).run()
-
-
-def _lark_of_gbnf(text: str, param: str) -> str:
-    if not re.search(r"^\s*root\s*::=", text, re.MULTILINE):
-        raise SchemaRefused(param, "The GBNF grammar has no rule `root`.")
-    try:
-        return gbnf_to_lark(text)
-    except Exception as error:  # noqa: BLE001 - the converter raises bare exceptions
-        told = str(error).partition("\n")[0][:160]
-        raise SchemaRefused(param, f"The GBNF grammar cannot be read: {told}") from None
-
-
-@dataclass(frozen=True, slots=True)
-class _Token:
-    kind: str
-    text: str
-    line: int
+    if re.search(r"^\s*[a-zA-Z][a-zA-Z0-9_-]*\s*::=", text, re.MULTILINE):
+        if not re.search(r"^\s*root\s*::=", text, re.MULTILINE):
+            raise SchemaRefused(param, "The GBNF grammar has no rule `root`.")
+        try:
+            text = gbnf_to_lark(text)
+        except Exception as error:  # noqa: BLE001 - the converter raises bare exceptions
+            told = str(error).partition("\n")[0][:160]
+            raise SchemaRefused(param, f"The GBNF grammar cannot be read: {told}") from None
+    return _Embedder(text, prefix, param).run()
 
 
 class _Embedder:
@@ -89,47 +78,45 @@ class _Embedder:
         self._text = text.replace("\r\n", "\n")
         self._prefix = prefix
         self._param = param
-        self._line = 1
         self._at = 0
         self._written: list[str] = []
         self._defined: set[str] = set()
-        self._used_rules: dict[str, int] = {}
+        self._used_rules: dict[str, int] = {}  # with the place of the first use
 
     def run(self) -> str:
         while (token := self._next_token()) is not None:
-            if token.kind == "newline" or token.kind == "space":
-                self._written.append("\n" if token.kind == "newline" else " ")
-            elif self._at_line_start() and token.kind == "mark":
+            if token.lastgroup in ("newline", "space"):
+                self._written.append("\n" if token.lastgroup == "newline" else " ")
+            elif token.lastgroup == "mark" and self._at_line_start():
                 self._read_definition(token)
             else:
                 self._read_body_token(token)
         if "start" not in self._defined:
             raise SchemaRefused(self._param, "The grammar has no rule `start`.")
-        for name, number in self._used_rules.items():
+        for name, place in self._used_rules.items():
             if name not in self._defined:
-                raise self._refusal(f"`{name}` is not defined.", number)
+                raise self._refusal(f"`{name}` is not defined.", place)
         lines = (line.strip() for line in "".join(self._written).split("\n"))
         return "\n".join(line for line in lines if line) + "\n"
 
-    def _refusal(self, reason: str, line: int | None = None) -> SchemaRefused:
-        return SchemaRefused(self._param, f"Line {line or self._line} of the grammar: {reason}")
+    def _refusal(self, reason: str, at: int | None = None) -> SchemaRefused:
+        line = 1 + self._text.count("\n", 0, self._at if at is None else at)
+        return SchemaRefused(self._param, f"Line {line} of the grammar: {reason}")
 
-    def _next_token(self) -> _Token | None:
+    def _next_token(self) -> re.Match[str] | None:
         if self._at >= len(self._text):
             return None
         found = _TOKEN.match(self._text, self._at)
         if found is None:
             raise self._refusal(f"{self._text[self._at : self._at + 20]!r} is not understood.")
-        token = _Token(found.lastgroup or "", found.group(), self._line)
         self._at = found.end()
-        self._line += token.text.count("\n")
-        return token
+        return found
 
     def _at_line_start(self) -> bool:
         return next((each.endswith("\n") for each in reversed(self._written) if each != " "), True)
 
-    def _read_definition(self, token: _Token) -> None:
-        name = token.text.lstrip("!?")
+    def _read_definition(self, token: re.Match[str]) -> None:
+        name = token.group().lstrip("!?")
         kinds = (text for kind, text, _ in tokens(self._text, self._at) if kind != "space")
         follows = next(kinds, "")
         if follows not in (":", "[", "."):
@@ -145,58 +132,59 @@ class _Embedder:
 
     def _copy_rule_options(self) -> None:
         while (token := self._next_token()) is not None:
-            if token.kind == "mark" and token.text.islower():
-                if token.text not in _OPTIONS:
+            kind, text = token.lastgroup, token.group()
+            if kind == "mark" and text.islower():
+                if text not in _OPTIONS:
                     raise self._refusal(
-                        f"The option `{token.text}` is not supported; "
+                        f"The option `{text}` is not supported; "
                         f"these are: {', '.join(sorted(_OPTIONS))}."
                     )
-                self._written.append(token.text)
-            elif token.text == "]":
+                self._written.append(text)
+            elif text == "]":
                 self._written.append("]")
                 return
-            elif token.kind in ("special", "reference", "directive"):
+            elif kind in ("special", "reference", "directive"):
                 self._read_body_token(token)
             else:
-                self._written.append(self._used_name(token) if token.kind == "mark" else token.text)
+                self._written.append(self._used_name(token) if kind == "mark" else text)
         raise self._refusal("`[` is never closed.")
 
-    def _read_body_token(self, token: _Token) -> None:
-        if token.kind == "special":
-            raise self._refusal("Control tokens (`<…>`) are not allowed.", token.line)
-        if token.kind == "reference":
+    def _read_body_token(self, token: re.Match[str]) -> None:
+        kind, text = token.lastgroup, token.group()
+        if kind == "special":
+            raise self._refusal("Control tokens (`<…>`) are not allowed.", token.start())
+        if kind == "reference":
             raise self._refusal("References to other grammars (`@…`) are not supported.")
-        if token.text == "::":
+        if text == "::":
             raise self._refusal("Rules with parameters (`::`) are not supported.")
-        if token.kind == "directive":
-            self._read_directive(token)
-        elif token.kind == "mark":
+        if kind == "directive":
+            self._read_directive(text)
+        elif kind == "mark":
             self._written.append(self._used_name(token))
-        elif token.text == "->":
+        elif text == "->":
             self._skip_alias()
         else:
-            self._written.append(token.text)
+            self._written.append(text)
 
     def _skip_alias(self) -> None:
         # The name of an alternative in a parse tree, which nobody sees here.
-        while (token := self._next_token()) is not None and token.kind == "space":
+        while (token := self._next_token()) is not None and token.lastgroup == "space":
             pass
-        if token is None or token.kind != "mark":
+        if token is None or token.lastgroup != "mark":
             raise self._refusal("`->` is followed by no name.")
 
-    def _used_name(self, token: _Token) -> str:
-        sign = token.text[: len(token.text) - len(token.text.lstrip("!?"))]
-        name = token.text.lstrip("!?")
-        self._used_rules.setdefault(name, token.line)
-        return sign + self._prefixed(name)
+    def _used_name(self, token: re.Match[str]) -> str:
+        name = token.group().lstrip("!?")
+        self._used_rules.setdefault(name, token.start())
+        return token.group().removesuffix(name) + self._prefixed(name)
 
     def _prefixed(self, name: str) -> str:
         prefix = self._prefix.upper() if name.lstrip("_")[0].isupper() else self._prefix
         return f"{prefix}_{name}"
 
-    def _read_directive(self, token: _Token) -> None:
-        if token.text == "%json":
-            schema = self._json_behind("%json")
+    def _read_directive(self, directive: str) -> None:
+        if directive == "%json":
+            schema = self._json_behind(directive)
             if not isinstance(schema, dict | bool):
                 raise self._refusal("`%json` takes a schema, an object.")
             prepared = prepare(schema, param=self._param)
@@ -204,29 +192,28 @@ class _Embedder:
                 reason = f"`{keyword}` cannot be enforced inside a grammar."
                 raise SchemaRefused(self._param, reason, pointer)
             self._written.append("%json " + prepared.text)
-        elif token.text == "%regex":
+        elif directive == "%regex":
             self._written.append("%regex " + json.dumps(self._json_behind("%regex")))
-        elif token.text == "%llguidance":
+        elif directive == "%llguidance":
             if self._json_behind("%llguidance") != {}:
                 raise self._refusal("`%llguidance` may only say `{}`; options are not supported.")
-        elif token.text == "%import":
+        elif directive == "%import":
             self._read_import()
         else:
-            raise self._refusal(_DIRECTIVES.get(token.text, f"`{token.text}` is not known."))
+            raise self._refusal(_DIRECTIVES.get(directive, f"`{directive}` is not known."))
 
     def _json_behind(self, directive: str) -> object:
         try:
             value, end = _json_at(self._text, self._at)
         except (ValueError, RecursionError):
             raise self._refusal(f"`{directive}` is followed by no valid JSON value.") from None
-        self._line += self._text.count("\n", self._at, end)
         self._at = end
         return value
 
     def _read_import(self) -> None:
-        line = ""
-        while (token := self._next_token()) is not None and token.kind != "newline":
-            line += token.text if token.kind != "space" else " "
+        line, start = "", self._at
+        while (token := self._next_token()) is not None and token.lastgroup != "newline":
+            line += token.group() if token.lastgroup != "space" else " "
         one = re.fullmatch(r"\s*common\s*\.\s*(\w+)\s*(?:->\s*(\w+))?\s*", line)
         several = re.fullmatch(r"\s*common\s*\(([\w\s,]+)\)\s*", line)
         if one is not None:
@@ -235,10 +222,10 @@ class _Embedder:
             names = [name.strip() for name in several.group(1).split(",") if name.strip()]
             pairs = [(name, name) for name in names]
         else:
-            raise self._refusal("Only `%import common.NAME` is supported.", self._line - 1)
+            raise self._refusal("Only `%import common.NAME` is supported.", start)
         for name, alias in pairs:
             if name not in _COMMON or not re.fullmatch(r"_?[A-Z][_A-Z0-9]*", alias):
-                raise self._refusal(f"`common` has no terminal {name!r}.", self._line - 1)
+                raise self._refusal(f"`common` has no terminal {name!r}.", start)
             self._defined.add(alias)
             self._written.append(f"\n%import common.{name} -> {self._prefixed(alias)}\n")
 

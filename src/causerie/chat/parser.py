@@ -20,9 +20,8 @@ _CLOSERS = " \t\r\n}])"  # brackets too many behind a call mean nothing
 _SLICE = 4096  # characters: each part of a text copies what is behind it
 
 
-_Rest = Generator[
-    events.ContentEvent, None, str
-]  # events of what was read; returns the text that is left
+_Rest = Generator[events.ContentEvent, None, str]
+"""Yields events of what was read; returns the text that is left."""
 
 
 class Mode(Enum):
@@ -120,9 +119,8 @@ class Parser:
         section = self._section
         if self._header is not None:
             form, read = self._heading, self._header
-            return bool(
-                self._tools and (_header_words(form, read) if form.call_close else "to=" in read)
-            )
+            called = bool(_header_words(form, read)) if form.call_close else "to=" in read
+            return called and bool(self._tools)
         return section is not None and (section.open or bool(str(section.unread).strip()))
 
     def feed(self, text: str) -> list[events.ContentEvent]:
@@ -284,20 +282,14 @@ class Parser:
             return (yield from self._leave_header(read))
         if header is None:
             return ""
-        self._header = None
-        self._begin_message(header)
-        return read[header.size :]
-
-    def _begin_message(self, header: ParsedHeader) -> None:
-        form, self._header_read = self._heading, True
+        form, self._header, self._header_read = self._heading, None, True
         self._begin_part(Mode.ANSWER, None if header.ended else self._form.answer_space)
         name = function_of(form, header, self._tools)
-        if header.ended:
-            return
-        if name is not None and self._calls_form is not None:
+        if not header.ended and name is not None and self._calls_form is not None:
             self._begin_section("", form.call, begin=form.call.begin, read="", name=name)
-        elif is_reasoning(form, header):
+        elif not header.ended and is_reasoning(form, header):
             self._begin_part(Mode.REASONING, self._form.reasoning.after_open)
+        return read[header.size :]
 
     def _leave_header(self, read: str) -> _Rest:
         self._header = None
@@ -366,10 +358,8 @@ class Parser:
         trims = self.mode is Mode.REASONING or self._calls_form is not None or not resumed
         if behind and kept:
             self._space_to_drop = ""  # white space behind them is theirs
-        if trims and (
-            behind or not kept
-        ):  # it is kept in pieces: put together each time it would be copied
-            self._spaces.append(text)
+        if trims and (behind or not kept):
+            self._spaces.append(text)  # put together each time it would be copied
             return []
         said, space = (kept, text[len(kept) :]) if trims else (text, "")
         said = self._release_space() + said
@@ -428,13 +418,8 @@ class _Marks:
         reasoning_end: ReasoningEnd,
     ) -> None:
         ways = (calls, *calls.also) if calls and form.header is None else ()
-        named = {
-            mark: way
-            for way in ways
-            if way.is_named
-            for name in names
-            for mark in name_triggers(way, name)
-        }
+        unmarked = [(way, name) for way in ways if way.is_named for name in names]
+        named = {mark: way for way, name in unmarked for mark in name_triggers(way, name)}
         self.triggers = {mark: way for way in reversed(ways) for mark in way.starts} | named
         self.lead_ins = {mark: way for way in reversed(ways) for mark in way.lead_ins}
         opens, closes = form.reasoning.opens, form.reasoning.closes

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from types import MappingProxyType
+from typing import NamedTuple
 
 from msgspec import Struct, structs
 
@@ -16,7 +16,7 @@ from causerie.chat import thinking
 from causerie.chat.answer import AnswerPlan, Functions, SchemaCache, answer_plan, callable_functions
 from causerie.chat.call_syntax.base import text_overlap
 from causerie.chat.constraint import CallPlan, calls_in_reasoning, compose, leaves_free
-from causerie.chat.encoding import EncodedText, PromptEncoder, PromptEnd
+from causerie.chat.encoding import EncodedText, PromptEncoder
 from causerie.chat.formats.format import ModelFormat
 from causerie.chat.grammar_text import Manner
 from causerie.chat.images import split_at_marks
@@ -30,7 +30,6 @@ from causerie.engines.base import (
     Image,
     ImageRefused,
     ModelFacts,
-    PicturedPrompt,
     PromptTooLong,
     TextEngine,
 )
@@ -42,7 +41,6 @@ from causerie.protocol.request import ChatRequest, JsonObject, JsonSchema
 
 Images = Mapping[str, Image]
 """Images by the marks that stand for them in messages."""
-NO_IMAGES: Images = MappingProxyType({})
 
 _INSTRUCTING = ("system", "developer")
 _HEAD = 40  # characters of a message by which it is found in the prompt
@@ -53,8 +51,7 @@ class Plan:
     form: ModelFormat
     rendered: Rendered
     prompt: tuple[int, ...]
-    prompt_end: PromptEnd | None
-    shared: int  # tokens of the prompt that conversations with the same instructions share
+    encoded: EncodedText  # the same, and how it was made
     limit: int  # output limit, in tokens
     lowered: tuple[str, ...]  # the report of a limit that did not fit
     room: int  # rest of the context after the prompt, in tokens
@@ -72,7 +69,6 @@ class Plan:
     visible: tuple[str, ...]
     end_tokens: tuple[int, ...]
     answer: AnswerPlan | None
-    pictured: PicturedPrompt | None = None  # if the prompt has images
 
     @property
     def watched(self) -> bool:
@@ -87,8 +83,9 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """A model as chat sees it: its engine's facts, its format and who renders its prompts."""
+    """A model as chat sees it: its engine and facts, its format and who renders its prompts."""
 
+    engine: TextEngine
     facts: ModelFacts
     form: ModelFormat
     renderer: Renderer
@@ -99,8 +96,7 @@ class LoadedModel:
     schema_cache: SchemaCache = field(default_factory=SchemaCache)
 
 
-@dataclass(frozen=True, slots=True)
-class _WrittenPrompt:
+class _WrittenPrompt(NamedTuple):
     told: Prompt
     rendered: Rendered
     encoded: EncodedText
@@ -108,16 +104,9 @@ class _WrittenPrompt:
     form: ModelFormat  # with what the model still writes before a call
     space: str  # that the model still writes before its reasoning or its answer
 
-    def first_manner(self, manner: Manner) -> Manner:
-        return manner if self.state == "open" else structs.replace(manner, leading=self.space)
-
 
 async def make_plan(
-    request: ChatRequest,
-    model: LoadedModel,
-    engine: TextEngine,
-    interrupted: Partial | None = None,
-    images: Images = NO_IMAGES,
+    request: ChatRequest, model: LoadedModel, interrupted: Partial | None, images: Images
 ) -> Plan:
     """Decide everything; raises ``InvalidRequest`` for whatever the model cannot do.
 
@@ -127,23 +116,23 @@ async def make_plan(
     _check_tokens(request, model.facts.size)
     resumed = _continued_answer(request)
     thought = thinking.plan(model.form, request.thinking)
-    functions = await _functions(request, model, model.form)
-    written = await _write_prompt(request, model, engine, thought, images)
-    encoded, state, form, space = written.encoded, written.state, written.form, written.space
+    functions = await _functions(request, model)
+    written = await _write_prompt(request, model, thought, images)
+    told, rendered, encoded, state, form, space = written
     limit = _output_limit(request, len(encoded.ids), model)
-    calls = _call_plan(request, functions, written.told, form)
+    calls = _call_plan(request, functions, told, form)
     before = interrupted or Partial(text=resumed)
     answer = await _answer_plan(request, model, before.text)
     manner = _generation_manner(model, functions, answer, before)
+    first = manner if state == "open" else structs.replace(manner, leading=space)
     composed = partial(_composed_grammar, model, form, calls=calls, answer=answer)
-    grammar = await composed(state, manner=written.first_manner(manner))
+    grammar = await composed(state, manner=first)
     _check_ending(request, grammar)
     return Plan(
         form=form,
-        rendered=written.rendered,
+        rendered=rendered,
         prompt=tuple(encoded.ids),
-        prompt_end=encoded.end,
-        shared=encoded.shared,
+        encoded=encoded,
         limit=limit,
         lowered=(f"max_tokens lowered to {limit}",) if limit < (request.max_tokens or 0) else (),
         room=_context_length(request, model) - len(encoded.ids),
@@ -160,34 +149,36 @@ async def make_plan(
         visible=_visible_control_tokens(form, model.facts.control_tokens),
         end_tokens=model.facts.end_tokens,
         answer=answer,
-        pictured=encoded.pictured,
     )
 
 
 async def _write_prompt(
-    request: ChatRequest,
-    model: LoadedModel,
-    engine: TextEngine,
-    thought: ThinkingPlan,
-    images: Images,
+    request: ChatRequest, model: LoadedModel, thought: ThinkingPlan, images: Images
 ) -> _WrittenPrompt:
-    told, rendered, space = await _render_prompt(request, model, thought)
-    encoded = await _encoded_prompt(rendered, request, model, engine, images)
+    # What changes from turn to turn without changing what the model reads (`tool_choice`,
+    # `response_format`) leaves the prompt alone.
+    told = await model.renderer.prompt(request)
+    rendered, marks = told.rendered, model.form.reasoning
+    continued = request.continue_final_message
+    space = told.leading if request.add_generation_prompt and not continued else ""
+    if thought.written and not continued:
+        opened = rendered.text + space + marks.open + marks.after_open
+        rendered, space = Rendered(opened, rendered.user), ""
+    encoded = await _encoded_prompt(rendered, request, model, images)
     form = model.form
-    state = reasoning_state(rendered, form, thought, request.continue_final_message)
+    state = reasoning_state(rendered, form, thought, continued)
     if state == "open":
-        space = _space_before_reasoning(request, rendered, form)
+        begun = continued or rendered.text.endswith(marks.after_open)
+        space = "" if begun else marks.after_open
     else:
         form = _with_call_lead(form, told.leading_call, rendered, space)
     return _WrittenPrompt(told, rendered, encoded, state, form, space)
 
 
-async def prompt_tokens(
-    request: ChatRequest, model: LoadedModel, engine: TextEngine, images: Images
-) -> int:
+async def prompt_tokens(request: ChatRequest, model: LoadedModel, images: Images) -> int:
     """Return the tokens of the prompt that a plan would have; raise like :func:`make_plan`."""
     thought = thinking.plan(model.form, request.thinking)
-    return len((await _write_prompt(request, model, engine, thought, images)).encoded.ids)
+    return len((await _write_prompt(request, model, thought, images)).encoded.ids)
 
 
 def _reasoning_end(
@@ -206,21 +197,6 @@ def _planned_sampling(
     return request_sampling(request.sampling, model.sampling, model.facts.sampling, thinks=thinks)
 
 
-async def _render_prompt(
-    request: ChatRequest, model: LoadedModel, thought: ThinkingPlan
-) -> tuple[Prompt, Rendered, str]:
-    # What changes from turn to turn without changing what the model reads (`tool_choice`,
-    # `response_format`) leaves the prompt alone.
-    told = await model.renderer.prompt(request)
-    continued = request.continue_final_message
-    space = told.leading if request.add_generation_prompt and not continued else ""
-    if thought.written and not continued:
-        marks = model.form.reasoning
-        opened = told.rendered.text + space + marks.open + marks.after_open
-        return told, Rendered(opened, told.rendered.user), ""
-    return told, told.rendered, space
-
-
 def _continued_answer(request: ChatRequest) -> str:
     if not request.continue_final_message or request.tool_choice.mode == "required":
         return ""
@@ -234,18 +210,15 @@ def _continued_answer(request: ChatRequest) -> str:
             return text
 
 
-async def _functions(request: ChatRequest, model: LoadedModel, form: ModelFormat) -> Functions:
-    marks = model.facts.control_tokens
+async def _functions(request: ChatRequest, model: LoadedModel) -> Functions:
+    marks, calls = model.facts.control_tokens, model.form.calls
     functions = await callable_functions(request, marks, model.schema_cache)
     # A grammar is held where the model writes arguments as JSON.
-    ways = (form.calls, *form.calls.also)
+    ways = (calls, *calls.also)
     if not functions.grammars or all(way.writes_json for way in ways):
         return functions
-    loose = [
-        f"tools[{at}].function.format not enforced"
-        for at, tool in enumerate(request.tools)
-        if tool.name in functions.grammars
-    ]
+    places = (at for at, tool in enumerate(request.tools) if tool.name in functions.grammars)
+    loose = (f"tools[{at}].function.format not enforced" for at in places)
     return structs.replace(functions, grammars={}, ignored=(*functions.ignored, *loose))
 
 
@@ -363,30 +336,21 @@ def _with_call_lead(
     return structs.replace(form, calls=structs.replace(form.calls, lead=lead))
 
 
-def _space_before_reasoning(request: ChatRequest, rendered: Rendered, form: ModelFormat) -> str:
-    space = form.reasoning.after_open
-    return "" if request.continue_final_message or rendered.text.endswith(space) else space
-
-
 async def _encoded_prompt(
-    rendered: Rendered,
-    request: ChatRequest,
-    model: LoadedModel,
-    engine: TextEngine,
-    images: Images,
+    rendered: Rendered, request: ChatRequest, model: LoadedModel, images: Images
 ) -> EncodedText:
     try:
         if images:
             parts = await offload(_split_at_images, rendered, images)
-            return await model.encoder.encode_pictured(parts, engine)
+            return await model.encoder.encode_pictured(parts, model.engine)
         first = next((one.text for one in request.messages if one.role not in _INSTRUCTING), "")
         head = first.strip()[:_HEAD]
         text = rendered.text
         spans = rendered.user if head else ()
         begun = (start for start, stop in spans if text[start:stop].lstrip().startswith(head))
         parting = next(begun, 0)
-        most = _context_length(request, model)
-        return await model.encoder.encode(rendered, engine, most, parting, request.cache_scope)
+        most, scope = _context_length(request, model), request.cache_scope
+        return await model.encoder.encode(rendered, model.engine, most, parting, scope)
     except PromptTooLong as long:
         raise ContextLengthExceeded(
             prompt_tokens=long.tokens,

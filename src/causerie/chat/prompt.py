@@ -37,7 +37,9 @@ def taken_out(
     for entry in conversation:
         calls = entry.get("tool_calls")
         if isinstance(calls, list) and entry["content"]:
-            first = _marked_call(calls[0], _origin_mark(len(texts)))
+            first, mark = calls[0], _origin_mark(len(texts))
+            function = {**first["function"], "name": Traced(first["function"]["name"], mark)}
+            first = {**first, "id": Traced(str(first["id"]), mark), "function": function}
             opened = authored(form.said_open or form.answer_open)
             closed = authored(form.said_close or form.answer_close)
             texts.append(joined((opened, content_text(entry["content"]), closed)))
@@ -46,34 +48,8 @@ def taken_out(
     return left, texts
 
 
-def put_back(prompt: Traced, texts: Sequence[Traced], begin: str) -> Traced:
-    """Return the prompt with each text in front of its calls, which begin with ``begin``.
-
-    If that is empty, they begin with the names of their functions.
-    """
-    origin = origin_of(prompt)
-    parts: list[str] = []
-    done = at = 0
-    for index, text in enumerate(texts):
-        call = origin.find(_origin_mark(index), at)
-        start = prompt.rfind(begin, done, call) if call >= 0 else call
-        while start >= 0 and any(origin[start : start + len(begin)]):
-            start = prompt.rfind(begin, done, start)
-        if start >= 0:
-            parts += (prompt[done:start], text)
-            done, at = start, call
-    return joined((*parts, prompt[done:]))
-
-
 def _origin_mark(index: int) -> int:
     return FINAL + 1 + index % _MARKS
-
-
-def _marked_call(call: Entry, mark: int) -> Entry:
-    function = call["function"]
-    assert isinstance(function, dict)
-    name = Traced(function["name"], mark)
-    return {**call, "id": Traced(str(call["id"]), mark), "function": {**function, "name": name}}
 
 
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
@@ -259,16 +235,13 @@ def _conversation_entries(
     shows_calls = format.native_tools and capabilities.calls
     in_messages = format.answer_open and not format.answer_close  # texts and calls are
     whole = capabilities.together and (capabilities.text_before_calls or not in_messages)
-    items = (
-        history.one_call_each(items, capabilities)
-        if shows_calls
-        else history.without_calls(items, calls)
-    )
+    if shows_calls:
+        items = history.one_call_each(items, capabilities)
+    else:
+        items = history.without_calls(items, calls)
     if capabilities.marked and not capabilities.reasoning:
-        items = [
-            history.with_reasoning(entry, format.reasoning, keys, capabilities.gap)
-            for entry in items
-        ]
+        thought, gap = format.reasoning, capabilities.gap
+        items = [history.with_reasoning(entry, thought, keys, gap) for entry in items]
     items = history.in_turns(items, capabilities)
     told = capabilities.told and not (capabilities.text_before_calls or format.answer_open)
     if shows_calls and not capabilities.calls_alongside_text:
@@ -297,10 +270,21 @@ def _conversation_entries(
 def _with_omitted_texts(
     prompt: Traced, said: Sequence[Traced], format: ModelFormat, capabilities: TemplateCapabilities
 ) -> Traced:
-    calls = format.calls
-    marked = not isinstance(calls.call[0], Name)
-    begin = calls.lead + calls.starts[0] if marked else ""
-    whole = put_back(prompt, said, begin=begin)
+    # Each text stands in front of its calls, which begin with ``begin``. If that is empty, they
+    # begin with the names of their functions.
+    calls, origin = format.calls, origin_of(prompt)
+    begin = "" if isinstance(calls.call[0], Name) else calls.lead + calls.starts[0]
+    parts: list[str] = []
+    done = at = 0
+    for index, text in enumerate(said):
+        call = origin.find(_origin_mark(index), at)
+        start = prompt.rfind(begin, done, call) if call >= 0 else call
+        while start >= 0 and any(origin[start : start + len(begin)]):
+            start = prompt.rfind(begin, done, start)
+        if start >= 0:
+            parts += (prompt[done:start], text)
+            done, at = start, call
+    whole = joined((*parts, prompt[done:]))
     return whole if capabilities.reasoning else history.thought_once(whole, format.reasoning)
 
 

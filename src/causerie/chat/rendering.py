@@ -14,21 +14,10 @@ from typing import Protocol
 
 import msgspec
 
+from causerie.chat import template_worker as messages
 from causerie.chat.formats.format import ModelFormat
 from causerie.chat.prompt import Prompt, before_call, prompt_of
 from causerie.chat.template import ChatTemplate, TooMuch
-from causerie.chat.template_worker import (
-    Answer,
-    Ask,
-    BeforeCall,
-    Costly,
-    Done,
-    Hello,
-    Load,
-    Refusal,
-    encode,
-    read_answer,
-)
 from causerie.chat.worker import Died, WorkerProcess
 from causerie.errors import InternalError, Overloaded, TemplateFailed
 from causerie.http.event_loop import LARGE, offload
@@ -130,7 +119,7 @@ class Renderers:
     memory: int = 1 << 30
     patience: float = 5.0
     most: int = 8
-    jobs: set[asyncio.Task[Answer]] = field(init=False, default_factory=set)
+    jobs: set[asyncio.Task[messages.Answer]] = field(init=False, default_factory=set)
     # Those that have processes, the one that was used last at the end.
     _used: OrderedDict[_ForeignRenderer, None] = field(init=False, default_factory=OrderedDict)
 
@@ -140,7 +129,7 @@ class Renderers:
         """Return who renders this template; raise :class:`ValueError` where our own is none."""
         if is_own(source):
             return in_process(source, form, bos_token=bos_token, eos_token=eos_token)
-        return _ForeignRenderer(self, Load(source, bos_token, eos_token, form.name))
+        return _ForeignRenderer(self, messages.Load(source, bos_token, eos_token, form.name))
 
     def processes(self) -> tuple[int, ...]:
         return tuple(pid for each in self._used for pid in each.processes())
@@ -164,7 +153,7 @@ class Renderers:
 
 
 class _ForeignRenderer:
-    def __init__(self, owner: Renderers, load: Load) -> None:
+    def __init__(self, owner: Renderers, load: messages.Load) -> None:
         self._owner = owner
         self._load = load
         self._rejection: tuple[str, float] = "", 0.0  # why it is not tried, and until when
@@ -176,16 +165,16 @@ class _ForeignRenderer:
             self._free.put_nowait(worker)
 
     async def prompt(self, request: ChatRequest) -> Prompt:
-        ask = Ask.of(request)
-        question = await offload(encode, ask) if request.large else encode(ask)
+        ask = messages.Ask.of(request)
+        question = await offload(messages.encode, ask) if request.large else messages.encode(ask)
         answer = await self._checked_answer(question, request.model)
         if not isinstance(answer, Prompt):
             raise InternalError("The process that renders templates answers something else.")
         return answer
 
     async def before_call(self, request: ChatRequest) -> str | None:
-        answer = await self._checked_answer(encode(BeforeCall()), request.model)
-        return answer.text if isinstance(answer, Done) else None
+        answer = await self._checked_answer(messages.encode(messages.BeforeCall()), request.model)
+        return answer.text if isinstance(answer, messages.Done) else None
 
     def processes(self) -> tuple[int, ...]:
         return tuple(worker.pid for worker in self._workers if worker.pid is not None)
@@ -199,20 +188,20 @@ class _ForeignRenderer:
             for worker in idle:
                 self._free.put_nowait(worker)
 
-    async def _checked_answer(self, question: bytes, model: str) -> Done | Prompt:
+    async def _checked_answer(self, question: bytes, model: str) -> messages.Done | Prompt:
         with template_failures(model):
             reason, until = self._rejection
             if time.monotonic() < until:
                 raise TooMuch(reason)
             answer = await self._answer_of_worker(question, model)
             match answer:
-                case Refusal():
+                case messages.Refusal():
                     raise answer.error()
-                case Costly():
+                case messages.Costly():
                     raise TooMuch(answer.reason)
             return answer
 
-    async def _answer_of_worker(self, question: bytes, model: str) -> Answer:
+    async def _answer_of_worker(self, question: bytes, model: str) -> messages.Answer:
         try:
             async with asyncio.timeout(self._owner.patience):
                 worker = await self._free.get()
@@ -231,7 +220,7 @@ class _ForeignRenderer:
             asyncio.get_running_loop().call_later(_GRACE, job.cancel)
             raise
 
-    async def _ask_worker(self, worker: WorkerProcess, question: bytes) -> Answer:
+    async def _ask_worker(self, worker: WorkerProcess, question: bytes) -> messages.Answer:
         try:
             for _ in range(2):  # one that died may have been dead before; two died of the template
                 try:
@@ -249,26 +238,28 @@ class _ForeignRenderer:
         await self._owner.make_room(self)
         _ = await worker.start()
         try:
-            _ = await _ask_within(worker, encode(Hello()), _START_SECONDS)
+            _ = await _ask_within(worker, messages.encode(messages.Hello()), _START_SECONDS)
         except (TooMuch, Died):
             raise InternalError("The process that renders templates does not start.") from None
         try:
-            answer = await _ask_within(worker, encode(self._load), self._owner.test_deadline)
+            load = messages.encode(self._load)
+            answer = await _ask_within(worker, load, self._owner.test_deadline)
         except TooMuch as much:
-            answer = Costly(str(much))
+            answer = messages.Costly(str(much))
         except Died:
-            answer = Costly("it takes more memory than there is for it")
-        if isinstance(answer, Costly):
+            answer = messages.Costly("it takes more memory than there is for it")
+        if isinstance(answer, messages.Costly):
             self._rejection = answer.reason, time.monotonic() + _CONDEMNED_SECONDS
             await worker.kill()
             raise TooMuch(answer.reason)
 
 
-async def _ask_within(worker: WorkerProcess, question: bytes, seconds: float) -> Answer:
+async def _ask_within(worker: WorkerProcess, question: bytes, seconds: float) -> messages.Answer:
     try:
         async with asyncio.timeout(seconds):
             answer = await worker.ask(question)
-        return read_answer(answer) if len(answer) <= LARGE else await offload(read_answer, answer)
+        read = partial(messages.read_answer, answer)
+        return read() if len(answer) <= LARGE else await offload(read)
     except TimeoutError:
         raise TooMuch(f"it took more than {seconds:g} seconds") from None
     except msgspec.DecodeError:

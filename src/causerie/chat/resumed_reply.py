@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from msgspec import Struct, structs
 
 from causerie.chat.formats import format as forms
-from causerie.chat.history import segment_text
+from causerie.chat.history import derived_id, segment_text
 from causerie.chat.schema import WhiteSpace
 from causerie.chat.taint import Traced, authored, joined
 from causerie.protocol import events
@@ -128,8 +127,14 @@ def writings(
         return
     gap = form.answer_close + "\n" if between is None else between
     before = authored(gap if partial.text else form.calls.lead)
-    for section in _call_sections(form.calls, partial.calls, earlier):
-        yield joined((thought, said, before, section))
+    calls, made = form.calls, partial.calls
+    offset = earlier if any(isinstance(s, forms.CallId) and s.continues for s in calls.call) else 1
+    written = [_write_call(calls, one, offset + at, whole=True) for at, one in enumerate(made[:-1])]
+    for whole in (False,) if calls.writes_json else (False, True):
+        last = _write_call(calls, made[-1], offset + len(written), whole=whole)
+        end = authored(calls.end if whole and calls.addressed else "")  # the message is
+        section = authored(calls.separator).join([*written, last])
+        yield joined((thought, said, before, authored(calls.begin), section, end))
 
 
 def _resumed_reasoning(
@@ -146,29 +151,17 @@ def _resumed_reasoning(
     return authored(marks.close + marks.after_close if ended else "")
 
 
-def _call_sections(
-    calls: forms.CallSection, made: Sequence[events.PartialCall], earlier: int
-) -> Iterator[Traced]:
-    offset = earlier if any(isinstance(s, forms.CallId) and s.continues for s in calls.call) else 1
-    before = [_write_call(calls, one, offset + at, whole=True) for at, one in enumerate(made[:-1])]
-    for whole in (False,) if calls.writes_json else (False, True):
-        last = _write_call(calls, made[-1], offset + len(before), whole=whole)
-        end = authored(calls.end if whole and calls.addressed else "")  # the message is
-        yield joined((authored(calls.begin), authored(calls.separator).join([*before, last]), end))
-
-
 def _write_call(
     calls: forms.CallSection, call: events.PartialCall, index: int, *, whole: bool
 ) -> Traced:
     parts: list[str] = []
     for segment in calls.call:
-        match segment:
-            case forms.CallId():
-                parts.append(authored(_call_id(segment, call, index)))
-            case forms.JsonArguments():
-                parts.append(call.arguments)
-            case _:
-                parts.append(segment_text(segment, call.name, call.arguments or "{}", call.id))
+        if isinstance(segment, forms.CallId):
+            parts.append(authored(_call_id(segment, call, index)))
+        else:
+            begun = isinstance(segment, forms.JsonArguments)
+            arguments = call.arguments if begun else call.arguments or "{}"
+            parts.append(segment_text(segment, call.name, arguments, call.id))
         if not whole and not isinstance(segment, forms.Literal | forms.Name | forms.CallId):
             break
     return joined(parts)
@@ -181,6 +174,5 @@ def _call_id(segment: forms.CallId, call: events.PartialCall, index: int) -> str
     if "[" not in segment.pattern:
         written = segment.pattern.replace("\\", "").replace("{index}", str(index))
         return written.replace("{name}", call.name)
-    digest = hashlib.sha256(call.id.encode("utf-8", "surrogatepass")).digest()
     size = int(segment.pattern.rpartition("{")[2].rstrip("}"))
-    return "".join(_LETTERS[byte % len(_LETTERS)] for byte in digest[:size])
+    return derived_id(call.id, _LETTERS, size)

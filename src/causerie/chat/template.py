@@ -10,7 +10,6 @@ from typing import Any
 
 from jinja2 import (
     Environment,
-    Template,
     TemplateError,
     TemplateSyntaxError,
     nodes,
@@ -50,19 +49,15 @@ def strftime_now(pattern: str) -> str:
         raise TypeError(f"strftime_now() takes a text, not {type(pattern).__name__}")
     if len(pattern) > _LONGEST_PATTERN:
         raise ValueError(f"a date's pattern of more than {_LONGEST_PATTERN} characters")
-    return joined(_date_pieces(pattern))
-
-
-def _date_pieces(pattern: str) -> Iterator[str]:
+    pieces: list[str] = []
     now, at = datetime.now(), 0
     for found in _DIRECTIVE.finditer(pattern):
         if int(found["width"] or 0) > _WIDEST:
             raise ValueError(f"a date wider than {_WIDEST} characters")
-        yield pattern[at : found.start()]
-        origin = origin_of(pattern)[found.start() : found.end()]
-        yield Traced(now.strftime(found.group()), USER if any(origin) else AUTHOR)
+        origin = USER if any(origin_of(pattern)[found.start() : found.end()]) else AUTHOR
+        pieces += (pattern[at : found.start()], Traced(now.strftime(found.group()), origin))
         at = found.end()
-    yield pattern[at:]
+    return joined((*pieces, pattern[at:]))
 
 
 # String literals of the template are marked as its author's when it is compiled; Jinja's own ways
@@ -235,7 +230,13 @@ class ChatTemplate:
         self.source = source if source.strip() else _CHATML
         self.shows_documents = "documents" in self.source
         self._fixed = {"bos_token": authored(bos_token), "eos_token": authored(eos_token)}
-        self._compiled = _compile(self.source)
+        try:
+            self._compiled = Sandbox().from_string(self.source)
+        except TemplateSyntaxError as error:
+            where = f"line {error.lineno}: {error.message}"
+            raise ValueError(f"The model's chat template is not valid Jinja: {where}") from error
+        except (RecursionError, MemoryError):
+            raise ValueError("The model's chat template is nested too deeply.") from None
 
     def render(
         self,
@@ -254,8 +255,15 @@ class ChatTemplate:
         :class:`InvalidRequest` where the template refuses or cannot take them, and
         :class:`TooMuch` for a prompt that is too long or needs too much memory.
         """
+        given = kwargs or {}
+        for name in _RESERVED:
+            if name in given:
+                raise InvalidRequest(
+                    f"`chat_template_kwargs` may not set `{name}`; the service sets it itself.",
+                    param=f"chat_template_kwargs.{name}",
+                )
         variables: dict[str, object] = {
-            **_template_arguments(kwargs or {}),
+            **_mutable_copy(given),
             **self._fixed,
             "messages": _mutable_copy(messages),
             "tools": _mutable_copy(tools) if tools is not None else None,
@@ -295,27 +303,6 @@ def _size_checked(parts: Iterable[str]) -> Iterator[str]:
         if length > _LONGEST:
             raise TooMuch(f"it gave more than {_LONGEST:,} characters")
         yield part
-
-
-def _compile(text: str) -> Template:
-    try:
-        return Sandbox().from_string(text)
-    except TemplateSyntaxError as error:
-        raise ValueError(
-            f"The model's chat template is not valid Jinja: line {error.lineno}: {error.message}"
-        ) from error
-    except (RecursionError, MemoryError):
-        raise ValueError("The model's chat template is nested too deeply.") from None
-
-
-def _template_arguments(kwargs: Mapping[str, object]) -> dict[str, object]:
-    for name in _RESERVED:
-        if name in kwargs:
-            raise InvalidRequest(
-                f"`chat_template_kwargs` may not set `{name}`; the service sets it itself.",
-                param=f"chat_template_kwargs.{name}",
-            )
-    return {name: _mutable_copy(value) for name, value in kwargs.items()}
 
 
 def _mutable_copy(value: object) -> Any:

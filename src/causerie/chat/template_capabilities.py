@@ -190,23 +190,19 @@ def _call_shape(probe: _Probe, hint: Shape) -> tuple[Shape, str | None, bool] | 
 
 
 def _probe_exchange(kind: str, nothing: str | None, short: bool, *places: str) -> list[Entry]:
-    calls = [_probe_call(kind, short, at, place) for at, place in enumerate(places or (_TWO,))]
+    calls: list[Entry] = []
+    for number, place in enumerate(places or (_TWO,), 1):
+        text = f'{{"place": "{place}"}}'
+        arguments = read_arguments(text) if kind == "object" else text
+        call_id = f"{_SHORT_ID if short else _LONG_ID}{number}"
+        function = {"name": "probe_weather", "arguments": arguments}
+        calls.append({"id": call_id, "type": "function", "function": function})
     results: list[Entry] = [
         {"role": "tool", "content": _THREE, "tool_call_id": call["id"], "name": "probe_weather"}
         for call in calls
     ]
     answer: Entry = {"role": "assistant", "content": nothing, "tool_calls": calls}
     return [_probe_message("user", _ONE), answer, *results]
-
-
-def _probe_call(kind: str, short: bool, at: int, place: str) -> Entry:
-    text = f'{{"place": "{place}"}}'
-    arguments = read_arguments(text) if kind == "object" else text
-    return {
-        "id": f"{_SHORT_ID if short else _LONG_ID}{at + 1}",
-        "type": "function",
-        "function": {"name": "probe_weather", "arguments": arguments},
-    }
 
 
 def _sample_tool(description: str | None) -> Entry:
@@ -224,6 +220,9 @@ def _probe_message(role: str, text: str) -> Entry:
 
 def in_parts(entry: Entry) -> Entry:
     """Return the message with its text as the only part of a list."""
-    if not isinstance(entry["content"], str):
-        return entry
-    return {**entry, "content": [{"type": authored("text"), "text": entry["content"]}]}
+    text = entry["content"]
+    return {**entry, "content": [text_part(text)]} if isinstance(text, str) else entry
+
+
+def text_part(text: object) -> Entry:
+    return {"type": authored("text"), "text": text}

@@ -44,18 +44,14 @@ def default_sampling(
 ) -> parameters.SamplingDefaults:
     """Return the sampling of a request that says nothing about it, nor about thinking."""
     resolved = request_sampling(parameters.SamplingParams(), configured, recommended, thinks=True)
-    return parameters.SamplingDefaults(
-        **{each.name: getattr(resolved, each.name) for each in parameters.MODEL_SAMPLING}
-    )
+    names = (each.name for each in parameters.MODEL_SAMPLING)
+    return parameters.SamplingDefaults(**{name: getattr(resolved, name) for name in names})
 
 
 def _with_defaults(values: S, others: parameters.SamplingDefaults) -> S:
-    missing = {
-        each.name: getattr(others, each.name)
-        for each in parameters.MODEL_SAMPLING
-        if getattr(values, each.name) is None
-    }
-    return structs.replace(values, **missing)
+    names = (each.name for each in parameters.MODEL_SAMPLING)
+    missing = [name for name in names if getattr(values, name) is None]
+    return structs.replace(values, **{name: getattr(others, name) for name in missing})
 
 
 class ThinkingPlan(Struct, frozen=True):

@@ -12,12 +12,20 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import TypeVar
 
 from causerie.chat.call_syntax.base import json_value
 from causerie.chat.lark import EMBEDDED, embed
 from causerie.chat.schema import regex
-from causerie.chat.schema.compiled import HEADER, PATTERNS, Work, WorkExceeded, follows, matcher_of
+from causerie.chat.schema.compiled import (
+    HEADER,
+    Work,
+    WorkExceeded,
+    follows,
+    follows_rule,
+    matcher_of,
+)
 from causerie.chat.schema.keywords import Schema, as_list, as_mapping, one_or_several, step
 from causerie.chat.schema.normal import Rewriter
 from causerie.chat.schema.values import canonical, is_number, json_type
@@ -150,7 +158,10 @@ class _Checker:
 
     def _check_type_and_values(self, value: object, schema: Schema, at: str) -> None:
         names = [str(name) for name in one_or_several(schema["type"])] if "type" in schema else []
-        if names and not any(_is_type(value, name) for name in names):
+        kinds = {json_type(value)}
+        if is_number(value) and (isinstance(value, int) or value.is_integer()):
+            kinds.add("integer")
+        if names and kinds.isdisjoint(names):
             raise _Wrong(f"The value at {at} is not of the type {' or '.join(names)}.")
         if "const" in schema and not self._are_equal_json(value, schema["const"]):
             raise _Wrong(f"The value at {at} is not the constant.")
@@ -176,9 +187,8 @@ class _Checker:
         return a == b
 
     def _check_combinations(self, value: object, schema: Schema, at: str) -> None:
-        reference = schema.get("$ref")
-        if isinstance(reference, str):
-            self.check(value, self._definition_at(reference), at)
+        if "$ref" in schema:
+            self.check(value, self._definition_at(schema["$ref"]), at)
         for part in as_list(schema.get("allOf")):
             self.check(value, part, at)
         options = as_list(schema.get("anyOf"))
@@ -193,9 +203,9 @@ class _Checker:
             branch = "then" if self.holds(value, schema["if"], at) else "else"
             self.check(value, schema.get(branch, True), at)
 
-    def _definition_at(self, reference: str) -> object:
+    def _definition_at(self, reference: object) -> object:
         # One that no finite document satisfies has been removed.
-        return self.definitions.get(reference.removeprefix("#/$defs/"), False)
+        return self.definitions.get(str(reference).removeprefix("#/$defs/"), False)
 
     def holds(self, value: object, schema: object, at: str) -> bool:
         try:
@@ -208,13 +218,10 @@ class _Checker:
         _check_count(len(value), schema, "Length", at, "characters")
         for keyword in ("pattern", "format"):
             rule = schema.get(keyword)
-            if isinstance(rule, str) and not self._matches(value, keyword, rule):
+            if isinstance(rule, str) and not follows_rule(value, keyword, rule, self.work):
                 raise _Wrong(f"The string at {at} does not follow its {keyword}.")
         if schema.get("format") in ("date", "date-time") and not _is_day(value[:10]):
             raise _Wrong(f"The string at {at} names a day that does not exist.")
-
-    def _matches(self, value: str, keyword: str, rule: str) -> bool:
-        return PATTERNS.matches(value, keyword, rule, self.work)
 
     def _check_array(self, value: list[object], schema: Schema, at: str) -> None:
         _check_count(len(value), schema, "Items", at, "items")
@@ -260,7 +267,8 @@ class _Checker:
             others, unevaluated = "additionalProperties", "unevaluatedProperties"
             known |= as_mapping(schema.get("properties")).keys() & every
             for pattern in as_mapping(schema.get("patternProperties")):
-                known |= {name for name in value if self._matches(name, "pattern", pattern)}
+                holds = partial(follows_rule, keyword="pattern", rule=pattern, work=self.work)
+                known |= set(filter(holds, value))
         else:
             every = {*range(len(value))}
             others, unevaluated = "items", "unevaluatedItems"
@@ -277,7 +285,7 @@ class _Checker:
     def _parts_that_hold(self, value: object, schema: Schema) -> Iterator[Schema]:
         parts = as_list(schema.get("allOf"))
         if "$ref" in schema:
-            parts = [*parts, self._definition_at(str(schema["$ref"]))]
+            parts = [*parts, self._definition_at(schema["$ref"])]
         options = [*as_list(schema.get("anyOf")), *as_list(schema.get("oneOf"))]
         parts = [*parts, *(each for each in options if self.holds(value, each, "#"))]
         if "if" in schema:
@@ -300,7 +308,7 @@ class _Checker:
             if known:
                 self.check(item, named[name], step(at, name))
             for pattern, rule in patterns.items():
-                if self._matches(name, "pattern", pattern):
+                if follows_rule(name, "pattern", pattern, self.work):
                     known = True
                     self.check(item, rule, step(at, name))
             if not known:
@@ -313,12 +321,6 @@ class _Checker:
         if "unevaluatedProperties" in schema:
             for name in value.keys() - self._evaluated_names(value, schema):
                 self.check(value[name], schema["unevaluatedProperties"], step(at, name))
-
-
-def _is_type(value: object, name: str) -> bool:
-    if name == "integer":
-        return is_number(value) and (isinstance(value, int) or value.is_integer())
-    return name == json_type(value)
 
 
 def _check_count(count: int, schema: Schema, of: str, at: str, what: str) -> None:

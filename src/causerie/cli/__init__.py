@@ -17,7 +17,8 @@ _OF_STREAMS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EPIPE, err
 def main() -> None:
     """Run the command line: the entry point of the installed command."""
     _open_closed_streams()
-    _exit_on_sigterm_as_first_process()
+    if os.getpid() == 1:  # the first process of a container receives only signals that it handles
+        signal.signal(signal.SIGTERM, lambda number, _: os._exit(128 + number))
     try:
         from causerie.cli.root import app  # it takes a while: Ctrl-C may come
     except KeyboardInterrupt:
@@ -43,12 +44,6 @@ def _open_closed_streams() -> None:
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # not every encoding knows what a model may say
     sys.stderr = sys.stderr or _null_stream()
-
-
-# The first process of a container receives only signals that it handles.
-def _exit_on_sigterm_as_first_process() -> None:
-    if os.getpid() == 1:
-        signal.signal(signal.SIGTERM, lambda number, _: os._exit(128 + number))
 
 
 def _null_stream() -> TextIO:

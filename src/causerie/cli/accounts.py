@@ -204,7 +204,8 @@ def _state_text(ended: str, since: datetime | None) -> str:
 def show_link(settings: Settings, made: NewLink, json: bool) -> None:
     from causerie.hosted.management.views import NewLinkView, viewed
 
-    address = link_address(settings, made.token)
+    base = settings.console.address or local_url(settings.server.host, settings.server.port)
+    address = f"{base.rstrip('/')}/console/link#{made.token}"
     if json:
         print_json(viewed(NewLinkView, made.link, token=made.token, path=address))
         return
@@ -360,13 +361,6 @@ async def find_project(accounts: Accounts, by: Actor, given: str) -> Project:
         ids = ", ".join(each.id for each in found)
         raise WrongUsage(f"several projects are named {given!r}: {ids}")
     raise WrongUsage(f"there is no project {given!r}; `causerie projects list` shows all")
-
-
-def link_address(settings: Settings, token: str) -> str:
-    """Return the URL at which a browser uses a one-time link."""
-    server = settings.server
-    base = settings.console.address or local_url(server.host, server.port)
-    return f"{base.rstrip('/')}/console/link#{token}"
 
 
 def day(moment: datetime | None) -> str:

@@ -7,11 +7,15 @@ logs stay readable.
 
 from __future__ import annotations
 
+import io
 import json
 import shlex
+import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 
+import segno
 import structlog
 from rich import progress
 from rich.console import Console
@@ -19,7 +23,6 @@ from rich.status import Status
 
 import causerie
 from causerie.cli.command import ANY_ADDRESS, local_url
-from causerie.cli.network import network_urls, qr_lines
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.settings import doors
 from causerie.settings.provider import is_loopback
@@ -197,6 +200,40 @@ def _curl_example(door_address: doors.DoorAddress, base: str) -> str:
     if door_address.door.keys not in (None, "off"):
         line += ' -H "Authorization: Bearer $CAUSERIE_API_KEY"'
     return f"{line} -d {shlex.quote(json.dumps(body))}"
+
+
+# Addresses at which other devices of the network reach a service, and their QR code.
+
+# Nothing is sent there: the system only says from which of its addresses it would be (RFC 5737,
+# RFC 3849).
+_ELSEWHERE = {
+    "0.0.0.0": (socket.AF_INET, "192.0.2.1"),
+    "::": (socket.AF_INET6, "2001:db8::1"),
+}
+_MARGIN = 2  # modules around a code; fewer than ISO/IEC 18004 asks for, which readers tolerate
+
+
+def network_urls(host: str, port: int) -> Sequence[str]:
+    """Return the URLs of a service that listens at ``host``, as other devices may open them.
+
+    The last one has the name of this machine, which the network may know by multicast DNS.
+    """
+    if host not in _ELSEWHERE:
+        return (local_url(host, port),)
+    family, elsewhere = _ELSEWHERE[host]
+    name = socket.gethostname().partition(".")[0].lower()
+    urls = [f"http://{name}.local:{port}"]
+    with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
+        probe.connect((elsewhere, 9))
+        urls.insert(0, local_url(probe.getsockname()[0], port))
+    return urls
+
+
+def qr_lines(text: str) -> Sequence[str]:
+    """Return the rows of a QR code for a dark terminal, two modules high each."""
+    drawn = io.StringIO()
+    segno.make(text, micro=False).terminal(drawn, border=_MARGIN, compact=True)
+    return drawn.getvalue().splitlines()
 
 
 class DownloadBar:

@@ -30,7 +30,6 @@ from rich.console import Console
 
 from causerie.cli.announcement import DownloadBar, LogAnnouncer
 from causerie.cli.cached_models import served_models
-from causerie.cli.chat import local_settings
 from causerie.cli.command import CommandFailed, library
 from causerie.cli.serve import run_on_loop
 from causerie.cli.services import Service, runtime_folder_of_user, services
@@ -43,7 +42,7 @@ from causerie.observe.logging import configure
 from causerie.settings.entries import Entry
 from causerie.settings.environment import CLIENT_KEY, runtime_folder, state_folder, variables
 from causerie.settings.load import Loaded
-from causerie.settings.tree import DEFAULT_MODEL, ModelSettings, Settings
+from causerie.settings.tree import DEFAULT_MODEL, ModelSettings, ServerSettings, Settings
 
 _KEPT, _ALONE = "background", "run"  # services, and their log files
 _START_SECONDS = 120.0  # of an interpreter on a machine that is busy
@@ -65,7 +64,7 @@ def started(settings: Settings, model: ModelSettings) -> tuple[Service, str]:
     idle = settings.engines.keep_alive_seconds
     alone = (structs.replace(model, idle_unload_seconds=idle),)
     wanted = structs.replace(
-        local_settings(settings, (DEFAULT_MODEL,) if is_cached else alone),
+        _local_settings(settings, (DEFAULT_MODEL,) if is_cached else alone),
         weights=structs.replace(settings.weights, serve=is_cached),
     )
     folder = runtime_folder_of_user()
@@ -86,7 +85,7 @@ def alone(settings: Settings, model: ModelSettings) -> Iterator[Service]:
     """
     _fetch_weights(settings, model)
     folder = runtime_folder_of_user()
-    service, process = _start_service(local_settings(settings, (model,)), folder, _ALONE)
+    service, process = _start_service(_local_settings(settings, (model,)), folder, _ALONE)
 
     def leave(_: int, __: FrameType | None) -> NoReturn:
         sys.exit(128 + signal.SIGTERM)
@@ -98,6 +97,13 @@ def alone(settings: Settings, model: ModelSettings) -> Iterator[Service]:
         for each, handler in before.items():
             signal.signal(each, handler)
         _ = process.communicate()  # the end of its stdin stops it
+
+
+def _local_settings(settings: Settings, models: tuple[ModelSettings, ...]) -> Settings:
+    server = ServerSettings(host="127.0.0.1", port=0)
+    return Settings(
+        server=server, models=models, engines=settings.engines, weights=settings.weights
+    )
 
 
 @contextmanager

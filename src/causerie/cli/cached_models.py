@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import structs
 
-from causerie.cli.command import CommandFailed, Engine, ExitCode, library
+from causerie.cli.command import Engine, WrongUsage, library
 from causerie.cli.serve import chosen_models
 from causerie.composition.engine_makers import engine_for, weights_cache
 from causerie.engines.weights.reference import Reference
@@ -39,9 +39,7 @@ def served_models(
         configured = () if models == (DEFAULT_MODEL,) else models
         return (*configured, *_on_demand(settings, _pulled_models(settings), configured)) or models
     if id is not None:
-        raise CommandFailed(
-            "--id names the model of one REF, and there are several", ExitCode.USAGE
-        )
+        raise WrongUsage("--id names the model of one REF, and there are several")
     named = [chosen_models(settings, ref, None, only, engine)[0] for ref in refs]
     filed = {model.id for model in settings.models if model != DEFAULT_MODEL}
     configured = tuple(model for model in named if model.id in filed)

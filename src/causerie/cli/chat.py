@@ -5,7 +5,7 @@ from __future__ import annotations
 import select
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +15,6 @@ from causerie.cli import command
 
 if TYPE_CHECKING:
     from causerie.cli.services import Service
-    from causerie.settings.tree import ModelSettings, Settings
 
 Thinking = Annotated[
     bool | None,
@@ -121,9 +120,7 @@ def _running_model(
     from causerie.settings.tree import DEFAULT_MODEL
 
     if isinstance(context, int) and context < 1:
-        raise command.CommandFailed(
-            f"--context takes a number from 1, and got {context}", command.ExitCode.USAGE
-        )
+        raise command.WrongUsage(f"--context takes a number from 1, and got {context}")
     known = command.library()
     for service in services():
         if service.facts.background and (context is not None or service.outdated):
@@ -153,18 +150,6 @@ def _running_model(
         yield service, model.id
 
 
-def local_settings(settings: Settings, models: tuple[ModelSettings, ...]) -> Settings:
-    """Return settings of a service of these models, for commands of this machine."""
-    from causerie.settings.tree import ServerSettings, Settings
-
-    return Settings(
-        server=ServerSettings(host="127.0.0.1", port=0),
-        models=models,
-        engines=settings.engines,
-        weights=settings.weights,
-    )
-
-
 _MOST_PIPED = 16 * 2**20  # bytes; no service takes more by default
 _PATIENCE_SECONDS = 3.0
 
@@ -181,15 +166,13 @@ def question_of(words: Sequence[str], patience: float = _PATIENCE_SECONDS) -> st
     before, after = _valid_text(" ".join(words[:at])), _valid_text(" ".join(words[at + reads :]))
     if sys.stdin is None:
         if reads or not words:
-            raise command.CommandFailed(
-                "stdin is closed; ask with an argument", command.ExitCode.USAGE
-            )
+            raise command.WrongUsage("stdin is closed; ask with an argument")
         return after
     if sys.stdin.isatty() and not reads:
         return after if words else None
     parts = [part for part in (before, _piped_text(patience), after) if part]
     if not parts:
-        raise command.CommandFailed("stdin held no question", command.ExitCode.USAGE)
+        raise command.WrongUsage("stdin held no question")
     return "\n\n".join(parts)
 
 
@@ -199,23 +182,14 @@ def _valid_text(argument: str | None) -> str | None:
 
 
 def _piped_text(patience: float) -> str:
-    if not sys.stdin.isatty() and not _has_input(patience):
-        typer.echo(
-            "causerie: waiting for the end of stdin; `< /dev/null` asks without it", err=True
-        )
+    with suppress(OSError, ValueError):  # no file, or one that cannot be waited for
+        if not sys.stdin.isatty() and not select.select([sys.stdin], [], [], patience)[0]:
+            words = "causerie: waiting for the end of stdin; `< /dev/null` asks without it"
+            typer.echo(words, err=True)
     raw = sys.stdin.buffer.read(_MOST_PIPED + 1)
     if len(raw) > _MOST_PIPED:
         size = f"{_MOST_PIPED // 2**20} MiB"
-        raise command.CommandFailed(
-            f"stdin holds more than {size}; pipe less text", command.ExitCode.USAGE
-        )
+        raise command.WrongUsage(f"stdin holds more than {size}; pipe less text")
     if b"\0" in raw:  # as git and grep tell
-        raise command.CommandFailed("stdin holds binary data; pipe text", command.ExitCode.USAGE)
+        raise command.WrongUsage("stdin holds binary data; pipe text")
     return raw.decode("utf-8", "replace").replace("\r\n", "\n").strip()
-
-
-def _has_input(patience: float) -> bool:
-    try:
-        return bool(select.select([sys.stdin], [], [], patience)[0])
-    except (OSError, ValueError):  # no file, or one that cannot be waited for
-        return True

@@ -13,7 +13,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager, suppress
 from dataclasses import InitVar, dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -22,7 +22,7 @@ import msgspec
 from rich.console import Console
 
 from causerie.cli.chat_terminal import CHAT_THEME, AnswerView, Keyboard
-from causerie.cli.command import HERE, CommandFailed, ExitCode, printable
+from causerie.cli.command import HERE, CommandFailed, ExitCode, WrongUsage, printable
 from causerie.cli.services import services
 from causerie.errors import ServiceError
 from causerie.http.client import HttpClient, Reach
@@ -36,7 +36,7 @@ from causerie.protocol.events import (
     Usage,
 )
 from causerie.protocol.parameters import ParsingRules
-from causerie.providers.answer import Separators
+from causerie.protocol.request import ChatRequest
 from causerie.providers.dialects import GENERIC
 from causerie.providers.provider import Deadlines, Provider
 from causerie.providers.target import ProviderTarget
@@ -131,7 +131,7 @@ class Conversation:
 
     def load(self, messages: Sequence[Mapping[str, object]]) -> None:
         """Go on with these messages. Raises ``ServiceError`` if a service would refuse them."""
-        _ = parse(msgspec.json.encode(self._request_body([*messages, _ANY_QUESTION])), _RULES)
+        _ = self._request([*messages, _ANY_QUESTION])
         first = messages[0] if messages else {}
         self._system = str(first.get("content")) if first.get("role") == "system" else None
         self.images, self.messages = [], [dict(message) for message in messages]
@@ -142,7 +142,7 @@ class Conversation:
         fields = {name: value for name, value in changed.items() if value is not None}
         before, self.fields = self.fields, fields
         try:
-            _ = parse(msgspec.json.encode(self._request_body([_ANY_QUESTION])), _RULES)
+            _ = self._request([_ANY_QUESTION])
         except ServiceError:
             self.fields = before
             raise
@@ -156,8 +156,9 @@ class Conversation:
                 return content
         return None
 
-    def _request_body(self, messages: Sequence[Mapping[str, object]]) -> dict[str, object]:
-        return {**self.fields, "model": self._chat.model, "messages": messages, "stream": True}
+    def _request(self, messages: Sequence[Mapping[str, object]]) -> ChatRequest:
+        body = {**self.fields, "model": self._chat.model, "messages": messages, "stream": True}
+        return parse(msgspec.json.encode(body), _RULES)
 
     def say(self, text: str) -> None:
         self.messages.append(self.question(text))
@@ -174,10 +175,9 @@ class Conversation:
         """Ask for an answer; its pieces are kept in ``into``. Raises ``ServiceError``.
 
         A complete answer joins the history. One that is stopped or breaks
-        joins by :meth:`keep_stopped`, if the caller wants it to.
+        joins by :meth:`keep`, if the caller wants it to.
         """
-        request = parse(msgspec.json.encode(self._request_body(self.messages)), _RULES)
-        async with self._chat.generate(request) as reply:
+        async with self._chat.generate(self._request(self.messages)) as reply:
             async for batch in reply.events:
                 for event in batch:
                     into.take(event)
@@ -187,14 +187,6 @@ class Conversation:
     def keep(self, answer: ChatAnswer) -> None:
         if answer.text or answer.calls:
             self.messages.append(answer.message())
-
-    def keep_stopped(self, answer: ChatAnswer) -> bool:
-        """Add the text of a stopped answer to the history, without its incomplete calls.
-
-        Returns whether there was any.
-        """
-        self.keep(ChatAnswer(answer.reasoning, answer.text))
-        return bool(answer.text)
 
 
 _VERSION = re.compile(r"/v\d\w*/?$", re.ASCII)
@@ -225,20 +217,12 @@ def provider_at(base_url: str, key: str | None) -> Provider:
     try:
         client = HttpClient(base_url, Reach(connect_seconds=10))
     except ValueError as error:
-        raise CommandFailed(f"{base_url} is not an address: {error}", ExitCode.USAGE) from error
+        raise WrongUsage(f"{base_url} is not an address: {error}") from error
     day = 24 * 3600.0  # a person ends what takes too long
     deadlines = Deadlines(first_token=day, between_chunks=day, total=day)
     provider = Provider("endpoint", client, GENERIC, credential=key, deadlines=deadlines)
     provider.candid = True
     return provider
-
-
-async def first_model(provider: Provider, base_url: str) -> str:
-    with explain_failures(base_url):
-        found = [str(each["id"]) for each in await provider.listing()]
-    if not found:
-        raise CommandFailed(f"{base_url} lists no models; name one with --model")
-    return found[0]
 
 
 def advice(status: object, base_url: str) -> str:
@@ -280,7 +264,12 @@ def talk(
     if thinking is not None:
         fields["chat_template_kwargs"] = {"enable_thinking": thinking}
     if tools is not None:
-        fields["tools"] = _tools_from_file(tools)
+        try:
+            fields["tools"] = msgspec.json.decode(tools.read_bytes(), type=list[object])
+        except (OSError, msgspec.MsgspecError) as error:
+            why = error.strerror if isinstance(error, OSError) else error
+            words = f"{tools}: {why}; a JSON array of tool definitions is needed"
+            raise WrongUsage(words) from error
     with asyncio.Runner() as runner:
         session = _ChatSession(runner, find, plain, own)
         try:
@@ -291,12 +280,6 @@ def talk(
                 session.at_length()
         finally:
             session.close()
-
-
-def _separators(tag: str) -> Separators:
-    from causerie.chat.parser import Separation  # a quarter of all imports
-
-    return Separation(tag)
 
 
 @dataclass(eq=False)
@@ -318,12 +301,18 @@ class _ChatSession:
 
     def begin(self, fields: dict[str, object], system: str | None) -> None:
         """Begin a conversation with the model. Raises :class:`CommandFailed`."""
-        at = self._endpoint.base_url
-        name = self._endpoint.model or self._runner.run(first_model(self._provider, at))
+        name = self._endpoint.model or next(iter(self._models()), None)
+        if name is None:
+            base_url = self._endpoint.base_url
+            raise CommandFailed(f"{base_url} lists no models; name one with --model")
         self._conversation = Conversation(self._target, name, fields, system)
 
     def _target(self, model: str) -> ProviderTarget:
-        separators = None if self._own else _separators(self._provider.dialect.tag)
+        if self._own:
+            return ProviderTarget(self._provider, model)
+        from causerie.chat.parser import Separation  # a quarter of all imports
+
+        separators = Separation(self._provider.dialect.tag)
         return ProviderTarget(self._provider, model, separators=separators)
 
     def close(self) -> None:
@@ -356,17 +345,10 @@ class _ChatSession:
             if line == "/retry" and (content := self._conversation.undo()) is not None:
                 self._ask_model({"role": "user", "content": content})
                 continue
-            if (reply_to := self._command_reply(commands, line)) is not None:
-                self._out.print(printable(reply_to), style="dim", markup=False, soft_wrap=True)
+            if (reply := commands.reply_to(line)) is not None:
+                self._out.print(printable(reply), style="dim", markup=False, soft_wrap=True)
             elif line:
                 self._ask_model(self._conversation.question(line))
-
-    @staticmethod
-    def _command_reply(commands: ChatCommands, line: str) -> str | None:
-        try:
-            return commands.reply_to(line)
-        except CommandFailed as error:
-            return str(error)
 
     def _models(self) -> dict[str, dict[str, Any]]:
         async def listed() -> dict[str, dict[str, Any]]:
@@ -392,7 +374,8 @@ class _ChatSession:
                 self._stream_answer(view, answer)
             except KeyboardInterrupt:
                 view.stopped()
-                return self._conversation.keep_stopped(answer)
+                self._conversation.keep(ChatAnswer(answer.reasoning, answer.text))
+                return bool(answer.text)  # its incomplete calls are dropped
             except CommandFailed as error:
                 view.end()
                 self._notes.print(f"causerie: {printable(str(error))}", markup=False)
@@ -440,16 +423,6 @@ class _ChatSession:
         view.summary(usage, time.monotonic() - began, first)
 
 
-def _tools_from_file(file: Path) -> list[object]:
-    advice = "a JSON array of tool definitions is needed"
-    try:
-        return msgspec.json.decode(file.read_bytes(), type=list[object])
-    except OSError as error:
-        raise CommandFailed(f"{file}: {error.strerror}; {advice}", ExitCode.USAGE) from error
-    except msgspec.MsgspecError as error:
-        raise CommandFailed(f"{file}: {error}; {advice}", ExitCode.USAGE) from error
-
-
 _COMMAND = re.compile(r"/([a-z]+)(?:\s+(.*))?", re.DOTALL)
 _HELP = """\
 /model [NAME]   use another model; without a name: list them
@@ -465,6 +438,15 @@ _HELP = """\
 /exit           leave, also /quit, /bye or Ctrl-D
 A line that ends in \\ goes on in the next one; \"\"\" opens and closes several.
 Ctrl-C stops an answer."""
+
+
+_MOST_BYTES = 20 * 1024 * 1024
+# What a file of each type begins with; WebP has its length between.
+_BEGINNINGS = {
+    "image/png": b"\x89PNG\r\n\x1a\n",
+    "image/jpeg": b"\xff\xd8\xff",
+    "image/gif": b"GIF8",
+}
 
 
 @dataclass(eq=False)
@@ -483,6 +465,18 @@ class ChatCommands:
         if found is None:
             return None
         name, rest = found[1], (found[2] or "").strip()
+        if name in ("image", "load", "save") and not rest:
+            return f"/{name} needs the name of a file"
+        try:
+            return self._run_command(name, rest)
+        except ServiceError as error:
+            return error.message
+        except CommandFailed as error:
+            return str(error)
+        except OSError as error:
+            return f"{rest}: {error.strerror}"
+
+    def _run_command(self, name: str, rest: str) -> str:
         match name:
             case "help":
                 return _HELP
@@ -492,47 +486,34 @@ class ChatCommands:
             case "system":
                 self._conversation.instruct(rest or None)
                 return "the system message is set" if rest else "there is no system message"
-            case "model":
-                return self._model(rest)
-            case "image":
-                return self._image(rest)
             case "retry":
                 return "there is no question to ask again"
             case "undo":
                 undone = self._conversation.undo() is not None
                 return "the last question is forgotten" if undone else "there is nothing to forget"
-            case "set" | "think" | "save" | "load":
-                return self._error_text(partial(getattr(self, f"_{name}"), rest))
+            case "image" | "load" | "model" | "save" | "set" | "think":
+                reply: str = getattr(self, f"_{name}")(rest)
+                return reply
         return f"there is no /{name}; /help lists what there is"
 
-    @staticmethod
-    def _error_text(act: Callable[[], str]) -> str:
-        try:
-            return act()
-        except ServiceError as error:
-            return error.message
-
     def _set(self, words: str) -> str:
-        name, _, value = words.removeprefix("parameter ").strip().partition(" ")
+        name, _, text = words.removeprefix("parameter ").strip().partition(" ")
+        fields, model, value = self._conversation.fields, self._conversation.model, text.strip()
         if not name:
-            fields = self._conversation.fields
             return "\n".join(f"{each} {fields[each]}" for each in fields) or "nothing is set"
-        self._conversation.set({name: _json_or_text(value.strip())})
-        if not value.strip():
+        if not value:
+            self._conversation.set({name: None})
             return f"{name} is left out"
-        doubt = (
-            ""
-            if self._takes_parameter(name)
-            else f", but {self._conversation.model} does not list it"
-        )
-        return f"{name} is {value.strip()}{doubt}"
-
-    # A provider without a list may take anything.
-    def _takes_parameter(self, parameter: str) -> bool:
+        try:
+            self._conversation.set({name: msgspec.json.decode(value)})
+        except msgspec.DecodeError:
+            self._conversation.set({name: value})
+        doubt = ""
         with suppress(CommandFailed):
-            listed = self._models().get(self._conversation.model, {}).get("supported_parameters")
-            return not isinstance(listed, list) or parameter in listed
-        return True
+            listed = self._models().get(model, {}).get("supported_parameters")
+            if isinstance(listed, list) and name not in listed:  # one without a list takes anything
+                doubt = f", but {model} does not list it"
+        return f"{name} is {value}{doubt}"
 
     def _think(self, how: str) -> str:
         switch = {"on": True, "off": False}.get(how)
@@ -542,13 +523,9 @@ class ChatCommands:
         return f"thinking is {how or 'as the model does'}"
 
     def _load(self, file: str) -> str:
-        if not file:
-            return "/load needs the name of a file"
+        saved = Path(file).expanduser().read_bytes()
         try:
-            saved = Path(file).expanduser().read_bytes()
             self._conversation.load(msgspec.json.decode(saved, type=list[dict[str, Any]]))
-        except OSError as error:
-            return f"{file}: {error.strerror}"
         except msgspec.MsgspecError:
             return f"{file} is no conversation; `/save NAME.json` writes one"
         return f"{file} goes on"
@@ -566,73 +543,29 @@ class ChatCommands:
         return "\n".join(f"{'*' if one == own else ' '} {one}" for one in listed)
 
     def _image(self, file: str) -> str:
-        if not file:
-            return "/image needs the name of a file"
         model = self._conversation.model
-        if _takes_images(self._models().get(model)) is False:
-            return f"{model} takes no pictures"
-        try:
-            self._conversation.images.append(_data_address(Path(file).expanduser()))
-        except _NoImage as error:
-            return str(error)
+        match self._models().get(model):
+            case {"architecture": {"evidence": "unknown"}}:
+                pass
+            case {"architecture": {"input_modalities": list(inputs)}} if "image" not in inputs:
+                return f"{model} takes no pictures"
+        with Path(file).expanduser().open("rb") as opened:
+            content = opened.read(_MOST_BYTES + 1)
+        if len(content) > _MOST_BYTES:
+            return f"{file} has more than {_MOST_BYTES // 2**20} MiB"
+        kinds = (kind for kind, first in _BEGINNINGS.items() if content.startswith(first))
+        is_webp = content[:4] == b"RIFF" and content[8:12] == b"WEBP"
+        kind = "image/webp" if is_webp else next(kinds, None)
+        if kind is None:
+            return f"{file} is no PNG, JPEG, GIF or WebP"
+        self._conversation.images.append(f"data:{kind};base64,{base64.b64encode(content).decode()}")
         return f"{file} goes with the next message"
 
     def _save(self, file: str) -> str:
-        if not file:
-            return "/save needs the name of a file"
-        try:
-            with Path(file).expanduser().open("x", encoding="utf-8") as out:
-                is_json = file.endswith(".json")
-                saved = self._conversation
-                out.write(
-                    msgspec.json.encode(saved.messages).decode() if is_json else saved.markdown()
-                )
-        except OSError as error:
-            return f"{file}: {error.strerror}"
+        saved = self._conversation
+        text = saved.markdown()
+        if file.endswith(".json"):
+            text = msgspec.json.encode(saved.messages).decode()
+        with Path(file).expanduser().open("x", encoding="utf-8") as out:
+            out.write(text)
         return f"written to {file}"
-
-
-def _json_or_text(text: str) -> object:
-    if not text:
-        return None
-    try:
-        return msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        return text
-
-
-_MOST_BYTES = 20 * 1024 * 1024
-# What a file of each type begins with; WebP has its length between.
-_BEGINNINGS = {
-    "image/png": b"\x89PNG\r\n\x1a\n",
-    "image/jpeg": b"\xff\xd8\xff",
-    "image/gif": b"GIF8",
-}
-
-
-class _NoImage(Exception):
-    pass
-
-
-def _data_address(file: Path) -> str:
-    try:
-        with file.open("rb") as opened:
-            content = opened.read(_MOST_BYTES + 1)
-    except OSError as error:
-        raise _NoImage(f"{file}: {error.strerror}") from error
-    if len(content) > _MOST_BYTES:
-        raise _NoImage(f"{file} has more than {_MOST_BYTES // 2**20} MiB")
-    kinds = (kind for kind, first in _BEGINNINGS.items() if content.startswith(first))
-    is_webp = content[:4] == b"RIFF" and content[8:12] == b"WEBP"
-    kind = "image/webp" if is_webp else next(kinds, None)
-    if kind is None:
-        raise _NoImage(f"{file} is no PNG, JPEG, GIF or WebP")
-    return f"data:{kind};base64,{base64.b64encode(content).decode()}"
-
-
-# `None` if that is unknown.
-def _takes_images(entry: Mapping[str, Any] | None) -> bool | None:
-    architecture = (entry or {}).get("architecture")
-    kinds = architecture.get("input_modalities") if isinstance(architecture, dict) else None
-    unknown = isinstance(architecture, dict) and architecture.get("evidence") == "unknown"
-    return "image" in kinds if isinstance(kinds, list) and not unknown else None

@@ -321,7 +321,8 @@ class StreamedMarkdown:
         ]
         text = "".join(part.text for line in lines for part in line)
         content = "".join(token.content for token in markdown.parsed)
-        if _DEFINITION.search(block) or _letter_counts(content) - _letter_counts(text):
+        letters, shown = (Counter(filter(str.isalnum, each)) for each in (content, text))
+        if _DEFINITION.search(block) or letters - shown:
             self._print_source(block)
             return
         filled = [at for at, line in enumerate(lines) if any(one.text.strip() for one in line)]
@@ -391,7 +392,3 @@ def _markdown_blocks(text: str) -> Iterator[tuple[int, str]]:
     for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
         block = "".join(lines[start:end])
         yield len("".join(lines[:start])), block.rstrip("\n") + "\n"
-
-
-def _letter_counts(text: str) -> Counter[str]:
-    return Counter(filter(str.isalnum, text))

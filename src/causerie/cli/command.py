@@ -169,7 +169,7 @@ def settings_in_force(
         key, equals, value = pair.partition("=")
         if not equals:
             words = f"--set takes KEY=VALUE, like server.port=9000, and got {pair!r}"
-            raise CommandFailed(words, ExitCode.USAGE)
+            raise WrongUsage(words)
         overrides.append(Override(key.strip(), value.strip(), "--set"))
     return load(file=config, text=text, overrides=[*overrides, *more], entries=entries)
 

@@ -21,7 +21,6 @@ from causerie.cli import command
 if TYPE_CHECKING:
     import msgspec
 
-    from causerie.composition.configuring import ImportStep
     from causerie.hosted.accounts.operating import Entries
     from causerie.hosted.accounts.records import StoredEntry
     from causerie.settings.entries import Entry, EntryKey, ReadWith
@@ -83,26 +82,17 @@ def check(
 
 
 def print_left_out(stored: Sequence[StoredEntry], loaded: Loaded) -> None:
-    from causerie.composition.entries import origin_of, reasons
+    from causerie.composition.entries import entry_of, reasons
 
     for each in stored:
         for reason in reasons(each, loaded) if each.enabled else ("switched off",):
-            typer.echo(f"{origin_of(each)} is not in force: {reason}", err=True)
+            typer.echo(f"{entry_of(each).origin} is not in force: {reason}", err=True)
 
 
-def in_force(loaded: Loaded, everything: bool) -> Iterator[str]:
-    """Yield the settings as TOML with their origins; without defaults unless ``everything``."""
-    import msgspec
-
-    shown = (loaded.origins, everything)
-    yield f"# {loaded.file or 'no configuration file'}"
-    for field in msgspec.structs.fields(type(loaded.settings)):
-        value = getattr(loaded.settings, field.name)
-        if isinstance(value, tuple):
-            for index, item in enumerate(value):
-                yield from _table_lines(f"[[{field.name}]]", item, (field.name, index), *shown)
-        else:
-            yield from _table_lines(f"[{field.name}]", value, (field.name,), *shown)
+def in_force(loaded: Loaded, everything: bool) -> list[str]:
+    """Return the settings as TOML with their origins; without defaults unless ``everything``."""
+    tables = _table_lines("", loaded.settings, (), loaded.origins, everything)
+    return [f"# {loaded.file or 'no configuration file'}", *tables]
 
 
 def _table_lines(
@@ -117,29 +107,21 @@ def _table_lines(
     from causerie.settings.values import Secret
 
     lines: list[str] = []
-    names = ".".join(str(part) for part in path if isinstance(part, str))
+    names = "".join(f"{part}." for part in path if isinstance(part, str))
     inner: list[tuple[str, msgspec.Struct, KeyPath]] = []
     for field in msgspec.structs.fields(type(value)):
         found = getattr(value, field.name)
         if isinstance(found, tuple) and found and isinstance(found[0], msgspec.Struct):
-            each = f"[[{names}.{field.name}]]"
+            each = f"[[{names}{field.name}]]"
             inner += [(each, one, (field.name, index)) for index, one in enumerate(found)]
         elif isinstance(found, msgspec.Struct) and not isinstance(found, Secret):
-            if found != _default_of(field):
-                inner.append((f"[{names}.{field.name}]", found, (field.name,)))
-        elif everything or (*path, field.name) in origins:
+            if found != field.default or not path:
+                inner.append((f"[{names}{field.name}]", found, (field.name,)))
+        elif path and (everything or (*path, field.name) in origins):
             lines.append(_setting_line(field, found, origins.get((*path, field.name), "default")))
     for each, found, below in inner:
         lines += _table_lines(each, found, (*path, *below), origins, everything)
-    return [f"\n{header}", *lines] if lines or path in origins else []
-
-
-def _default_of(field: msgspec.structs.FieldInfo) -> object:
-    import msgspec
-
-    if field.default_factory is not msgspec.NODEFAULT:
-        return field.default_factory()
-    return field.default
+    return [f"\n{header}", *lines] if path and (lines or path in origins) else lines
 
 
 def _setting_line(field: Any, value: object, origin: str) -> str:
@@ -233,8 +215,19 @@ def export_config(
 
     `causerie export entries.toml`
     """
+    from causerie.composition.entries import entry_of, known
+    from causerie.settings.entries import TABLES, without_switched_off
+
     loaded, stored = with_database(config, pairs)
-    write_or_print(output, export_text(stored, loaded))
+    usable = without_switched_off([entry_of(each) for each in known(stored)], loaded)
+    kept = {one.key: one for one in usable}
+    tables = [
+        "\n".join(_entry_lines(each, kept, loaded))
+        for kind in TABLES
+        for each in stored  # oldest first
+        if each.kind == kind
+    ]
+    write_or_print(output, "\n".join([_HEAD, *(f"{table}\n" for table in tables)]))
 
 
 _HEAD = """\
@@ -244,27 +237,10 @@ _HEAD = """\
 """
 
 
-def export_text(stored: Sequence[StoredEntry], loaded: Loaded) -> str:
-    """Return the entries as TOML: by kind, oldest first."""
-    from causerie.composition.entries import SECTIONS, entry_of, known
-    from causerie.settings.entries import without_switched_off
-
-    usable = without_switched_off([entry_of(each) for each in known(stored)], loaded)
-    kept = {one.key: one for one in usable}
-    tables = [
-        "\n".join(_entry_lines(each, kept, loaded))
-        for kind in SECTIONS
-        for each in stored
-        if each.kind == kind
-    ]
-    return "\n".join([_HEAD, *(f"{table}\n" for table in tables)])
-
-
 def _entry_lines(
     stored: StoredEntry, kept: Mapping[EntryKey, Entry], loaded: Loaded
 ) -> Iterator[str]:
     from causerie.composition.entries import entry_of, reasons
-    from causerie.settings.entries import KEYS, NAMES, PATHS
     from causerie.settings.toml import table_text
 
     full, entry = entry_of(stored), kept[entry_of(stored).key]
@@ -273,21 +249,16 @@ def _entry_lines(
         yield f"# Not in force: {' '.join(why.split())}"
     elif entry.body != full.body:
         yield "# Without its targets that are switched off."
-    values = {NAMES[entry.section]: stored.name, **(full.body if why else entry.body)}
+    values = {entry.table.name: stored.name, **(full.body if why else entry.body)}
     remarks = {}
     if stored.credential is not None or stored.unreadable:
-        label = KEYS[entry.section]
-        values[label] = {"env": key_variable(stored.name, label)}
+        label, word = entry.table.key, re.sub(r"[^A-Z0-9]+", "_", stored.name.upper())
+        ending = "API_KEY" if label == "key" else "WEBHOOK_SECRET"
+        digit = "_" if word[:1].isdigit() else ""  # no variable begins with one
+        values[label] = {"env": f"{digit}{word}_{ending}"}
         remarks[label] = f"the {label} itself stays in the database"
-    for line in table_text(PATHS[entry.section], _without_null(values), remarks).split("\n"):
+    for line in table_text(entry.table.path, _without_null(values), remarks).split("\n"):
         yield f"# {line}" if why else line
-
-
-def key_variable(name: str, label: str = "key") -> str:
-    """Return the variable that names a provider's key or a webhook's secret in the file."""
-    word = re.sub(r"[^A-Z0-9]+", "_", name.upper())
-    ending = "API_KEY" if label == "key" else "WEBHOOK_SECRET"
-    return f"_{word}_{ending}" if word[:1].isdigit() else f"{word}_{ending}"
 
 
 def _without_null(value: Any) -> Any:
@@ -363,20 +334,22 @@ def import_entries(
 
     With ``prune`` entries that the file does not name are deleted.
     """
+    from causerie.cli.terminal import print_table
     from causerie.composition.configuring import EntryImport
     from causerie.settings.environment import variables
     from causerie.settings.load import read_entry_file
 
     read = settings_reader(config, pairs)
     alone = read((), None)
-    found = read_entry_file(file)
-    for name in found.others:
+    filed, others = read_entry_file(file)
+    for name in others:
         typer.echo(f"{file}: `{name}` is not imported; it belongs into causerie.toml", err=True)
 
     async def work(entries: Entries) -> int:
         importing = EntryImport(entries, alone, read, variables())
-        steps = await importing.plan(found.entries, prune=prune)
-        _print_steps(steps)
+        steps = await importing.plan(filed, prune=prune)
+        rows = [(it.action, it.entry.kind, it.entry.name, it.what or "-") for it in steps]
+        print_table(("IMPORT", "KIND", "NAME", "CHANGES"), rows)
         count = sum(each.changes for each in steps)
         if count and not yes:
             command.confirm(f"Write {_entry_count(count)} into the database?")
@@ -385,14 +358,6 @@ def import_entries(
 
     count = with_entries(alone, work)
     typer.echo(f"{_entry_count(count)} written." if count else "Nothing to write.", err=True)
-
-
-def _print_steps(steps: Sequence[ImportStep]) -> None:
-    from causerie.cli.terminal import print_table
-    from causerie.settings.entries import KINDS
-
-    rows = [(it.action, KINDS[it.entry.section], it.entry.name, it.what or "-") for it in steps]
-    print_table(("IMPORT", "KIND", "NAME", "CHANGES"), rows)
 
 
 def _entry_count(count: int) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, count
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import yaml
@@ -24,14 +24,14 @@ from causerie.protocol.numbers import money
 from causerie.providers.dialects import KNOWN_PROVIDERS
 from causerie.settings.environment import variables
 from causerie.settings.toml import as_toml, table_text
-from causerie.settings.values import ModelPattern
+from causerie.settings.values import Count, ModelPattern, Patience
 
 _TABLES: Mapping[str, Any] = tomllib.loads(
     Path(__file__).with_name("litellm.toml").read_text("utf-8")
 )
 _LITELLM_PORT = 4000
 _MILLION = 1_000_000
-_MOST_SECONDS = 86_400.0
+_Weight = Annotated[float, msgspec.Meta(gt=0, le=_MILLION)]
 _COSTS: Mapping[str, str] = _TABLES["costs"]
 _READ = {*_TABLES["read"], *_COSTS}
 _OPERATIONS = {"embedding": "embeddings", "rerank": "rerank"}
@@ -52,24 +52,19 @@ def translate(source: Path) -> tuple[str | None, list[str]]:
     The text is ``None`` if no model can be carried over. Raises :class:`CommandFailed` if the file
     cannot be read.
     """
-    translation = LitellmTranslation(_read_document(source), variables())
-    text = "\n".join(translation.lines()) + "\n" if translation.aliases else None
-    return text, translation.notes
-
-
-def _read_document(path: Path) -> Mapping[str, Any]:
     try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise WrongUsage(f"cannot read {path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise WrongUsage(f"cannot read {path}: {error}") from error
+        document = yaml.safe_load(source.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise WrongUsage(f"cannot read {source}: {why}") from error
     except yaml.YAMLError as error:
         where = " ".join(str(error).split())
-        raise CommandFailed(f"{path} is no YAML: {where}", ExitCode.CONFIGURATION) from error
-    if not isinstance(found, dict):
-        raise CommandFailed(f"{path} holds no settings", ExitCode.CONFIGURATION)
-    return found
+        raise CommandFailed(f"{source} is no YAML: {where}", ExitCode.CONFIGURATION) from error
+    if not isinstance(document, dict):
+        raise CommandFailed(f"{source} holds no settings", ExitCode.CONFIGURATION)
+    translation = LitellmTranslation(document, variables())
+    text = "\n".join(translation.lines()) + "\n" if translation.aliases else None
+    return text, translation.notes
 
 
 class NotCarried(Exception):
@@ -101,24 +96,27 @@ class LitellmTranslation:
     def __init__(self, document: Mapping[str, Any], environ: Mapping[str, str]) -> None:
         """``environ`` is read for ``master_key`` only."""
         self.providers: dict[str, dict[str, object]] = {}
-        self.aliases: dict[str, list[ImportedTarget]] = {}
+        self.aliases: dict[str, dict[str, ImportedTarget]] = {}  # by the names of targets
         self.notes: list[str] = []
         self._operations: dict[tuple[str, str], str] = {}  # of models that do not chat
         self._keys: dict[str, list[str | None]] = {}  # in the file, by the variables that get them
-        router, lite = (
-            _table_of(document, "router_settings"),
-            _table_of(document, "litellm_settings"),
-        )
+        router = _table_of(document, "router_settings")
+        lite = _table_of(document, "litellm_settings")
         timeouts = {"timeout": lite.get("request_timeout")}
         timeouts |= {name: router[name] for name in ("timeout", "stream_timeout") if name in router}
-        for index, entry in enumerate(_as_list(document.get("model_list"))):
+        for index, entry in enumerate(_fitting(document.get("model_list"), list) or []):
             self._add_entry(f"model_list[{index}]", entry, timeouts)
         for section, settings in (("router_settings", router), ("litellm_settings", lite)):
             self._add_fallbacks(f"{section}.fallbacks", settings)
         self._add_second_names(router)
         self._drops = lite.get("drop_params")
-        key = _table_of(document, "general_settings").get("master_key")
-        self._master_key = None if key is None else self._plain_key(key, environ)
+        self._master_key = _table_of(document, "general_settings").get("master_key")
+        if (variable := _variable_of(self._master_key)) is not None:
+            self._master_key = environ.get(variable)
+            if not self._master_key:
+                words = f'{variable} is not set here; put the output of `echo "${variable}" | '
+                place = "general_settings.master_key"
+                self._note(place, f"{words}causerie key --digest` into `server.keys`")
         self._note_settings(document)
         self._note_limits_and_prices()
 
@@ -129,7 +127,7 @@ class LitellmTranslation:
         yield "[server]"
         yield f"port = {_LITELLM_PORT}  # LiteLLM's own, so that clients find it"
         if self._master_key:
-            digest = as_toml(digest_line(self._master_key))
+            digest = as_toml(digest_line(str(self._master_key)))
             yield f"keys = [{digest}]  # the master key, as a digest"
         else:
             yield "# keys = []  # digests that `causerie key` prints; needed beyond this machine"
@@ -149,19 +147,13 @@ class LitellmTranslation:
             yield "\n" + table_text(("providers",), values)
         for id, targets in self.aliases.items():
             yield "\n" + table_text(
-                ("aliases",), _alias_table(id, targets), {"price": "for a million tokens"}
+                ("aliases",),
+                _alias_table(id, list(targets.values())),
+                {"price": "for a million tokens"},
             )
 
     def _note(self, place: str, words: str) -> None:
         self.notes.append(f"{place}: {words}")
-
-    def _plain_key(self, key: object, environ: Mapping[str, str]) -> str | None:
-        variable = _variable_of(key)
-        found = str(key) if variable is None else environ.get(variable)
-        if not found:
-            words = f'{variable} is not set here; put the output of `echo "${variable}" | causerie '
-            self._note("general_settings.master_key", f"{words}key --digest` into `server.keys`")
-        return found
 
     def _add_entry(self, at: str, entry: Any, timeouts: Mapping[str, Any]) -> None:
         try:
@@ -170,7 +162,7 @@ class LitellmTranslation:
         except (KeyError, TypeError, AttributeError):
             self._note(at, "needs `model_name` and `litellm_params`; left out")
             return
-        if not _is_id(name):
+        if _fitting(name, ModelPattern) is None:
             words = (
                 "cannot be an id here (letters, digits and `._:/-`, `*` only behind a beginning)"
             )
@@ -181,7 +173,8 @@ class LitellmTranslation:
         except NotCarried as reason:
             self._note(f"{at}.litellm_params", str(reason))
             return
-        if not _add_if_new(self.aliases.setdefault(name, []), target):
+        targets = self.aliases.setdefault(name, {})
+        if targets.setdefault(target.name, target) is not target:
             self._note(at, f"repeats a target of `{name}`; set its `weight` instead")
             return
         if own.get("api_key") is not None and _variable_of(own["api_key"]) is None:
@@ -209,10 +202,10 @@ class LitellmTranslation:
         return ImportedTarget(
             provider,
             model,
-            priority=_whole_number_of(params, "order") or 0,
-            weight=_number_of(params, "weight", _MILLION),
-            rpm=_whole_number_of(params, "rpm"),
-            tpm=_whole_number_of(params, "tpm"),
+            priority=_fitting(params.get("order"), Count) or 0,
+            weight=_fitting(params.get("weight"), _Weight),
+            rpm=_fitting(params.get("rpm"), Count),
+            tpm=_fitting(params.get("tpm"), Count),
             price=dict(self._price_settings(name, {**info, **params})),
         )
 
@@ -220,16 +213,16 @@ class LitellmTranslation:
         table = _address_table(prefix, params)
         stem = "azure" if "dialect" in table else str(table.get("known", "compatible"))
         table["key"] = _without_empty(env=self._key_variable(prefix, params.get("api_key"), table))
-        total = _number_of(params, "timeout", _MOST_SECONDS)
-        first_token = _number_of(params, "stream_timeout", _MOST_SECONDS)
+        total = _fitting(params.get("timeout"), Patience)
+        first_token = _fitting(params.get("stream_timeout"), Patience)
         table = _without_empty(
             **table, timeouts=_without_empty(total=total, first_token=first_token)
         )
         for name, other in self.providers.items():
             if other == table:
                 return name
-        numbered = (f"{stem}-{number}" for number in count(2))
-        name = next(each for each in chain([stem], numbered) if each not in self.providers)
+        names = chain([stem], (f"{stem}-{number}" for number in count(2)))
+        name = next(each for each in names if each not in self.providers)
         self.providers[name] = table
         return name
 
@@ -261,20 +254,26 @@ class LitellmTranslation:
                 self._note("model_list", f"`{name}` of `{model}` is not from 0 to 2; left out")
 
     def _add_fallbacks(self, at: str, settings: Mapping[str, Any]) -> None:
-        own = {name: list(targets) for name, targets in self.aliases.items()}
-        tables = [each for each in _as_list(settings.get("fallbacks")) if isinstance(each, dict)]
+        own = {name: list(targets.values()) for name, targets in self.aliases.items()}
+        tables = [
+            each
+            for each in (_fitting(settings.get("fallbacks"), list) or [])
+            if isinstance(each, dict)
+        ]
         pairs = [pair for table in tables for pair in table.items()]
         pairs += [(name, settings.get("default_fallbacks")) for name in own]
-        for name, other in ((name, other) for name, others in pairs for other in _as_list(others)):
+        for name, other in (
+            (name, other) for name, others in pairs for other in (_fitting(others, list) or [])
+        ):
             wild = str(name).endswith("*") or str(other).endswith("*")
             if name not in own or not isinstance(other, str) or other not in own or wild:
                 words = f"`{other}` is left out: both must be in the list, without `*`"
                 self._note(f"{at}.{name}", words)
                 continue
-            after = max(target.priority for target in self.aliases[name]) + 1
+            after = max(target.priority for target in self.aliases[name].values()) + 1
             for target in own[other]:
                 later = replace(target, priority=after + target.priority, fallback=True)
-                _add_if_new(self.aliases[name], later)
+                self.aliases[name].setdefault(target.name, later)
 
     def _add_second_names(self, router: Mapping[str, Any]) -> None:
         for name, group in _table_of(router, "model_group_alias").items():
@@ -282,10 +281,11 @@ class LitellmTranslation:
             at = f"router_settings.model_group_alias.{name}"
             if first not in self.aliases or name in self.aliases or first.endswith("*"):
                 self._note(at, f"`{first}` is not in the list, or the name is taken; left out")
-            elif not _is_id(name):
+            elif _fitting(name, ModelPattern) is None:
                 self._note(at, "cannot be an id here; left out")
             else:
-                self.aliases[name] = targets = list(self.aliases[first])
+                self.aliases[name] = dict(self.aliases[first])
+                targets = list(self.aliases[name].values())
                 if _sum_of_limits(targets, "rpm") or _sum_of_limits(targets, "tpm"):
                     self._note(at, f"has limits of its own here, which `{first}` does not share")
 
@@ -301,13 +301,14 @@ class LitellmTranslation:
                 self._note(section, _NONE)
 
     def _note_limits_and_prices(self) -> None:
-        for id, targets in self.aliases.items():
+        for id, by_name in self.aliases.items():
+            targets = list(by_name.values())
             for name in ("rpm", "tpm"):
                 has = any(getattr(target, name) for target in targets if not target.fallback)
                 if has and _sum_of_limits(targets, name) is None:
                     words = f"not every entry of `{id}` has one; set `[aliases.limits]` for all"
                     self._note(f"model_list.{id}.{name}", words)
-        if any(not target.price for targets in self.aliases.values() for target in targets):
+        if any(not each.price for targets in self.aliases.values() for each in targets.values()):
             words = "models without costs have list prices here: see `causerie prices list`"
             self._note("model_list", words)
 
@@ -331,13 +332,6 @@ def _alias_table(id: str, targets: Sequence[ImportedTarget]) -> Mapping[str, obj
     rpm, tpm = _sum_of_limits(targets, "rpm"), _sum_of_limits(targets, "tpm")
     limits = _without_empty(requests_per_minute=rpm, tokens_per_minute=tpm)
     return _without_empty(id=id, targets=tables, limits=limits, price=price)
-
-
-def _add_if_new(targets: list[ImportedTarget], target: ImportedTarget) -> bool:
-    is_new = all(target.name != other.name for other in targets)
-    if is_new:
-        targets.append(target)
-    return is_new
 
 
 def _sum_of_limits(targets: Sequence[ImportedTarget], name: str) -> int | None:
@@ -405,23 +399,7 @@ def _without_empty(**values: object) -> dict[str, object]:
 
 
 def _table_of(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    value = document.get(name)
-    return value if isinstance(value, dict) else {}
-
-
-def _as_list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def _number_of(params: Mapping[str, Any], name: str, most: float) -> float | None:
-    value = params.get(name)
-    fits = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= most
-    return float(value) if fits and value is not None else None
-
-
-def _whole_number_of(params: Mapping[str, Any], name: str) -> int | None:
-    value = params.get(name)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+    return _fitting(document.get(name), dict) or {}
 
 
 def _plain_text(params: Mapping[str, Any], name: str) -> str | None:
@@ -436,8 +414,8 @@ def _variable_of(value: object) -> str | None:
     return None if found is None else found[1]
 
 
-def _is_id(name: object) -> bool:
+def _fitting(value: object, kind: Any) -> Any:
     try:
-        return bool(msgspec.convert(name, ModelPattern))
+        return msgspec.convert(value, kind)
     except msgspec.ValidationError:
-        return False
+        return None

@@ -375,9 +375,7 @@ def remove(
     found = _weights_named(name, settings, every)
     if not found:
         names = ", ".join(dict.fromkeys(known.name(one.ref) for one in every)) or "nothing"
-        raise command.CommandFailed(
-            f"{name} is not in the cache, which holds {names}", command.ExitCode.USAGE
-        )
+        raise command.WrongUsage(f"{name} is not in the cache, which holds {names}")
     for service in services():
         served = service.models(name, known)
         if service.facts.serves_cache:

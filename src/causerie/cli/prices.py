@@ -113,10 +113,12 @@ def update_prices(
         raise command.WrongUsage(f"{file}: {failure}") from failure
     place = price_list_file(settings)
     try:
-        _replace_file(place, text)
+        place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        written = place.with_name(f"{place.name}.new")
+        written.write_text(text, encoding="utf-8")
+        written.replace(place)
     except OSError as failure:
-        words = f"{place} cannot be written: {failure.strerror}"
-        raise command.CommandFailed(words, command.ExitCode.FAILURE) from failure
+        raise command.CommandFailed(f"{place} cannot be written: {failure.strerror}") from failure
     changed = [name for name, rows in after.models.items() if before.models.get(name) != rows]
     for name in changed:
         typer.echo(f"{' '.join(name)}: {_price_words(before, name)} -> {_price_words(after, name)}")
@@ -130,10 +132,3 @@ def _price_words(prices: PriceList, name: tuple[str, str]) -> str:
         for row in prices.models.get(name, ())
     ]
     return ", ".join(rows) or "none"
-
-
-def _replace_file(place: Path, text: str) -> None:
-    place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    made = place.with_name(f"{place.name}.new")
-    made.write_text(text, encoding="utf-8")
-    made.replace(place)

@@ -25,19 +25,15 @@ from causerie.cli.command import CommandFailed, ExitCode, WrongUsage, print_json
 from causerie.composition.providers import reach
 from causerie.http.client import Reach
 from causerie.probe.interview import (
+    CompletedInterview,
     Finding,
+    Interview,
     Patience,
     ProbeBounds,
-    ProbeBudget,
     ProbeClient,
     ProbedModel,
     cost,
-)
-from causerie.probe.provider_interview import (
-    CompletedInterview,
     guess_dialect,
-    interview,
-    run_interview,
 )
 from causerie.probe.question import Grade, ProbeQuestion, ProbeReply, Subject, dig
 from causerie.probe.questions import QUESTIONS, QUICK_QUESTIONS
@@ -53,18 +49,27 @@ from causerie.settings.values import Secret
 
 def carry_out(run: ProbeRun, *, entry: bool, as_json: bool) -> None:
     interviews = asyncio.run(run.interviews())
+    texts = [
+        table_text(("providers", "models"), one.entry.values(), {"probed": one.entry.evidence})
+        for one in interviews
+    ]
     if as_json:
         print_json([one.report(run.base_url) for one in interviews])
     elif entry:
         for one in interviews:
             if not one.complete:
                 raise CommandFailed(f"not every question about {one.entry.id} could be asked")
-        typer.echo("\n\n".join(map(_entry_text, interviews)))
+        typer.echo("\n\n".join(texts))
     else:
-        for one in interviews:
-            _show_findings(Console(), one.entry, one.findings)
+        console = Console()
+        for one, text in zip(interviews, texts, strict=True):
+            if console.is_terminal:
+                console.print(_findings_table(one.findings))
+            lines = () if console.is_terminal else _finding_lines(one.findings)
+            for line in (*lines, *_summary_lines(one.entry)):
+                typer.echo(printable(line))
             if one.complete and not run.quick:
-                typer.echo(f"\nFor the configuration, below the provider:\n\n{_entry_text(one)}")
+                typer.echo(f"\nFor the configuration, below the provider:\n\n{text}")
 
 
 @dataclass(eq=False)
@@ -82,7 +87,6 @@ class ProbeRun:
     quick: bool
 
     def __post_init__(self) -> None:
-        self._notes = Console(stderr=True)
         self._questions = QUICK_QUESTIONS if self.quick else QUESTIONS
 
     async def interviews(self) -> list[CompletedInterview]:
@@ -96,10 +100,18 @@ class ProbeRun:
             guessed = guess_dialect(listed, subjects[0].model)
             if guessed is not None and self.dialect is GENERIC and guessed is not GENERIC:
                 words = f'`dialect = "{guessed.name}"` would fit'
-                self._print_note(f"it looks like {guessed.server}; {words}")
+                typer.echo(f"it looks like {guessed.server}; {words}", err=True)
             self.dialect = self.dialect or guessed
             preview = self.dialect is not None
-            self._confirm_cost(cost(self._questions, subjects, dialect_preview=preview))
+            asked = cost(self._questions, subjects, dialect_preview=preview)
+            if self.dialect is not None:
+                typer.echo(f"{self.base_url} is spoken to as {self.dialect.server}", err=True)
+            typer.echo(f"{self.base_url}: {asked}", err=True)
+            if asked.large and not self.yes:
+                if not sys.stdin.isatty():
+                    raise WrongUsage("that is much; say --yes to go on")
+                if not typer.confirm("Go on?", err=True):
+                    raise CommandFailed("nothing was asked")
             return [await self._interview(asker, subject) for subject in subjects]
 
     def _listed_subjects(self, listed: ProbeReply) -> list[Subject]:
@@ -122,35 +134,19 @@ class ProbeRun:
             for name in names
         ]
 
-    def _confirm_cost(self, cost: ProbeBudget) -> None:
-        if self.dialect is not None:
-            self._print_note(f"{self.base_url} is spoken to as {self.dialect.server}")
-        self._print_note(f"{self.base_url}: {cost}")
-        if not cost.large or self.yes:
-            return
-        if not sys.stdin.isatty():
-            raise WrongUsage("that is much; say --yes to go on")
-        if not typer.confirm("Go on?", err=True):
-            raise CommandFailed("nothing was asked")
-
     async def _interview(self, asker: ProbeClient, subject: Subject) -> CompletedInterview:
-        self._print_note(f"asking {subject.model}")
-        with _progress_bar(self._notes, len(self._questions)) as begins:
+        typer.echo(printable(f"asking {subject.model}"), err=True)
+        with _progress_bar(len(self._questions)) as begins:
             patience = Patience(total_seconds=self.total_seconds)
-            asking = interview(subject, asker, self.dialect, patience, begins)
-            asked = await run_interview(asking, self._questions)
-        self._print_note(f"{asked.requests} requests, {asked.tokens:,} tokens as it counts them")
+            asking = Interview(subject, asker, patience, begins, dialect=self.dialect)
+            asked = await asking.run(self._questions)
+        typer.echo(
+            f"{asked.requests} requests, {asked.tokens:,} tokens as it counts them", err=True
+        )
         if self.quick:
             left = [one.id for one in QUESTIONS if one not in QUICK_QUESTIONS]
-            self._print_note(f"left out by --quick: {', '.join(left)}")
+            typer.echo(f"left out by --quick: {', '.join(left)}", err=True)
         return asked
-
-    def _print_note(self, line: str) -> None:
-        _print_line(self._notes, line)
-
-
-def _entry_text(one: CompletedInterview) -> str:
-    return table_text(("providers", "models"), one.entry.values(), {"probed": one.entry.evidence})
 
 
 def chosen_dialect(name: str | None, known: ProviderSettings | None) -> Dialect | None:
@@ -208,7 +204,8 @@ def chosen_key(
 
 # The current question: a bar on a terminal, else a line each.
 @contextmanager
-def _progress_bar(console: Console, total: int) -> Iterator[Callable[[ProbeQuestion], None]]:
+def _progress_bar(total: int) -> Iterator[Callable[[ProbeQuestion], None]]:
+    console = Console(stderr=True)
     bar = progress.Progress(
         progress.TextColumn("{task.description}", markup=False),
         progress.BarColumn(),
@@ -224,22 +221,11 @@ def _progress_bar(console: Console, total: int) -> Iterator[Callable[[ProbeQuest
         number = next(numbers)
         bar.update(task, completed=number, description=question.words)
         if bar.disable:
-            _print_line(console, f"[{number + 1}/{total}] {question.id}: {question.words}")
+            words = f"[{number + 1}/{total}] {question.id}: {question.words}"
+            typer.echo(words, err=True)
 
     with bar:
         yield begin
-
-
-def _print_line(console: Console, line: str) -> None:
-    console.print(line, markup=False, highlight=False, soft_wrap=True)
-
-
-def _show_findings(console: Console, entry: ProbedModel, findings: Sequence[Finding]) -> None:
-    if console.is_terminal:
-        console.print(_findings_table(findings))
-    lines = () if console.is_terminal else _finding_lines(findings)
-    for line in (*lines, *_summary_lines(entry)):
-        _print_line(console, line)
 
 
 def _finding_lines(findings: Sequence[Finding]) -> Iterator[str]:

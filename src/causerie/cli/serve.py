@@ -19,6 +19,7 @@ from causerie.cli.command import (
     Engine,
     ExitCode,
     Set,
+    WrongUsage,
     library,
     ref_of,
     reference_of,
@@ -124,9 +125,9 @@ def _serve_until_stopped(read: ReadWith) -> None:
 
     from causerie.cli.announcement import ConsoleAnnouncer, LogAnnouncer
     from causerie.composition.app import run_service, run_worker
+    from causerie.composition.control import own_place
     from causerie.composition.entries import checked
     from causerie.composition.supervisor import supervise
-    from causerie.composition.worker import own_place
     from causerie.observe.logging import configure, heedless, lines_of
     from causerie.settings.environment import no_colour
     from causerie.settings.problems import Problem, SettingsError
@@ -169,15 +170,11 @@ def read_settings(
     from causerie.settings.load import Override
 
     loaded = settings_in_force(config, pairs, *flags, text=text, entries=entries)
-    models = choose(loaded.settings)
-    if models == loaded.settings.models:
-        return replace(loaded, chosen=chosen)
-    chosen_values = {
-        "models": msgspec.to_builtins(models),
-        "weights.serve": loaded.settings.weights.serve,
-    }
-    overrides = [Override(key, chosen_values[key], "the command line") for key in chosen_values]
-    loaded = settings_in_force(config, pairs, *flags, *overrides, text=loaded.text, entries=entries)
+    models, serve = choose(loaded.settings), loaded.settings.weights.serve
+    if models != loaded.settings.models:
+        named = Override("models", msgspec.to_builtins(models), "the command line")
+        more = (*flags, named, Override("weights.serve", serve, "the command line"))
+        loaded = settings_in_force(config, pairs, *more, text=loaded.text, entries=entries)
     return replace(loaded, chosen=chosen)
 
 
@@ -191,39 +188,34 @@ def chosen_models(
     import msgspec
 
     from causerie.composition.engine_makers import engine_of
+    from causerie.settings.doors import has_accounts
     from causerie.settings.tree import ModelSettings
 
     if ref is None:
         for flag, said in (("--id names the model", id), ("--engine is that", engine)):
             if said is not None:
-                raise CommandFailed(f"{flag} of REF, and there is no REF", ExitCode.USAGE)
-        return _models_named(settings, only) if only else settings.models
+                raise WrongUsage(f"{flag} of REF, and there is no REF")
+        if not only:
+            return settings.models
+        missing = sorted(set(only) - {model.id for model in settings.models})
+        if missing and not has_accounts(settings):  # with accounts the database may have it
+            known = ", ".join(model.id for model in settings.models)
+            raise CommandFailed(
+                f"no model has the id {missing[0]}; configured: {known}", ExitCode.CONFIGURATION
+            )
+        return tuple(model for model in settings.models if model.id in only)
     if only:
-        raise CommandFailed("give REF or --model, not both", ExitCode.USAGE)
+        raise WrongUsage("give REF or --model, not both")
     names = library()
     parsed = reference_of(settings, ref)
     wanted = ref_of(parsed)
     loads = engine or engine_of(settings, wanted)
-    known = next(
-        (model for model in settings.models if (model.ref, model.engine) == (wanted, loads)), None
-    )
-    model = known or ModelSettings(id=names.id_of(parsed), ref=wanted, engine=loads)
+    same = (each for each in settings.models if (each.ref, each.engine) == (wanted, loads))
+    model = next(same, ModelSettings(id=names.id_of(parsed), ref=wanted, engine=loads))
     also = [*model.aliases, *names.names_of(parsed)]
     id = id or model.id
     aliases = tuple(name for name in dict.fromkeys(also) if name != id)
     return (msgspec.structs.replace(model, id=id, aliases=aliases),)
-
-
-def _models_named(settings: Settings, only: list[str]) -> tuple[ModelSettings, ...]:
-    from causerie.settings.doors import has_accounts
-
-    missing = sorted(set(only) - {model.id for model in settings.models})
-    if missing and not has_accounts(settings):  # with accounts the database may have it
-        known = ", ".join(model.id for model in settings.models)
-        raise CommandFailed(
-            f"no model has the id {missing[0]}; configured: {known}", ExitCode.CONFIGURATION
-        )
-    return tuple(model for model in settings.models if model.id in only)
 
 
 def with_options(
@@ -234,15 +226,16 @@ def with_options(
 
     given = {name: value for name, value in options.items() if value is not None}
 
-    def with_given(model: ModelSettings) -> ModelSettings:
+    changed = []
+    for model in models:
         name = model.engine if model.engine in ("openvino", "vllm") else "llamacpp"
-        options = getattr(model, name)
-        if missing := sorted(given.keys() - set(options.__struct_fields__)):
+        own = getattr(model, name)
+        if missing := sorted(given.keys() - set(own.__struct_fields__)):
             flag = missing[0].replace("_", "-")
-            raise CommandFailed(f"--{flag} is not for the engine {name}", ExitCode.USAGE)
-        return msgspec.structs.replace(model, **{name: msgspec.structs.replace(options, **given)})
-
-    return tuple(with_given(model) for model in models)
+            raise WrongUsage(f"--{flag} is not for the engine {name}")
+        own = msgspec.structs.replace(own, **given)
+        changed.append(msgspec.structs.replace(model, **{name: own}))
+    return tuple(changed)
 
 
 def run_on_loop(main: Coroutine[object, object, None]) -> None:

@@ -12,7 +12,7 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from causerie.cli.command import CommandFailed, ExitCode
+from causerie.cli.command import CommandFailed, WrongUsage
 
 _NAME = "causerie"
 _UNIT = """[Unit]
@@ -29,10 +29,6 @@ NoNewPrivileges=true
 [Install]
 WantedBy=default.target
 """
-Words = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="[-- OPTION...]", help="Options and references of `causerie serve`."),
-]
 
 service = typer.Typer(
     help="Start the service when you log in, by systemd or launchd.", no_args_is_help=True
@@ -41,7 +37,12 @@ service = typer.Typer(
 
 @service.command()
 def install(
-    words: Words = None,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[-- OPTION...]", help="Options and references of `causerie serve`."
+        ),
+    ] = None,
     show: Annotated[bool, typer.Option("--show", help="Print the file; install nothing.")] = False,
 ) -> None:
     """Start `causerie serve` now, and whenever you log in.
@@ -108,9 +109,8 @@ def _systemd_or_launchd(command: Sequence[str]) -> _Agent:
     if sys.platform.startswith("linux"):
         folder = config_folder(variables()).parent / "systemd" / "user"
         return _systemd(command, folder)
-    raise CommandFailed(
-        "this system has neither systemd nor launchd; let its own tools start `causerie serve`",
-        ExitCode.USAGE,
+    raise WrongUsage(
+        "this system has neither systemd nor launchd; let its own tools start `causerie serve`"
     )
 
 
@@ -145,18 +145,13 @@ def _launchd(command: Sequence[str], library: Path, user: str) -> _Agent:
     )
 
 
-def _environment() -> dict[str, str]:
+def _run_commands(*commands: Sequence[str], fails: bool = True) -> None:
     from causerie.engines.child_environment import engine_environment
 
-    return engine_environment(["DBUS_SESSION_BUS_ADDRESS"])  # with the folders of the user
-
-
-def _run_commands(*commands: Sequence[str], fails: bool = True) -> None:
+    environ = engine_environment(["DBUS_SESSION_BUS_ADDRESS"])  # with the folders of the user
     for command in commands:
         try:
-            done = subprocess.run(
-                command, env=_environment(), capture_output=True, text=True, check=False
-            )
+            done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
             problem = done.stderr.strip() if done.returncode else ""
         except OSError as error:
             problem = error.strerror or str(error)

@@ -17,6 +17,7 @@ import causerie
 from causerie.cli.command import (
     CommandFailed,
     ExitCode,
+    WrongUsage,
     library,
     local_url,
     print_json,
@@ -78,7 +79,8 @@ def stop(
         pid,
         f"has the id {pid}" if name is None else f"has the model {name}",
     )
-    if name is not None and pid is None and chosen.outlives_models:
+    outlives_models = chosen.facts.serves_cache or len(chosen.facts.models) > 1
+    if name is not None and pid is None and outlives_models:
         [model, *_] = chosen.models(name, known)
         loaded = model.state != _ABSENT
         if loaded:
@@ -128,15 +130,9 @@ class Service:
         """Return whether another version of the program runs it."""
         return self.facts.version != causerie.__version__
 
-    @property
-    def outlives_models(self) -> bool:
-        return self.facts.serves_cache or len(self.facts.models) > 1
-
     def again(self) -> Service:
         """Return it with the facts of now. Raises :class:`CommandFailed`."""
-        from causerie.composition.control import ServiceFacts
-
-        return Service(self.socket, self.ask("facts", ServiceFacts, ANSWER_SECONDS))
+        return Service(self.socket, self.ask("facts", type(self.facts), ANSWER_SECONDS))
 
     def load(self, id: str) -> None:
         """Wait until a model is loaded. Raises :class:`CommandFailed`."""
@@ -146,25 +142,22 @@ class Service:
             return  # another version may not know how; the first request loads it
         from rich.console import Console
 
-        from causerie.composition.control import LOAD
         from causerie.composition.reloading import ReloadOutcome
 
         with Console(stderr=True).status(f"Loading {id}"):
-            outcome = self.ask(f"{LOAD}{id}", ReloadOutcome, _LOAD_SECONDS)
+            outcome = self.ask(f"load {id}", ReloadOutcome, _LOAD_SECONDS)
         if outcome.problems:
             raise CommandFailed(f"{id} did not load: {outcome.problems[0]}")
 
     def unload(self, id: str) -> None:
         """Unload a model as soon as nobody uses it. Raises :class:`CommandFailed`."""
-        from causerie.composition.control import UNLOAD, ServiceFacts
-
-        _ = self.ask(f"{UNLOAD}{id}", ServiceFacts, _UNLOAD_SECONDS)
+        _ = self.ask(f"unload {id}", type(self.facts), _UNLOAD_SECONDS)
 
     def end(self) -> None:
         """Stop the service, and wait until it has ended. Raises :class:`CommandFailed`."""
-        from causerie.composition.control import ServiceFacts, sockets
+        from causerie.composition.control import sockets
 
-        _ = self.ask("stop", ServiceFacts, ANSWER_SECONDS)
+        _ = self.ask("stop", type(self.facts), ANSWER_SECONDS)
         while any(one.pid == self.facts.pid for one in sockets(self.socket.path.parent)):
             time.sleep(0.1)
 
@@ -181,13 +174,11 @@ class Service:
         """Return its models with this id, or with the weights that ``name`` means."""
         from causerie.engines.weights.errors import BadReference
 
-        by_id = [model for model in self.facts.models if model.id == name.lower()]
+        found = [model for model in self.facts.models if model.id == name.lower()]
         with suppress(BadReference):
             wanted = known.reference(name)
-            return by_id or [
-                model for model in self.facts.models if same_weights(model.ref, wanted)
-            ]
-        return by_id
+            found = found or [each for each in self.facts.models if same_weights(each.ref, wanted)]
+        return found
 
 
 def runtime_folder_of_user() -> Path:
@@ -364,4 +355,4 @@ def _only_one(
     lines = (
         f"  --pid {one.facts.pid}  {one.facts.address}  {describe(one)}" for one in fitting or found
     )
-    raise CommandFailed("\n".join((f"{some}:", *lines)), ExitCode.USAGE)
+    raise WrongUsage("\n".join((f"{some}:", *lines)))

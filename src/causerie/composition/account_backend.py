@@ -8,8 +8,8 @@ import asyncio
 import math
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import partial
@@ -18,8 +18,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from causerie.access.shared_budgets import SharedBudgetStore
+from causerie.composition.control import WorkerPlace
 from causerie.composition.startup import CannotStart
-from causerie.composition.worker import WorkerPlace
 from causerie.errors import StoreUnavailable
 from causerie.hosted.accounts.accounts import Accounts
 from causerie.hosted.accounts.authorization import Clock
@@ -30,16 +30,13 @@ from causerie.hosted.accounts.encryption import Cipher, WrongKey, key_of_file
 from causerie.hosted.accounts.key_cache import KeyCache, KeyCacheOptions
 from causerie.hosted.accounts.operating import Entries
 from causerie.hosted.accounts.passwords import Passwords
-from causerie.hosted.accounts.people import Project
 from causerie.hosted.accounts.recordings import Recorder, Retention
 from causerie.hosted.accounts.spending import (
     ExpiringKey,
     LiveScopeBudgets,
     ScopeBudgets,
-    ScopeSpending,
     WatchedBalance,
     WatchedBudget,
-    WatchedKey,
     Watching,
 )
 from causerie.hosted.accounts.statement import FreeAllowances, Statements
@@ -96,9 +93,15 @@ class AccountConditions(Struct):
         if alerts.budget_percent:
             scopes = await self._scopes.every()
             budgets += await self._watching.budgets()
-            budgets += [WatchedBudget(each, one) for each in scopes for one in each.spending]
+            budgets += [
+                WatchedBudget(
+                    f"{each.kind}:{each.name}", f"{each.kind.capitalize()} {each.name}", one
+                )
+                for each in scopes
+                for one in each.spending
+            ]
         self.budgets = Counter(
-            (_budget_owner(each)[0].partition(":")[0], str(share))
+            (each.owner.partition(":")[0], str(share))
             for each in budgets
             for share in _SHARES
             if each.spending.budget.amount and share <= each.spending.share * 100
@@ -122,13 +125,12 @@ def _budget_condition(
     reached = [each for each in percents if percent >= each]
     if budget.amount == 0 or not reached:
         return None
-    owner, whose = _budget_owner(watched)
     model = f" for model {budget.model}" if budget.model else ""
     since = budget.period.start(now)
-    key = f"budget:{owner}:{budget.model}:{budget.unit}:{budget.period}:{since:%Y%m%d}"
+    key = f"budget:{watched.owner}:{budget.model}:{budget.unit}:{budget.period}:{since:%Y%m%d}"
     spent = exact(spending.spent) if budget.unit is Unit.MONEY else f"{int(spending.spent):,}"
     details = {
-        "owner": owner,
+        "owner": watched.owner,
         "model": budget.model,
         "budget": budget.words(),
         "spent": spent,
@@ -137,7 +139,7 @@ def _budget_condition(
         "resets_at": spending.resets_at.isoformat() if spending.resets_at else "",
     }
     kind = "soft limit" if budget.soft else "budget"
-    summary = f"{whose} has used {percent} % of its {kind}{model} ({budget.words()})"
+    summary = f"{watched.whose} has used {percent} % of its {kind}{model} ({budget.words()})"
     return Condition(
         *(key, AlertKind.BUDGET, summary, {name: each for name, each in details.items() if each}),
         level=max(reached),
@@ -175,20 +177,8 @@ def _expiry_condition(
         {"owner": f"key:{key.id}", "project": key.project_id, "expires_at": at.isoformat()},
         level=max(days) + 1 - min(reached),
         recovers=False,
-        owners=(expiring.email,) if expiring.email else (),
+        owners=expiring.emails,
     )
-
-
-def _budget_owner(watched: WatchedBudget) -> tuple[str, str]:
-    match watched.owner:
-        case WatchedKey(project, key):
-            return f"key:{key.id}", f'Key "{key.name}" ({key.id}) of project {project.name}'
-        case Project() as project:
-            return f"project:{project.id}", f"Project {project.name}"
-        case ScopeSpending(kind=kind, name=name):
-            return f"{kind}:{name}", f"{kind.capitalize()} {name}"
-        case person:
-            return f"user:{person.id}", f"{person.name} ({person.id})"
 
 
 _WHERE_KEYS = "store.secret_keys; without them, `secret.key` in store.folder"
@@ -238,28 +228,26 @@ async def account_backend(
             stack.callback(write_ahead_log.close)
         ledger = Ledger(SqlUsage(database), write_ahead_log)
         budgets = Budgets(sql.usage, time.time_ns, shared_budgets=shared_budgets)
-        accounts = Accounts(sql, Passwords(), _clock)
+        accounts = Accounts(sql, Passwords())
         scope_budgets = LiveScopeBudgets(accounts.scope_budgets, _clock)
-        recorder, retention = Recorder(sql, _clock), Retention(SqlRetention(database), _clock)
-        try:
+        recorder, retention = Recorder(sql), Retention(SqlRetention(database), _clock)
+        with _failures_reported():
             await stack.enter_async_context(ledger)
             if place is None or place.number == 1:
                 await _take_over_journals(database, store, 1 if place is None else place.count)
             await stack.enter_async_context(key_cache)
-        except StoreUnavailable as failure:
-            raise _unusable_database(failure) from failure
         scopes = scope_budgets.follow(key_cache.scopes_changed)
         for follow in (budgets.follow(), scopes, retention.follow()):
             _ = await stack.enter_async_context(owned(follow))
         _ = await stack.enter_async_context(recorder)
-        free_days = FreeAllowances(sql, _clock, time.monotonic)
-        watching = Watching(sql, _clock)
+        free_days = FreeAllowances(sql, time.monotonic)
+        watching = Watching(sql)
         yield AccountBackend(
             accounts,
             key_cache,
             Bookkeeping(ledger, budgets, recorder, scope_budgets),
             free_days,
-            Statements(sql, _clock, free_days),
+            Statements(sql, free_days),
             _clock,
             AccountConditions(SqlAlertBook(database), watching, accounts.scope_budgets, _clock),
             SqlProbeResults(database),
@@ -274,7 +262,7 @@ async def account_backend(
 async def accounts_of(store: StoreSettings) -> AsyncIterator[Accounts]:
     """Open accounts alone, also beside a running service. Raises :class:`CannotStart`."""
     async with opened(store) as database:
-        yield Accounts(SqlStore(database), Passwords(), _clock)
+        yield Accounts(SqlStore(database), Passwords())
 
 
 @asynccontextmanager
@@ -287,10 +275,8 @@ async def entries_of(
     """
     async with opened(store) as database:
         cipher = await sealed(database, store, secret_keys, complete=complete)
-        try:
-            yield Entries(SqlStore(database, cipher), _clock)
-        except StoreUnavailable as failure:
-            raise _unusable_database(failure) from failure
+        with _failures_reported():
+            yield Entries(SqlStore(database, cipher))
 
 
 async def migrated(store: StoreSettings) -> str:
@@ -303,9 +289,8 @@ async def planned(store: StoreSettings) -> UpgradePlan:
     """Return what :func:`migrated` would do; raise :class:`CannotStart`."""
     database = await asyncio.to_thread(_database, store)
     try:
-        return await upgrade_plan(database)
-    except (OtherSchema, StoreUnavailable) as failure:
-        raise _unusable_database(failure) from failure
+        with _failures_reported():
+            return await upgrade_plan(database)
     finally:
         await database.close()
 
@@ -315,10 +300,8 @@ async def opened(store: StoreSettings) -> AsyncIterator[Database]:
     """Open the database and update its tables; raise :class:`CannotStart`."""
     database = await asyncio.to_thread(_database, store)
     try:
-        try:
+        with _failures_reported():
             await upgrade(database)
-        except (OtherSchema, StoreUnavailable) as failure:
-            raise _unusable_database(failure) from failure
         yield database
     finally:
         await database.close()
@@ -331,21 +314,20 @@ async def sealed(
 
     A credential that cannot be decrypted is an error only if all must be ``complete``.
     """
-    try:
-        file = Path(store.folder or ".") / "secret.key"
-        made = not secret_keys and not file.exists()
+    file = Path(store.folder or ".") / "secret.key"
+    made = not secret_keys and not file.exists()
+    with _failures_reported():
         if complete and made and await holds_secrets(database):
             raise CannotStart(
                 f"{file} is missing, and what the database holds was encrypted with "
                 "its key; restore the file (or set store.secret_keys)"
             )
-        cipher = Cipher(secret_keys or [await asyncio.to_thread(_key_of_file, file)])
-        await seal_secrets(database, cipher)
-        unopened = await unopened_entries(database, cipher) if complete else ()
-    except (WrongKey, ValueError) as failure:
-        raise CannotStart(f"{failure} ({_WHERE_KEYS})") from failure
-    except StoreUnavailable as failure:
-        raise _unusable_database(failure) from failure
+        try:
+            cipher = Cipher(secret_keys or [await asyncio.to_thread(_key_of_file, file)])
+            await seal_secrets(database, cipher)
+            unopened = await unopened_entries(database, cipher) if complete else ()
+        except (WrongKey, ValueError) as failure:
+            raise CannotStart(f"{failure} ({_WHERE_KEYS})") from failure
     if unopened:
         raise CannotStart(
             f"the keys of these entries were encrypted with another key: {', '.join(unopened)}; "
@@ -375,8 +357,13 @@ def _database(store: StoreSettings) -> Database:
         raise CannotStart(f"store.url: {failure}") from failure
 
 
-def _unusable_database(failure: Exception) -> CannotStart:
-    return CannotStart(f"the database cannot be used: {obstacle_of(failure)} (store.url)")
+@contextmanager
+def _failures_reported() -> Iterator[None]:
+    try:
+        yield
+    except (OtherSchema, StoreUnavailable) as failure:
+        words = f"the database cannot be used: {obstacle_of(failure)} (store.url)"
+        raise CannotStart(words) from failure
 
 
 async def _take_over_journals(database: Database, store: StoreSettings, workers: int) -> None:
@@ -392,7 +379,7 @@ def _journal_folder(store: StoreSettings) -> Path:
     return Path(store.folder or ".") / "journal"
 
 
-def _write_ahead_log(store: StoreSettings, number: int = 1) -> WriteAheadLog | None:
+def _write_ahead_log(store: StoreSettings, number: int) -> WriteAheadLog | None:
     # The journal of the first worker is that of a service of one process.
     if store.journal == "off":
         return None

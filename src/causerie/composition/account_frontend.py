@@ -24,13 +24,13 @@ from causerie.catalog.catalog import WILDCARD, DoorCatalog, Entry, entries_of, n
 from causerie.catalog.model import Tariff, highest
 from causerie.composition.account_backend import AccountBackend, account_backend
 from causerie.composition.alerting import alert_options, mail_server
-from causerie.composition.catalog import ModelPricing, tariff
+from causerie.composition.catalog import target_tariffs, tariff
+from causerie.composition.control import WorkerPlace
 from causerie.composition.doors import branding, leading_to
 from causerie.composition.operations import LiveOperations
 from causerie.composition.providers import private_networks
 from causerie.composition.reloading import Reloading
 from causerie.composition.service import RunningService
-from causerie.composition.worker import WorkerPlace
 from causerie.engines.base import EngineStatus
 from causerie.errors import NotFound
 from causerie.hosted.accounts.authorization import LOGGERS, Beginning, Policies
@@ -64,17 +64,21 @@ from causerie.hosted.payments.stripe import Sales, Stripe, StripeOptions
 from causerie.http.addresses import IpNetwork
 from causerie.http.exchange import Exchange
 from causerie.http.tasks import owned
-from causerie.observe.alert_center import AlertCenter
-from causerie.observe.alerts import Condition
+from causerie.observe.alerts import AlertCenter, Condition
 from causerie.observe.mail import Outbox
 from causerie.protocol.alike import alike
 from causerie.protocol.numbers import money
 from causerie.protocol.targets import TimeBucket
 from causerie.routing.target_state import TargetStatus
-from causerie.settings.console import UNLIMITED, GroupSettings, IdentityProvider, read_logo
+from causerie.settings.console import (
+    UNLIMITED,
+    IdentityProvider,
+    PolicySettings,
+    policy_of,
+    read_logo,
+)
 from causerie.settings.credentials import Credentials
 from causerie.settings.doors import DoorAddress, default_address, door_addresses
-from causerie.settings.policies import PolicySettings, policy_of
 from causerie.settings.prices import Prices, without_price
 from causerie.settings.tree import Settings
 from causerie.settings.values import LimitSettings
@@ -144,28 +148,22 @@ def identity_providers(
                 verified_claim=each.email_verification or "",
                 provisioned=bool(each.scim_keys),
                 join=each.join_accounts,
-                groups=list(map(_group_grant, each.groups)),
+                groups=[
+                    alike(
+                        GroupGrant,
+                        group,
+                        project_id=group.project or "",
+                        role=Role(group.role),
+                        rights=frozenset(group.rights),
+                    )
+                    for group in each.groups
+                ],
             ),
             IdentityHttp(ca_file=each.ca_file, networks=networks),
             now=time.time,  # noqa: TID251 - id tokens carry times of the calendar
         )
         for each in listed
     )
-
-
-def _group_grant(group: GroupSettings) -> GroupGrant:
-    named = {"project_id": group.project or "", "role": Role(group.role)}
-    return alike(GroupGrant, group, **named, rights=frozenset(group.rights))
-
-
-def directory_keys(
-    listed: Sequence[IdentityProvider], providers: Sequence[OidcProvider]
-) -> Mapping[KeyDigest, GroupClaims]:
-    return {
-        KeyDigest.parse(key): provider.options.directory
-        for each, provider in zip(listed, providers, strict=True)
-        for key in each.scim_keys
-    }
 
 
 def log_audit(entry: AuditEntry) -> None:
@@ -216,7 +214,23 @@ class LiveServiceView(Struct):
         return without_price(self._running.now.settings)
 
     def provider_costs(self) -> Mapping[tuple[str, str], Tariff]:
-        return provider_costs(self._running.now.settings)
+        settings = self._running.now.settings
+        prices = Prices(settings)
+        # As published, or by the price list; models of this service cost nothing here.
+        found = {
+            (entry.id, each.name): Tariff() if each.cost is None else tariff(each.cost)
+            for entry in settings.catalog
+            for each in entry.endpoints
+            if each.cost is not None or each.provider is None
+        }
+        found |= {(each.id, each.id): Tariff() for each in settings.models}
+        for alias in settings.aliases:
+            unpriced = structs.replace(alias, price=None)
+            for each in alias.targets:
+                price = prices.of(unpriced, structs.replace(each, price=None))
+                if price is not None and (price.rows or each.provider is None):
+                    found[alias.id, each.name] = tariff(price.price) if price.rows else Tariff()
+        return found
 
     def verdicts(self, rules: Sequence[AccessRule]) -> Sequence[ModelVerdict]:
         permissions, found = Permissions(rules), []
@@ -242,6 +256,11 @@ class LiveServiceView(Struct):
         models, measured = frozenset(way.models), self._running.measurements
         catalog = self._running.now.catalog
         return DoorCatalog(way.prefix, models, catalog, measured.history, measured.days)
+
+    def policy(self, provider: str) -> Mapping[str, Any]:
+        every = self._running.now.settings.providers
+        [*found] = (structs.asdict(each.policy) for each in every if each.name == provider)
+        return {name: value for each in found for name, value in each.items() if value is not None}
 
     def answering(self, model: str) -> Sequence[str]:
         return self._running.now.catalog.resolve(None, model).targets
@@ -310,16 +329,16 @@ async def entered(
 
     ``shared_budgets`` is the store of budgets of all replicas, if there is one.
     """
-    backend = account_backend(settings.store, credentials.store, shared_budgets, place)
-    async with backend as hosted:
+    async with AsyncExitStack() as stack:
+        backend = account_backend(settings.store, credentials.store, shared_budgets, place)
+        hosted = await stack.enter_async_context(backend)
         results = Results(hosted.probe_results)
+        examinations = await stack.enter_async_context(Examinations(results, hosted.clock))
         server = mail_server(settings.mail, credentials.mail)
         outbox = None if server is None else Outbox(server)
-        async with AsyncExitStack() as stack:
-            examinations = await stack.enter_async_context(Examinations(results, hosted.clock))
-            if outbox is not None:
-                _ = await stack.enter_async_context(owned(outbox.deliver()))
-            yield AccountFrontend(hosted, examinations, credentials, outbox, shared_budgets)
+        if outbox is not None:
+            _ = await stack.enter_async_context(owned(outbox.deliver()))
+        yield AccountFrontend(hosted, examinations, credentials, outbox, shared_budgets)
 
 
 @dataclass(eq=False)
@@ -341,14 +360,17 @@ class AccountFrontend:
 
     def replace(self, settings: Settings, credentials: Credentials) -> None:
         self.backed.bookkeeping.prices = model_prices(settings)
-        self._providers = identity_providers(
-            settings.identity_providers, credentials, private_networks(settings.server)
-        )
-        self._directories = directory_keys(settings.identity_providers, self._providers)
+        listed, free = settings.identity_providers, settings.free
+        self._providers = identity_providers(listed, credentials, private_networks(settings.server))
+        self._directories = {
+            KeyDigest.parse(key): provider.options.directory
+            for each, provider in zip(listed, self._providers, strict=True)
+            for key in each.scim_keys
+        }
         self.backed.free_days.options = FreeOptions(
-            requests=settings.free.requests_per_day,
-            paid_requests=settings.free.paid_requests_per_day,
-            paid_from=money(settings.free.paid_from),
+            requests=free.requests_per_day,
+            paid_requests=free.paid_requests_per_day,
+            paid_from=money(free.paid_from),
         )
         self.backed.conditions.low_balance = money(settings.payments.low_balance)
         governing = policies(settings)
@@ -361,7 +383,7 @@ class AccountFrontend:
             kept.requests_days, kept.audit_days, kept.contents_days
         )
         self.backed.accounts.recordings.most_days = kept.contents_days
-        self._managers.replace(list(map(KeyDigest.parse, settings.console.operator_keys)))
+        self._managers.keys = tuple(map(KeyDigest.parse, settings.console.operator_keys))
 
     def mount(self, running: RunningService, configuration: Reloading, alerts: AlertCenter) -> None:
         settings, edge = running.now.settings, running.edge
@@ -392,8 +414,7 @@ class AccountFrontend:
         sales = self._sales(running, alerts)
         if sales.stripe is not None:
             edge.mount("/webhooks", sales.stripe.answer)
-        models = frozenset(settings.public_chat.models)
-        chat = {**structs.asdict(settings.public_chat), "models": models}
+        chat = structs.asdict(settings.public_chat)
         console = ConsoleApplication(
             accounts,
             LiveServiceView(running, accounts.projects, operations),
@@ -404,9 +425,11 @@ class AccountFrontend:
                 self._outbox if options.address else None,
                 options.public_rankings,
                 sales,
-                PublicChatOptions(**chat),
+                PublicChatOptions(**chat | {"models": frozenset(chat["models"])}),
                 self._shared,
                 options.public_status,
+                bool(alert_options(settings).owners),
+                frozenset(options.public_apps),
             ),
             providers=lambda: self._providers,
         )
@@ -433,31 +456,9 @@ class AccountFrontend:
         return Sales(stripe, options.page, [*map(money, options.amounts)], *amounts)
 
 
-def provider_costs(settings: Settings) -> Mapping[tuple[str, str], Tariff]:
-    """Return what providers charge, by model and target: as published, or by the price list.
-
-    Models of this service cost nothing here.
-    """
-    prices = Prices(settings)
-    found = {
-        (entry.id, each.name): Tariff() if each.cost is None else tariff(each.cost)
-        for entry in settings.catalog
-        for each in entry.endpoints
-        if each.cost is not None or each.provider is None
-    }
-    found |= {(each.id, each.id): Tariff() for each in settings.models}
-    for alias in settings.aliases:
-        unpriced = structs.replace(alias, price=None)
-        for each in alias.targets:
-            price = prices.of(unpriced, structs.replace(each, price=None))
-            if price is not None and (price.rows or each.provider is None):
-                found[alias.id, each.name] = tariff(price.price) if price.rows else Tariff()
-    return found
-
-
 def model_prices(settings: Settings) -> ModelPrices:
     """Return the prices that requests are charged at."""
-    pricing = ModelPricing(settings)
+    prices = Prices(settings)
     models = {one.id: tariff(one.price) for one in settings.models}
     endpoints: dict[tuple[str, str], Tariff] = {}
     wildcards = {}
@@ -467,9 +468,9 @@ def model_prices(settings: Settings) -> ModelPrices:
     }
     for alias in settings.aliases:
         if alias.id.endswith(WILDCARD):
-            wildcards[alias.id] = partial(pricing.of, alias)
+            wildcards[alias.id] = partial(target_tariffs, prices, alias)
         else:
-            by_target[alias.id] = pricing.of(alias).by_target
+            by_target[alias.id] = target_tariffs(prices, alias).by_target
     for id, tariffs in by_target.items():
         models[id] = highest(tariffs.values())
         endpoints |= {(id, target): each for target, each in tariffs.items()}

@@ -19,14 +19,17 @@ from causerie.composition.providers import key_conditions, private_networks
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.errors import ErrorClass, StoreUnavailable
 from causerie.http.tasks import happens
-from causerie.observe.alert_center import AlertCenter, AlertOptions, MemoryBook, Receiver
 from causerie.observe.alert_channels import Email, Webhook
 from causerie.observe.alerts import (
+    AlertCenter,
     AlertKind,
+    AlertOptions,
     Condition,
     ErrorRate,
     ErrorRates,
+    MemoryBook,
     NotificationChannel,
+    Receiver,
     secret_bytes,
 )
 from causerie.observe.mail import MailServer
@@ -206,12 +209,15 @@ class Alerting:
         settings = self._running.now.settings
         if not _is_used(settings, accounts=self._accounts is not None):
             return
-        conditions = self._of_service(settings)
+        conditions, now = self._of_service(settings), monotonic()
         options = alert_options(settings)
         away: list[Condition] = []
         try:
-            await self.center.observe([*conditions, *await self._of_accounts(settings)], options)
-            if (now := monotonic()) >= self._forget_due:
+            if self._accounts is not None and now >= self._accounts_due:
+                self._accounts_due = now + settings.alerts.accounts_seconds
+                conditions += await self._accounts.look(settings.alerts)
+            await self.center.observe(conditions, options)
+            if now >= self._forget_due:
                 self._forget_due = now + _FORGET_SECONDS
                 await self.center.forget()
         except StoreUnavailable:
@@ -223,29 +229,20 @@ class Alerting:
         alerts, target_states = settings.alerts, self._running.now.router.target_states()
         counted = self._running.counters.outcomes()
         rates = self._rates.look(counted, monotonic(), alerts.error_window_seconds)
-        return [
+        found = [
             *provider_conditions(settings, target_states),
             *key_conditions(self._running.changing_keys()),
             *self._usage.look(settings, target_states, monotonic()),
             *error_conditions(alerts, rates),
             *engine_conditions(self._running.engines.status()),
-            *self._conditions(),
         ]
-
-    def _conditions(self) -> Iterator[Condition]:
         if self._configuration.failed:
-            yield NOT_RELOADED
+            found.append(NOT_RELOADED)
         place = self._running.place
         if place is not None and place.restarts and self._started:
-            yield WORKER_ENDED
+            found.append(WORKER_ENDED)
         self._started = False
-
-    async def _of_accounts(self, settings: Settings) -> list[Condition]:
-        now = monotonic()
-        if self._accounts is None or now < self._accounts_due:
-            return []
-        self._accounts_due = now + settings.alerts.accounts_seconds
-        return [*await self._accounts.look(settings.alerts)]
+        return found
 
     async def _deliver(self) -> None:
         if not _is_used(self._running.now.settings, accounts=self._accounts is not None):
@@ -297,18 +294,9 @@ def alert_options(settings: Settings) -> AlertOptions:
 
 
 def receivers(alerts: Alerts) -> list[Receiver]:
-    return [
-        *(Receiver(each.name, "", _alert_kinds(each.kinds)) for each in alerts.webhooks),
-        *(
-            Receiver(each.name, to, _alert_kinds(each.kinds))
-            for each in alerts.emails
-            for to in each.to
-        ),
-    ]
-
-
-def _alert_kinds(names: tuple[str, ...]) -> frozenset[AlertKind]:
-    return frozenset(map(AlertKind, names))
+    listed = [(each.name, "", each.kinds) for each in alerts.webhooks]
+    listed += [(each.name, to, each.kinds) for each in alerts.emails for to in each.to]
+    return [Receiver(name, to, frozenset(map(AlertKind, kinds))) for name, to, kinds in listed]
 
 
 def _is_used(settings: Settings, *, accounts: bool) -> bool:

@@ -9,17 +9,25 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import structlog
 
 from causerie.composition.alerting import Alerting
-from causerie.composition.control import answering, is_chatting
+from causerie.composition.control import (
+    WorkerPlace,
+    WorkerReport,
+    answering,
+    is_chatting,
+    worker_socket,
+)
 from causerie.composition.doors import mount_chat_page, mount_docs
 from causerie.composition.engine_makers import EngineMakers, preloaded, weights_cache
 from causerie.composition.entries import checked_with, warn_of_unknown
@@ -33,11 +41,12 @@ from causerie.composition.startup import (
     reloaded,
     run,
 )
-from causerie.composition.worker import WorkerAnnouncer, WorkerPlace, following_supervisor
 from causerie.engines.base import EngineState
 from causerie.engines.fleet import Fleet
 from causerie.engines.llamacpp.options import available_memory, free_now
+from causerie.engines.weights import Progress, Silent
 from causerie.http.connection import Listen
+from causerie.http.server import Bound
 from causerie.http.tasks import owned
 from causerie.protocol.alike import alike
 from causerie.settings.credentials import Credentials, read_credentials
@@ -46,6 +55,7 @@ from causerie.settings.entries import ReadWith
 from causerie.settings.environment import runtime_folder, variables
 from causerie.settings.load import Loaded
 from causerie.settings.rules import notes
+from causerie.settings.tree import Settings
 
 if TYPE_CHECKING:
     from causerie.hosted.accounts.records import StoredEntry
@@ -53,6 +63,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
+_BEAT_SECONDS = 1.0
 _LOOK_SECONDS = 1.0  # between two looks for models that commands have fetched or deleted
 _UNUSED_SECONDS = 10.0  # between the start and the first model, and after the last one
 _IN_USE = frozenset({EngineState.LOADING, EngineState.READY})
@@ -63,6 +74,56 @@ async def run_worker(loaded: Loaded, read: ReadWith, place: WorkerPlace) -> None
     stop = partial(os.kill, os.getpid(), signal.SIGTERM)
     async with following_supervisor(place, stop) as report:
         await run_service(loaded, read, WorkerAnnouncer(loaded.settings, report), place)
+
+
+@asynccontextmanager
+async def following_supervisor(
+    place: WorkerPlace, stop: Callable[[], None]
+) -> AsyncIterator[Callable[[WorkerReport], None]]:
+    """Yield the function that sends a report; ``stop`` is called when the supervisor ends."""
+    reader, writer = await asyncio.open_unix_connection(sock=_inherited_socket(place.channel))
+
+    def report(line: WorkerReport) -> None:
+        writer.write(msgspec.json.encode(line) + b"\n")
+
+    async def beat() -> None:
+        while True:
+            report(WorkerReport())
+            await asyncio.sleep(_BEAT_SECONDS)
+
+    async def follow() -> None:
+        with suppress(OSError):
+            await reader.read()
+        stop()
+
+    try:
+        async with owned(beat()), owned(follow()):
+            yield report
+    finally:
+        writer.close()
+
+
+class WorkerAnnouncer(StartAnnouncer):
+    """Reports the start of a worker to its supervisor, which tells the person at the terminal."""
+
+    def __init__(self, settings: Settings, report: Callable[[WorkerReport], None]) -> None:
+        self.settings = settings
+        self._report = report
+
+    @property
+    def download(self) -> Progress:
+        return Silent()
+
+    def first_link(self, token: str) -> None:
+        self._report(WorkerReport(first_link=token))
+
+    def ready(self, host: str, port: int) -> None:
+        self._report(WorkerReport(ready=True))
+
+
+def _inherited_socket(descriptor: int) -> socket.socket:
+    os.set_inheritable(descriptor, False)  # not for the processes that a worker starts
+    return socket.socket(fileno=descriptor)
 
 
 async def run_service(
@@ -82,7 +143,12 @@ async def run_service(
         budget = settings.engines.memory_budget_bytes
         free = partial(free_now, available_memory())
         with ExitStack() as taken:
-            bound = bound_sockets(settings, taken) if place is None else place.bound()
+            name = None
+            if place is None:
+                bound = bound_sockets(settings, taken)
+            else:
+                bound = Bound(*map(_inherited_socket, place.sockets))
+                name = worker_socket(Path(place.supervisor), place.number).name
             address = bound.service
             async with (
                 Fleet(makers.entries(), memory_budget=budget, free_memory=free) as fleet,
@@ -96,9 +162,8 @@ async def run_service(
                     watcher.first_link(link.token)
                 read_checked, models = partial(checked_with, read), partial(makers.renew, fleet)
                 entries = accounts.entries if accounts is not None else None
-                reloading = Reloading(loaded, read_checked, running, models, entries, stored)
-                reloading.address = "{}:{}".format(*address.getsockname()[:2])
-                name = None if place is None else place.control_socket
+                at = "{}:{}".format(*address.getsockname()[:2])
+                reloading = Reloading(loaded, read_checked, running, models, entries, stored, at)
                 async with (
                     _running_pages(running, reloading),
                     answering(runtime_folder(variables()), reloading.answer, name) as control,

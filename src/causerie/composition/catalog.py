@@ -6,11 +6,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from datetime import time as time_of_day
 from decimal import Decimal
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 
 from msgspec import Struct
 
@@ -39,18 +39,17 @@ from causerie.settings.catalog import (
     AliasSettings,
     AliasTarget,
     CatalogEndpointSettings,
-    CatalogModelSettings,
 )
 from causerie.settings.environment import own_library, variables
-from causerie.settings.prices import Prices, TargetPrice
+from causerie.settings.prices import Prices
 from causerie.settings.provider import ProviderModelSettings
-from causerie.settings.tree import ModelSettings as OwnSettings
-from causerie.settings.tree import Settings
+from causerie.settings.tree import ModelSettings, Settings
 from causerie.settings.values import ClaimSettings, PriceSettings, TokenPrices
 
 _MILLION = 1_000_000
 
 
+@lru_cache(maxsize=8192)
 def tariff(price: PriceSettings) -> Tariff:
     tiers = sorted((each.above, _tariff(each, price)) for each in price.tiers)
     return _tariff(price, price, tuple(tiers))
@@ -74,32 +73,16 @@ def _per_token(million: str | None) -> Decimal | None:
     return None if million is None else money(million) / _MILLION
 
 
-class ModelPricing:
-    """Tariffs of aliases."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._prices = Prices(settings)
-        self._listed: dict[tuple[str, str], Tariff] = {}  # by rows of the list
-
-    def of(self, alias: AliasSettings, rest: str = "") -> TargetTariffs:
-        """Return an alias's tariffs by target; ``rest`` replaces the wildcard in model names."""
-        found: dict[str, Tariff] = {}
-        listed = False
-        for target in alias.targets:
-            price = self._prices.of(alias, target, target.model.replace(WILDCARD, rest, 1))
-            listed = listed or (price is not None and bool(price.rows))
-            name = target.name.replace(WILDCARD, rest, 1)
-            found[name] = Tariff() if price is None else self._tariff(price)
-        return TargetTariffs(by_target=found, listed=listed)
-
-    def _tariff(self, found: TargetPrice) -> Tariff:
-        if not found.rows:
-            return tariff(found.price)
-        row = found.rows[0]
-        name = row.provider, row.model
-        if name not in self._listed:
-            self._listed[name] = tariff(found.price)
-        return self._listed[name]
+def target_tariffs(prices: Prices, alias: AliasSettings, rest: str = "") -> TargetTariffs:
+    """Return an alias's tariffs by target; ``rest`` replaces the wildcard in model names."""
+    found: dict[str, Tariff] = {}
+    listed = False
+    for target in alias.targets:
+        price = prices.of(alias, target, target.model.replace(WILDCARD, rest, 1))
+        listed = listed or (price is not None and bool(price.rows))
+        name = target.name.replace(WILDCARD, rest, 1)
+        found[name] = Tariff() if price is None else tariff(price.price)
+    return TargetTariffs(by_target=found, listed=listed)
 
 
 # Models behind doors.
@@ -152,10 +135,11 @@ def offered(
     listings = []
     for entry in settings.catalog:
         endpoints = tuple(_catalog_endpoint(one, known) for one in entry.endpoints)
-        listing = Listing(
-            _model_card(entry), endpoints, stats_of, figures_of=figures_of, ends=entry.ends
-        )
-        listings.append(listing)
+        day = entry.created
+        created = 0 if day is None else int(datetime.combine(day, time_of_day(), UTC).timestamp())
+        name = entry.name or entry.id
+        card = ModelCard(entry.id, name, entry.description, created, entry.aliases)
+        listings.append(Listing(card, endpoints, stats_of, figures_of=figures_of, ends=entry.ends))
     fetchable = is_fetchable if settings.weights.serve else None
     return Catalog([*_served_models(settings, known, listed_by), *listings], fetchable)
 
@@ -177,10 +161,16 @@ class _Known(Struct, frozen=True):
         probed = self.probed.get(f"{provider}/{model}")
         served = None if probed is None else probed.operations
         operations = None if served is None else frozenset(served)
-        profile = _remote_profile(probed)
+        profile = ModelProfile(thinks=None)
+        if probed is not None:
+            profile = ModelProfile(
+                context_length=probed.context_length,
+                must_think=probed.thinking == "always",
+                thinks=None if probed.thinking is None else probed.thinking != "never",
+            )
         claims = ProviderClaims() if probed is None else _provider_claims(probed.claims)
         return TargetCapabilities(
-            candidate, parameters(probed), profile, operations, provider, claims
+            candidate, parameters(probed), lambda: profile, operations, provider, claims
         )
 
 
@@ -192,7 +182,7 @@ def _provider_claims(claims: ClaimSettings) -> ProviderClaims:
 def _served_models(
     settings: Settings, known: _Known, listed_by: ListReader
 ) -> Iterator[ServedModel]:
-    created, pricing = time.time_ns() // 1_000_000_000, ModelPricing(settings)
+    created, prices = time.time_ns() // 1_000_000_000, Prices(settings)
     for model in settings.models:
         name = model.name or model.id
         card = ModelCard(model.id, name, model.description, created, model.aliases)
@@ -203,7 +193,7 @@ def _served_models(
             known.of(Candidate(one.name, one.priority, one.weight), one.provider, one.model)
             for one in alias.targets
         ]
-        priced = partial(pricing.of, alias)
+        priced = partial(target_tariffs, prices, alias)
         if alias.id.endswith(WILDCARD):
             rests = partial(_wildcard_matches, alias.targets, listed_by)
             yield WildcardModel(card, answering, priced, known=rests)
@@ -220,19 +210,13 @@ def _wildcard_matches(targets: Sequence[AliasTarget], listed_by: ListReader) -> 
                 yield name[len(before) : len(name) - len(behind)]
 
 
-def _model_card(entry: CatalogModelSettings) -> ModelCard:
-    day = entry.created
-    created = 0 if day is None else int(datetime.combine(day, time_of_day(), UTC).timestamp())
-    return ModelCard(entry.id, entry.name or entry.id, entry.description, created, entry.aliases)
-
-
 def _catalog_endpoint(endpoint: CatalogEndpointSettings, known: _Known) -> CatalogEndpoint:
     context, output = endpoint.context_length, endpoint.max_output_tokens
     stated = context is not None or output is not None
     bounds = TokenBounds(context, output) if stated else UNBOUNDED_TOKENS
     candidate = Candidate(endpoint.name, bounds=bounds)
     found = known.of(candidate, endpoint.provider, endpoint.model)
-    profile = _StatedLengths(found.profile, context, output).read if stated else found.profile
+    own, derived = found.profile, lambda: _with_lengths(found.profile(), context, output)
     supported = found.parameters
     if endpoint.supported_parameters is not None:
         supported = of_provider(endpoint.supported_parameters, switches=False)
@@ -241,7 +225,7 @@ def _catalog_endpoint(endpoint: CatalogEndpointSettings, known: _Known) -> Catal
         replace(
             found,
             parameters=supported,
-            profile=profile,
+            profile=derived if stated else own,
             claims=found.claims if endpoint.claims is None else _provider_claims(endpoint.claims),
         ),
         provider=endpoint.provider or OWN_PROVIDER,
@@ -252,38 +236,15 @@ def _catalog_endpoint(endpoint: CatalogEndpointSettings, known: _Known) -> Catal
     )
 
 
-@dataclass(slots=True)
-class _StatedLengths:
-    # A page of the catalog reads thousands of profiles, so an unchanged one is not made again.
-
-    profile: ProfileReader
-    context: int | None
-    output: int | None
-    _source: ModelProfile | None = None
-    _derived: ModelProfile = ModelProfile()  # noqa: RUF009 - frozen
-
-    def read(self) -> ModelProfile:
-        found = self.profile()
-        if found is not self._source:
-            context = found.context_length if self.context is None else self.context
-            output = found.max_output_tokens if self.output is None else self.output
-            self._derived = replace(found, context_length=context, max_output_tokens=output)
-            self._source = found
-        return self._derived
+# A page of the catalog reads thousands of profiles, so an unchanged one is not made again.
+@lru_cache(maxsize=4096)
+def _with_lengths(found: ModelProfile, context: int | None, output: int | None) -> ModelProfile:
+    context = found.context_length if context is None else context
+    output = found.max_output_tokens if output is None else output
+    return replace(found, context_length=context, max_output_tokens=output)
 
 
-def _remote_profile(known: ProviderModelSettings | None) -> ProfileReader:
-    profile = ModelProfile(thinks=None)
-    if known is not None:
-        profile = ModelProfile(
-            context_length=known.context_length,
-            must_think=known.thinking == "always",
-            thinks=None if known.thinking is None else known.thinking != "never",
-        )
-    return lambda: profile
-
-
-def _own_profile(model: OwnSettings, own: OwnModel, *, shows_load: bool) -> ProfileReader:
+def _own_profile(model: ModelSettings, own: OwnModel, *, shows_load: bool) -> ProfileReader:
 
     def profile() -> ModelProfile:
         facts = own.engine.known

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -18,7 +18,6 @@ import msgspec
 from msgspec import Struct
 
 from causerie.composition.entries import (
-    SECTIONS,
     entry_of,
     in_force,
     known,
@@ -47,10 +46,7 @@ from causerie.protocol.alike import alike
 from causerie.settings.credentials import Credentials, one_word, secret_value
 from causerie.settings.decode import fields
 from causerie.settings.entries import (
-    KEYS,
-    KINDS,
-    NAMES,
-    PATHS,
+    TABLES,
     Entry,
     ReadWith,
     filed_index,
@@ -59,7 +55,7 @@ from causerie.settings.entries import (
     refusals,
     tables_of,
 )
-from causerie.settings.load import FiledEntry, Loaded
+from causerie.settings.load import Loaded
 from causerie.settings.problems import Findings, Problem, SettingsError
 from causerie.settings.provider import ProviderSettings, TimeoutSettings
 from causerie.settings.tree import ServerSettings, Settings
@@ -88,9 +84,7 @@ class EntryImport(Struct):
     _read: ReadWith
     _environ: Mapping[str, str]
 
-    async def plan(
-        self, filed: Sequence[FiledEntry], *, prune: bool = False
-    ) -> Sequence[ImportStep]:
+    async def plan(self, filed: Sequence[Entry], *, prune: bool = False) -> Sequence[ImportStep]:
         """Return a step for each entry; with ``prune`` also for those that are in no file.
 
         Raises :class:`SettingsError` with every problem.
@@ -98,11 +92,11 @@ class EntryImport(Struct):
         stored = await self._entries.every()
         by_key = {entry_of(each).key: each for each in known(stored)}
         findings, steps = Findings(), list[ImportStep]()
-        for one in filed:
+        for entry in filed:
             with findings.collecting():
-                steps.append(self._import_step(one, by_key.get(one.entry.key), len(steps)))
+                steps.append(self._import_step(entry, by_key.get(entry.key), len(steps)))
         if prune:
-            named = {one.entry.key for one in filed}
+            named = {entry.key for entry in filed}
             left = [each for key, each in by_key.items() if key not in named]
             steps += [ImportStep("deleted", entry_of(each), "", each) for each in left]
         findings.problems += self._import_problems(stored, steps)
@@ -114,13 +108,12 @@ class EntryImport(Struct):
         written = [EntryChange(each.before, each.after) for each in steps if each.changes]
         await self._entries.write(SYSTEM, written)
 
-    def _import_step(self, filed: FiledEntry, before: StoredEntry | None, index: int) -> ImportStep:
-        entry = filed.entry
+    def _import_step(self, entry: Entry, before: StoredEntry | None, index: int) -> ImportStep:
         taken = filed_index(entry, self._alone) is not None
         if taken and (locked := refusals(entry, self._alone)):
             return ImportStep("locked", entry, "; ".join(locked))
-        credential = self._credential(filed, before)
-        draft = EntryDraft(KINDS[entry.section], entry.name, entry.body, credential)
+        credential = self._credential(entry, before)
+        draft = EntryDraft(entry.kind, entry.name, entry.body, credential)
         if before is None:
             made = self._entries.drafted(SYSTEM, draft)
             moment = made.created_at + timedelta(microseconds=index)  # the file's order stays
@@ -131,27 +124,27 @@ class EntryImport(Struct):
             return ImportStep("same", entry)
         return ImportStep("changed", entry, ", ".join(what), before, after)
 
-    def _credential(self, filed: FiledEntry, before: StoredEntry | None) -> str | None:
+    def _credential(self, entry: Entry, before: StoredEntry | None) -> str | None:
         # None: the stored key stays.
-        label = KEYS.get(filed.entry.section, "")
-        if filed.key is None:
-            if label == "secret" and filed.entry.body.get("format", "standard") == "standard":
+        label = entry.table.key
+        if entry.secret is None:
+            if label == "secret" and entry.body.get("format", "standard") == "standard":
                 advice = "is missing; receivers check signatures by it"
-                raise SettingsError([Problem(filed.entry.place, label, advice)])
+                raise SettingsError([Problem(entry.place, label, advice)])
             return ""
         try:
-            value = secret_value(filed.key, self._environ)
+            value = secret_value(entry.secret, self._environ)
             if label == "secret":
                 secret_bytes(value)
             return value
         except ValueError as error:
             kept = before is not None and (before.credential is not None or before.unreadable)
-            if before is not None and kept and not moved(before.body, filed.entry.body):
+            if before is not None and kept and not moved(before.body, entry.body):
                 return None
             advice = f"{error}; the import needs it"
             if kept:
                 advice += ", for the provider is reached at another place now"
-            raise SettingsError([Problem(filed.entry.place, label, advice)]) from error
+            raise SettingsError([Problem(entry.place, label, advice)]) from error
 
     def _import_problems(
         self, stored: Sequence[StoredEntry], steps: Sequence[ImportStep]
@@ -177,21 +170,21 @@ _TRIALS_AT_ONCE = 4
 _TRIAL = TimeoutSettings(connect=5.0, first_token=20.0, between_chunks=20.0, total=30.0)
 
 
+@dataclass(eq=False)
 class LiveConfiguration:
     """Implements :class:`Configuring` for one service; one change is made after the other."""
 
-    def __init__(self, running: RunningService, configuration: Reloading, entries: Entries) -> None:
-        self._running = running
-        self._configuration = configuration
-        self._entries = entries
-        self._turn = asyncio.Lock()
-        self._trials = 0
+    _running: RunningService
+    _configuration: Reloading
+    _entries: Entries
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _trials: int = 0
 
     async def every(self, actor: Actor) -> Sequence[EntryView]:
         """Return providers first; of each kind those of the file first. Unknown kinds are last."""
         await self._entries.require(actor, Action.PROVIDERS_SEE)
         loaded, stored = self._configuration.loaded, await self._entries.every()
-        order = {kind: number for number, kind in enumerate(SECTIONS)}
+        order = {kind: number for number, kind in enumerate(TABLES)}
         found = [*_file_entries(loaded), *(_entry_view(each, loaded) for each in stored)]
         return sorted(found, key=lambda each: order.get(each.kind, len(order)))
 
@@ -201,13 +194,13 @@ class LiveConfiguration:
 
     async def create(self, actor: Actor, kind: EntryKind, wish: EntryWish) -> EntryView:
         async with self._locked_entries(actor) as stored:
-            made = self._new_entry(actor, kind, wish)
-            return await self._store_entry(actor, stored, EntryChange(None, made))
+            change = EntryChange(None, self._wished_entry(actor, None, kind, wish))
+            return await self._store_entry(actor, stored, change)
 
     async def change(self, actor: Actor, id: str, wish: EntryWish) -> EntryView:
         async with self._locked_entries(actor) as stored:
             before = _by_id(stored, id)
-            after = self._changed_entry(actor, before, wish)
+            after = self._wished_entry(actor, before, before.kind, wish)
             return await self._store_entry(actor, stored, EntryChange(before, after))
 
     async def switch(self, actor: Actor, id: str, *, enabled: bool) -> EntryView:
@@ -223,9 +216,13 @@ class LiveConfiguration:
 
     async def apply(self, actor: Actor, steps: Sequence[EntryStep]) -> None:
         async with self._locked_entries(actor) as stored:
-            await self._apply(
-                actor, stored, [self._planned_change(actor, stored, each) for each in steps]
-            )
+            changes = []
+            for step in steps:
+                before, after = _by_id(stored, step.id) if step.id else None, None
+                if step.wish is not None:
+                    after = self._wished_entry(actor, before, step.kind, step.wish)
+                changes.append(EntryChange(before, after))
+            await self._apply(actor, stored, changes)
 
     @asynccontextmanager
     async def _locked_entries(self, actor: Actor) -> AsyncIterator[Sequence[StoredEntry]]:
@@ -261,26 +258,27 @@ class LiveConfiguration:
         await self._entries.write(actor, changes)
         return await self._configuration.reload()
 
-    def _planned_change(
-        self, actor: Actor, stored: Sequence[StoredEntry], step: EntryStep
-    ) -> EntryChange:
-        before = _by_id(stored, step.id) if step.id else None
-        if step.wish is None:
-            return EntryChange(before, None)
+    def _wished_entry(
+        self, actor: Actor, before: StoredEntry | None, kind: EntryKind, wish: EntryWish
+    ) -> StoredEntry:
         if before is None:
-            return EntryChange(None, self._new_entry(actor, step.kind, step.wish))
-        return EntryChange(before, self._changed_entry(actor, before, step.wish))
-
-    def _new_entry(self, actor: Actor, kind: EntryKind, wish: EntryWish) -> StoredEntry:
-        return _with_signing_secret(self._entries.drafted(actor, _entry_draft(kind, wish)))
-
-    def _changed_entry(self, actor: Actor, before: StoredEntry, wish: EntryWish) -> StoredEntry:
-        _check_known(before)
-        if wish.version not in (None, before.version):
-            raise meanwhile()
-        after = self._entries.changed(actor, before, _entry_draft(before.kind, wish))
-        _keep_the_key(before, after, wish)
-        return _with_signing_secret(after)
+            after = self._entries.drafted(actor, _entry_draft(kind, wish))
+        else:
+            _check_known(before)
+            if wish.version not in (None, before.version):
+                raise meanwhile()
+            after = self._entries.changed(actor, before, _entry_draft(before.kind, wish))
+            # A stored key is never sent to somebody else than it was given for.
+            keeps = wish.key is None and before.credential is not None
+            if keeps and moved(before.body, after.body):
+                words = "Where the provider is reached has changed, so give its key anew."
+                raise InvalidRequest(words, param="key")
+        # A webhook whose secret cannot be read now is left out until it is given anew.
+        signs = after.kind == "webhook" and after.body.get("format", "standard") == "standard"
+        if signs and after.credential is None and not after.unreadable:
+            words = "A webhook needs a secret to sign with; give it as `key`."
+            raise InvalidRequest(words, param="key")
+        return after
 
     async def listed(self, actor: Actor, provider: str) -> Trial:
         await self._entries.require(actor, Action.CONFIGURATION_CHANGE)
@@ -294,22 +292,21 @@ class LiveConfiguration:
     ) -> Trial:
         await self._entries.require(actor, Action.CONFIGURATION_CHANGE)
         with self._one_of_few():
-            return await self._trial_of_entry(actor, settings, key, model, entry)
+            loaded, tried = await self._entry_on_trial(settings, key, entry)
+            [one] = [each for each in loaded.settings.providers if each.name == tried.name]
+            keys = Credentials(keys={one.name: tried.credential or ""})
+            return await self._try_provider(actor, one, keys, model)
 
     async def test_filed(self, actor: Actor, provider: str, model: str) -> Trial:
         await self._entries.require(actor, Action.CONFIGURATION_CHANGE)
         now = self._running.now
-        settings, credentials = now.settings, now.credentials
-        found = [one for one in settings.providers if one.name == provider]
-        if not found:
+        one = next((each for each in now.settings.providers if each.name == provider), None)
+        if one is None:
             raise NotFound("No provider of this name is in force.", code="not_found")
-        if (present := now.targets.providers.get(provider)) is not None and present.key:
-            keys = {**credentials.keys, provider: present.key}
-            credentials = replace(credentials, keys=keys)
+        keys = {provider: now.targets.providers[provider].key or ""}
+        credentials = replace(now.credentials, keys=keys)
         with self._one_of_few():
-            outcome = await _run_trial(found[0], settings.server, credentials, model)
-        await self._record_trial(actor, found[0], outcome)
-        return outcome
+            return await self._try_provider(actor, one, credentials, model)
 
     @contextmanager
     def _one_of_few(self) -> Iterator[None]:
@@ -321,32 +318,35 @@ class LiveConfiguration:
         finally:
             self._trials -= 1
 
-    async def _record_trial(self, actor: Actor, one: ProviderSettings, outcome: Trial) -> None:
+    async def _try_provider(
+        self, actor: Actor, one: ProviderSettings, credentials: Credentials, model: str
+    ) -> Trial:
+        outcome = await _run_trial(one, self._running.now.settings.server, credentials, model)
         steps = (outcome.listing, outcome.completion, outcome.stream)
         good = all(step is not None and step.ok for step in steps)
         await self._entries.record(
             *(actor, Action.CONFIGURATION_CHANGE, "provider.test", one.base_url[:200]),
             outcome="good" if good else "bad",
         )
+        return outcome
 
-    async def _trial_of_entry(
-        self, actor: Actor, settings: dict[str, Any], key: str, model: str, entry: str
-    ) -> Trial:
-        stored = await self._entries.every()
+    async def _entry_on_trial(
+        self, settings: dict[str, Any], key: str, entry: str
+    ) -> tuple[Loaded, StoredEntry]:
+        stored, name = await self._entries.every(), f"trial-{uuid4().hex}"
         if entry:
-            tried = replace(_by_id(stored, entry), id="", name=f"trial-{uuid4().hex}", enabled=True)
+            tried = replace(_by_id(stored, entry), id="", name=name, enabled=True)
         else:
-            wish = EntryWish(settings={**settings, "name": f"trial-{uuid4().hex}"}, key=key)
+            wish = EntryWish(settings={**settings, "name": name}, key=key)
             tried = self._entries.drafted(SYSTEM, _entry_draft("provider", wish))
         try:
-            loaded = await self._check_stored([*stored, tried], tried)
+            return await self._check_stored([*stored, tried], tried), tried
         except InvalidRequest as failure:
-            raise _with_name(failure, tried.name, str(settings.get("name", ""))) from failure
-        [one] = [each for each in loaded.settings.providers if each.name == tried.name]
-        keys = Credentials(keys={one.name: tried.credential or ""})
-        outcome = await _run_trial(one, self._running.now.settings.server, keys, model)
-        await self._record_trial(actor, one, outcome)
-        return outcome
+            problems, wished = failure.metadata.get("problems"), str(settings.get("name", ""))
+            if not isinstance(problems, list):
+                raise
+            named = [problem.replace(name, wished) for problem in problems]
+            raise _invalid_configuration(named) from failure
 
     async def _check_stored(self, stored: Sequence[StoredEntry], *touched: StoredEntry) -> Loaded:
         # What was broken before may stay so, other than what is `touched`.
@@ -374,48 +374,24 @@ async def _run_trial(
 
 
 def _entry_draft(kind: EntryKind, wish: EntryWish) -> EntryDraft:
-    body, section = dict(wish.settings), SECTIONS[kind]
-    if (name := pop_name(section, body)) is None:
-        raise InvalidRequest(f"`settings` lacks `{NAMES[section]}`.", param="settings")
-    label = KEYS.get(section, "")
+    body, table = dict(wish.settings), TABLES[kind]
+    if (name := pop_name(kind, body)) is None:
+        raise InvalidRequest(f"`settings` lacks `{table.name}`.", param="settings")
+    label = table.key
     if label and label in body:
         words = f"`settings` holds `{label}`; give it itself as `key` next to them."
         raise InvalidRequest(words, param="settings")
-    return EntryDraft(kind, name, body, _drafted_key(kind, wish.key), wish.enabled)
-
-
-def _drafted_key(kind: EntryKind, key: str | None) -> str | None:
-    if not key:
-        return key
-    if SECTIONS[kind] not in KEYS:
+    key = wish.key
+    if key and not label:
         raise InvalidRequest("Only a provider and a webhook have a key here.", param="key")
-    try:
-        word = one_word(key, "it holds")
-        if kind == "webhook":
-            secret_bytes(word)
-    except ValueError as error:
-        words = f"`key` cannot be used: {error}."
-        raise InvalidRequest(words, param="key") from error
-    return word
-
-
-def _with_signing_secret(entry: StoredEntry) -> StoredEntry:
-    # A webhook whose secret cannot be read now is left out until it is given anew.
-    signs = entry.kind == "webhook" and entry.body.get("format", "standard") == "standard"
-    if signs and entry.credential is None and not entry.unreadable:
-        words = "A webhook needs a secret to sign with; give it as `key`."
-        raise InvalidRequest(words, param="key")
-    return entry
-
-
-def _keep_the_key(before: StoredEntry, after: StoredEntry, wish: EntryWish) -> None:
-    # A stored key is never sent to somebody else than it was given for.
-    if wish.key is not None or before.credential is None:
-        return
-    if moved(before.body, after.body):
-        raise InvalidRequest(
-            "Where the provider is reached has changed, so give its key anew.", param="key"
-        )
+    if key:
+        try:
+            key = one_word(key, "it holds")
+            if kind == "webhook":
+                secret_bytes(key)
+        except ValueError as error:
+            raise InvalidRequest(f"`key` cannot be used: {error}.", param="key") from error
+    return EntryDraft(kind, name, body, key, wish.enabled)
 
 
 def _by_id(stored: Sequence[StoredEntry], id: str) -> StoredEntry:
@@ -426,7 +402,7 @@ def _by_id(stored: Sequence[StoredEntry], id: str) -> StoredEntry:
 
 
 def _check_known(stored: StoredEntry) -> StoredEntry:
-    if stored.kind not in SECTIONS:
+    if stored.kind not in TABLES:
         words = f"This version does not know entries of the kind {stored.kind!r}."
         raise InvalidRequest(f"{words} Change it with the version that made it.", status=409)
     return stored
@@ -438,15 +414,8 @@ def _invalid_configuration(problems: Sequence[str]) -> InvalidRequest:
     return InvalidRequest(words, code="invalid_configuration", metadata=metadata)
 
 
-def _with_name(failure: InvalidRequest, name: str, wished: str) -> InvalidRequest:
-    problems = failure.metadata.get("problems")
-    if not isinstance(problems, list):
-        return failure
-    return _invalid_configuration([problem.replace(name, wished) for problem in problems])
-
-
 def _entry_view(stored: StoredEntry, loaded: Loaded) -> EntryView:
-    label = NAMES[SECTIONS[stored.kind]] if stored.kind in SECTIONS else "name"
+    label = TABLES[stored.kind].name if stored.kind in TABLES else "name"
     return alike(
         EntryView,
         stored,
@@ -460,9 +429,9 @@ def _entry_view(stored: StoredEntry, loaded: Loaded) -> EntryView:
 
 
 def _file_entries(loaded: Loaded) -> Iterator[EntryView]:
-    for kind, section in SECTIONS.items():
-        path = PATHS[section]
-        for index, one in enumerate(tables_of(loaded.settings, section)):
+    for kind, table in TABLES.items():
+        path = table.path
+        for index, one in enumerate(tables_of(loaded.settings, kind)):
             where = loaded.where((*path, index))
             if where.startswith(_BY_ENTRY):
                 continue
@@ -471,14 +440,14 @@ def _file_entries(loaded: Loaded) -> Iterator[EntryView]:
                 for name, value in _shown_values(one).items()
                 if not loaded.where((*path, index, name)).startswith(_BY_ENTRY)
             }
-            has_key = said.pop(KEYS.get(section, ""), None) is not None
+            has_key = said.pop(table.key, None) is not None
             if kind == "webhook":  # the path of an address can hold a secret
                 parts = urlsplit(said["url"])
                 said["url"] = f"{parts.scheme}://{parts.netloc}"
             yield EntryView(
                 id="",
                 kind=kind,
-                name=said[NAMES[section]],
+                name=said[table.name],
                 origin="file",
                 locked=True,
                 where=where,

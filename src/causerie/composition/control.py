@@ -1,6 +1,7 @@
 """A running service and the commands that ask it something: a socket in a folder of the user.
 
-Both ends are here, and the facts of a service that commands show. One line of JSON asks, one
+Both ends are here, the facts of a service that commands show, and the place of a worker process,
+which has such a socket too. One line of JSON asks, one
 answers. Only the user who runs the service can reach the socket.
 """
 
@@ -13,6 +14,7 @@ import stat
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
@@ -21,7 +23,9 @@ import structlog
 from msgspec import Struct
 
 from causerie.engines.base import EngineStatus
+from causerie.errors import Overloaded
 from causerie.protocol.alike import alike
+from causerie.settings.environment import WORKER, variables
 from causerie.settings.tree import ModelSettings
 
 if sys.platform != "win32":
@@ -29,19 +33,19 @@ if sys.platform != "win32":
 
 log = structlog.get_logger(__name__)
 
-LOAD, UNLOAD = "load ", "unload "
-"""What is asked, before the id of the model, to load or unload one."""
 KEY_SUFFIX = ".key"
 """Of the file beside a socket that holds the key of its service."""
 _SUFFIX = ".sock"
 _CHATS = "chats.lock"
 _SECONDS_TO_ASK = 5.0
+_METRICS_SECONDS = 10.0
 
 A = TypeVar("A")
 
 
-class ControlRequest(msgspec.Struct, frozen=True):
+class ControlRequest(Struct, frozen=True):
     ask: str
+    """``facts``, ``metrics``, ``reload``, ``stop``, or ``load`` or ``unload`` and a model's id."""
 
 
 class ControlFailed(Exception):
@@ -55,19 +59,33 @@ class ControlSocket(Struct, frozen=True):
 
 @asynccontextmanager
 async def answering(
-    folder: Path, answer: Callable[[str], Awaitable[msgspec.Struct]], name: str | None = None
+    folder: Path, answer: Callable[[str], Awaitable[object]], name: str | None = None
 ) -> AsyncIterator[Path | None]:
     """Answer commands at a socket while the block runs; yield its path.
 
     ``name`` hides it from commands. ``None``: there can be no socket, which is logged.
     """
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(_SECONDS_TO_ASK):
+                line = await reader.readline()
+            if line:
+                wanted = msgspec.json.decode(line, type=ControlRequest).ask
+                writer.write(msgspec.json.encode(await answer(wanted)))
+                await writer.drain()
+        except (OSError, TimeoutError, ValueError) as error:  # DecodeError is a ValueError
+            log.warning("a command was not understood", why=str(error))
+        finally:
+            writer.close()
+
     path = folder / (name or f"{os.getpid()}{_SUFFIX}")
     try:
         if not hasattr(socket, "AF_UNIX"):
             raise OSError("this system has no sockets with a path")
         own_folder(folder)
         path.unlink(missing_ok=True)
-        server = await asyncio.start_unix_server(_connection_handler(answer), path=path)
+        server = await asyncio.start_unix_server(handle, path=path)
     except OSError as error:
         log.warning("no socket for `causerie reload`; SIGHUP reloads too", why=str(error))
         yield None
@@ -169,25 +187,6 @@ def _listens(path: Path) -> bool:
     return True
 
 
-def _connection_handler(
-    answer: Callable[[str], Awaitable[msgspec.Struct]],
-) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]:
-    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            async with asyncio.timeout(_SECONDS_TO_ASK):
-                line = await reader.readline()
-            if line:
-                wanted = msgspec.json.decode(line, type=ControlRequest).ask
-                writer.write(msgspec.json.encode(await answer(wanted)))
-                await writer.drain()
-        except (OSError, TimeoutError, ValueError) as error:  # DecodeError is a ValueError
-            log.warning("a command was not understood", why=str(error))
-        finally:
-            writer.close()
-
-    return handle
-
-
 class RunningModel(Struct, frozen=True):
     id: str
     ref: str | None
@@ -247,14 +246,67 @@ def running_models(
             ref=known[status.model].ref,
             engine=known[status.model].engine,
             state=status.state.value,
-            members=tuple(map(_running_member, status.members)),
+            members=tuple(
+                alike(
+                    RunningMember,
+                    each,
+                    address=each.model,
+                    state=each.state.value,
+                    memory_bytes=None if each.pid is None else each.memory_bytes,
+                )
+                for each in status.members
+            ),
         )
         for status in statuses
         if status.model in known
     )
 
 
-def _running_member(status: EngineStatus) -> RunningMember:
-    named = {"address": status.model, "state": status.state.value}
-    memory = None if status.pid is None else status.memory_bytes
-    return alike(RunningMember, status, **named, memory_bytes=memory)
+# Worker processes: their place below a supervisor, and what they report to it.
+
+
+class WorkerPlace(Struct, frozen=True):
+    number: int
+    """From 1."""
+    count: int
+    restarts: int
+    """Workers of the service that have been replaced so far."""
+    channel: int
+    """Descriptor of the socket pair's end."""
+    sockets: Sequence[int]
+    """Descriptors of the service's socket, and of its metrics' if they have their own address."""
+    supervisor: str
+    """Control socket of the supervisor."""
+
+    def share(self, most: int | None) -> int | None:
+        """Return this worker's share of a number that all workers may reach together."""
+        if most is None:
+            return None
+        share, rest = divmod(most, self.count)
+        return share + (self.number <= rest)
+
+
+class WorkerReport(Struct, frozen=True, omit_defaults=True):
+    """One line of a worker to its supervisor; one that says nothing is a beat."""
+
+    first_link: str | None = None
+    ready: bool = False
+
+
+def own_place() -> WorkerPlace | None:
+    text = variables().get(WORKER)
+    return None if text is None else msgspec.json.decode(text, type=WorkerPlace)
+
+
+def worker_socket(supervisor: Path, number: int) -> Path:
+    """Return the control socket of a worker; its name must not be longer than the supervisor's."""
+    return supervisor.with_suffix(f".w{number}")
+
+
+async def metrics_of_all(place: WorkerPlace) -> bytes:
+    wanted = partial(asked, Path(place.supervisor), "metrics", str, _METRICS_SECONDS)
+    try:
+        return (await asyncio.to_thread(wanted)).encode()
+    except ControlFailed as failure:
+        words = "The supervisor of the worker processes does not answer."
+        raise Overloaded(words) from failure

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from functools import cache, partial
-from typing import TYPE_CHECKING, TypeVar
+from functools import cache
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from causerie.access.keys import FreeScopes, KeyDigest
 from causerie.access.limits import Rates, RateScope, ScopeKind
 from causerie.access.networks import Network, NetworkList
-from causerie.composition.worker import WorkerPlace, metrics_of_all
 from causerie.http import doors
 from causerie.http.api import RequestLimits
-from causerie.http.application import Edge, OwnPaths
+from causerie.http.application import Edge
 from causerie.http.doors import DoorTable, Origins, nothing_at
 from causerie.http.exchange import BodyLimits, Exchange
 from causerie.http.routing import method_not_allowed
@@ -33,8 +33,8 @@ from causerie.settings.doors import (
     chat_base_urls,
     default_address,
     door_addresses,
+    has_accounts,
     has_chat_page,
-    host_names,
     is_private,
 )
 from causerie.settings.provider import is_loopback
@@ -50,22 +50,15 @@ _BYTES_A_VALUE = 14  # of a request outside its texts, on average
 
 
 def door_table(settings: Settings, proxies: tuple[Network, ...] = ()) -> DoorTable:
+    names = list(settings.server.hosts)  # that are neither the service's domain nor a door's
+    if settings.console.address is not None:
+        names.append(urlsplit(settings.console.address).hostname or "")
     return DoorTable(
         [_mounted_door(way, settings.server, proxies) for way in door_addresses(settings)],
         default=default_address(settings).door.name,
         domains=[settings.server.public_host],
-        names=host_names(settings),
+        names=names,
         private=is_private(settings.server.host),
-    )
-
-
-def own_paths(settings: Settings, place: WorkerPlace | None, *, metrics_apart: bool) -> OwnPaths:
-    keys = settings.metrics.keys
-    return OwnPaths(
-        docs=settings.server.docs,
-        metrics_keys=tuple(map(KeyDigest.parse, keys)) if keys is not None else None,
-        metrics_apart=metrics_apart,
-        metrics_of_all=None if place is None else partial(metrics_of_all, place),
     )
 
 
@@ -143,36 +136,30 @@ _CHAT_STATIC = "/console/static"
 _DOCS = "/docs"
 _DOCS_STATIC = f"{_DOCS}/static"
 _READING = ("GET", "HEAD")
-P = TypeVar("P")
-
-
-def _made_once(make: Callable[[], P]) -> Callable[[], Awaitable[P]]:
-    return partial(asyncio.to_thread, cache(make))
 
 
 def mount_chat_page(edge: Edge, settings: Callable[[], Settings]) -> None:
     """Serve the chat page at `/`, while the settings in force want it."""
-    page = _made_once(lambda: _chat_page(settings().branding))
+
+    @cache
+    def page() -> ChatPage:
+        from causerie.http.pages.chat import ChatPage  # noqa: PLC0415 - memory, for visitors only
+
+        return ChatPage(_CHAT_STATIC, branding(settings().branding))
 
     async def answer(exchange: Exchange) -> None:
         shown = has_chat_page(settings())
         if shown and exchange.path.startswith(f"{_CHAT_STATIC}/") and exchange.method in _READING:
-            await (await page()).statics.answer(exchange)
+            await (await asyncio.to_thread(page)).statics.answer(exchange)
             return
         if _answered_plainly(exchange, settings().server):
             return
         if not shown:
             raise nothing_at(exchange.path)
-        await (await page()).show(exchange, chat_base_urls(settings()))
+        await (await asyncio.to_thread(page)).show(exchange, chat_base_urls(settings()))
 
     edge.mount("/", answer)
     edge.mount("/console", answer)
-
-
-def _chat_page(settings: BrandingSettings) -> ChatPage:
-    from causerie.http.pages.chat import ChatPage  # noqa: PLC0415 - memory, for visitors only
-
-    return ChatPage(_CHAT_STATIC, branding(settings))
 
 
 def leading_to(location: str, server: ServerSettings) -> Callable[[Exchange], Awaitable[None]]:
@@ -210,7 +197,13 @@ def _answered_plainly(exchange: Exchange, server: ServerSettings) -> bool:
 
 def mount_docs(edge: Edge, settings: Callable[[], Settings]) -> None:
     """Serve the page at `/docs`, while the settings in force want it."""
-    page = _made_once(lambda: _docs_page(settings()))
+
+    @cache
+    def page() -> DocsPage:
+        from causerie.http.pages.docs import DocsPage  # noqa: PLC0415 - memory, for visitors only
+
+        now = settings()
+        return DocsPage(_DOCS_STATIC, branding(now.branding), now.server.max_messages)
 
     async def answer(exchange: Exchange) -> None:
         now, path = settings(), exchange.path
@@ -220,15 +213,11 @@ def mount_docs(edge: Edge, settings: Callable[[], Settings]) -> None:
         if exchange.method not in _READING:
             raise method_not_allowed(exchange.method, ["GET"])
         if is_file:
-            await (await page()).statics.answer(exchange)
+            await (await asyncio.to_thread(page)).statics.answer(exchange)
             return
         routers = (one.prefix for one in door_addresses(now) if one.door.kind == "router")
-        await (await page()).show(exchange, chat_base_urls(now), next(routers, ""))
+        base_urls, router = chat_base_urls(now), next(routers, "")
+        home = "Console" if has_accounts(now) else "Chat" if has_chat_page(now) else ""
+        await (await asyncio.to_thread(page)).show(exchange, base_urls, router, home)
 
     edge.mount(_DOCS, answer, at_doors=True)
-
-
-def _docs_page(settings: Settings) -> DocsPage:
-    from causerie.http.pages.docs import DocsPage  # noqa: PLC0415 - memory, for visitors only
-
-    return DocsPage(_DOCS_STATIC, branding(settings.branding), settings.server.max_messages)

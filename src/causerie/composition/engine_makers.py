@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -185,16 +184,11 @@ class EngineMakers(Struct):
 
     async def _llamacpp(self, model: ModelSettings) -> ManagedEngine:
         weights, seconds = await self._cached_weights(model), self._settings.engines.load_seconds
-        shared = alike(
-            LlamaCppOptions,
-            model.llamacpp,
-            prompt_cache=model.llamacpp.prompt_cache_bytes,
-            embeddings=model.operation == "embeddings",
-            spare=self.reclaimable(),
-        )
+        known = {"embeddings": model.operation == "embeddings", "spare": self.reclaimable()}
 
         def make(part: MachinePart) -> LlamaCppEngine:
-            options, ref = replace(shared, part=part), model.ref or ""
+            options = alike(LlamaCppOptions, model.llamacpp, part=part, **known)
+            ref = model.ref or ""
             return LlamaCppEngine(model.id, weights.path, options, ref=ref, load_seconds=seconds)
 
         parts = parts_of(model.llamacpp.replicas, model.llamacpp.devices)

@@ -15,16 +15,7 @@ from causerie.engines.llamacpp.engine import missing_program
 from causerie.engines.weights.errors import BadReference
 from causerie.engines.weights.reference import Kind, Reference
 from causerie.settings.credentials import NO_CREDENTIALS, Credentials, read_credentials
-from causerie.settings.entries import (
-    KINDS,
-    OFF,
-    Entry,
-    EntryKey,
-    EntryKind,
-    ReadWith,
-    Section,
-    merged,
-)
+from causerie.settings.entries import OFF, TABLES, Entry, EntryKey, ReadWith, merged
 from causerie.settings.load import Loaded
 from causerie.settings.problems import Findings, Problem, SettingsError, dotted
 from causerie.settings.toml import KeyPath
@@ -102,7 +93,6 @@ def _missing_weights(model: ModelSettings) -> str | None:
 
 log = structlog.get_logger(__name__)
 
-SECTIONS: Mapping[EntryKind, Section] = {kind: section for section, kind in KINDS.items()}
 _WHERE_SENT = ("base_url", "known", "proxy", "tls")  # what says to whom a key is sent
 _UNKNOWN = "this version does not know entries of this kind; a newer one has made it"
 _UNREADABLE = "its key was encrypted with a key that is not in `store.secret_keys`; give it anew"
@@ -110,19 +100,19 @@ _UNREADABLE = "its key was encrypted with a key that is not in `store.secret_key
 
 def known(stored: Sequence[StoredEntry]) -> Sequence[StoredEntry]:
     """Return the entries of kinds that this version knows; a newer one may have made others."""
-    return [each for each in stored if each.kind in SECTIONS]
+    return [each for each in stored if each.kind in TABLES]
 
 
 def warn_of_unknown(stored: Sequence[StoredEntry]) -> None:
     for each in stored:
-        if each.kind not in SECTIONS:
+        if each.kind not in TABLES:
             log.warning("entry of an unknown kind skipped", kind=each.kind, name=each.name)
 
 
 def refuse_unreadable(stored: Sequence[StoredEntry]) -> None:
     """Raise :class:`SettingsError` if the key of an entry in use cannot be decrypted here."""
     problems = [
-        Problem("the database", origin_of(each), _UNREADABLE)
+        Problem("the database", entry_of(each).origin, _UNREADABLE)
         for each in stored
         if each.unreadable and each.enabled
     ]
@@ -131,14 +121,7 @@ def refuse_unreadable(stored: Sequence[StoredEntry]) -> None:
 
 
 def entry_of(stored: StoredEntry) -> Entry:
-    return Entry(SECTIONS[stored.kind], stored.name, stored.body, stored.enabled)
-
-
-def origin_of(stored: StoredEntry) -> str:
-    """Return what messages call an entry, also of a kind that is not known."""
-    if stored.kind in SECTIONS:
-        return entry_of(stored).origin
-    return f'the entry of {stored.kind} "{stored.name}"'
+    return Entry(stored.kind, stored.name, stored.body, stored.enabled)
 
 
 def checked_with(
@@ -149,33 +132,21 @@ def checked_with(
     ``text`` is the text of the file, if known. Raises :class:`SettingsError` for a broken file.
     """
     loaded, credentials = checked(lambda: _with_chosen(merged_with(read, stored, text)))
-    keys, alerts = (
-        _stored_credentials(stored, loaded, "provider"),
-        _stored_credentials(stored, loaded, "webhook"),
-    )
-    return loaded, replace(
-        credentials, keys={**credentials.keys, **keys}, alerts={**credentials.alerts, **alerts}
-    )
+    keys, alerts = dict(credentials.keys), dict(credentials.alerts)
+    for each in stored:
+        if each.credential is not None and in_force(each, loaded):
+            (keys if each.kind == "provider" else alerts)[each.name] = each.credential
+    return loaded, replace(credentials, keys=keys, alerts=alerts)
 
 
 def _with_chosen(loaded: Loaded) -> Loaded:
     ids = [one.id for one in loaded.settings.models]
     if missing := sorted(loaded.chosen - set(ids)):
         words = f"no model has the id {missing[0]}; there are: {', '.join(ids) or 'none'}"
-        if reasons := loaded.left_out.get(("models", missing[0])):
+        if reasons := loaded.left_out.get(("model", missing[0])):
             words = f"the entry of model {missing[0]} does not hold: {'; '.join(reasons)}"
         raise SettingsError([Problem("--model", "", words)])
     return loaded
-
-
-def _stored_credentials(
-    stored: Sequence[StoredEntry], loaded: Loaded, kind: EntryKind
-) -> Mapping[str, str]:
-    return {
-        each.name: each.credential
-        for each in stored
-        if each.kind == kind and each.credential is not None and in_force(each, loaded)
-    }
 
 
 def merged_with(read: ReadWith, stored: Sequence[StoredEntry], text: str | None = None) -> Loaded:
@@ -185,13 +156,13 @@ def merged_with(read: ReadWith, stored: Sequence[StoredEntry], text: str | None 
 def reasons(stored: StoredEntry, loaded: Loaded) -> tuple[str, ...]:
     if not stored.enabled:
         return ()
-    if stored.kind not in SECTIONS:
+    if stored.kind not in TABLES:
         return (_UNKNOWN,)
     return (_UNREADABLE,) if stored.unreadable else loaded.left_out.get(entry_of(stored).key, ())
 
 
 def in_force(stored: StoredEntry, loaded: Loaded) -> bool:
-    usable = stored.enabled and not stored.unreadable and stored.kind in SECTIONS
+    usable = stored.enabled and not stored.unreadable and stored.kind in TABLES
     return usable and entry_of(stored).key not in loaded.left_out
 
 

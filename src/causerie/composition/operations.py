@@ -43,7 +43,7 @@ from causerie.hosted.operations.provider_models import provider_in_force
 from causerie.http.api import parsing_rules
 from causerie.http.doors import MountedDoor
 from causerie.http.event_loop import Turns
-from causerie.observe.alert_center import AlertCenter
+from causerie.observe.alerts import AlertCenter
 from causerie.protocol.alike import alike
 from causerie.protocol.known_fields import KNOWN, Known
 from causerie.protocol.targets import UNKNOWN_STATS
@@ -197,10 +197,7 @@ def _each_serving(settings: Settings) -> Iterator[tuple[str, ports.Serving]]:
         yield own.id, ports.Serving(model=own.id)
     for alias in settings.aliases:
         for target in alias.targets:
-            yield (
-                target.name,
-                ports.Serving(model=alias.id, priority=target.priority, weight=target.weight),
-            )
+            yield target.name, alike(ports.Serving, target, model=alias.id, price=None)
     for entry in settings.catalog:
         for endpoint in entry.endpoints:
             money: PriceTexts = prices(tariff(endpoint.price))
@@ -230,9 +227,16 @@ class LiveAlerts(Struct):
     async def see(self, actor: Actor) -> ports.AlertsView:
         await self._operating.require(actor, Action.SERVICE_SEE)
         book, settings = self._center.book, self._running.now.settings
+        # The path of an address can hold a secret, so only its host is shown.
+        listed = [
+            *((each, "webhook", (urlsplit(each.url).netloc,)) for each in settings.alerts.webhooks),
+            *((each, "email", each.to) for each in settings.alerts.emails),
+        ]
         return ports.AlertsView(
             kinds=ALERT_NAMES,
-            channels=tuple(_alert_channels(settings)),
+            channels=tuple(
+                alike(ports.AlertChannel, each, type=type, to=to) for each, type, to in listed
+            ),
             rules=tuple(_alert_rules(settings)),
             alerts=convert(
                 (await book.alerts())[:_SHOWN], tuple[ports.AlertView, ...], from_attributes=True
@@ -259,17 +263,6 @@ class LiveAlerts(Struct):
         return ports.ChannelTest(channel=channel, delivered=delivered, answers=answers)
 
 
-def _alert_channels(settings: Settings) -> Iterator[ports.AlertChannel]:
-    # The path of an address can hold a secret, so only its host is shown.
-    for webhook in settings.alerts.webhooks:
-        place = urlsplit(webhook.url).netloc
-        yield ports.AlertChannel(
-            name=webhook.name, type="webhook", to=(place,), kinds=webhook.kinds
-        )
-    for email in settings.alerts.emails:
-        yield ports.AlertChannel(name=email.name, type="email", to=email.to, kinds=email.kinds)
-
-
 def _alert_rules(settings: Settings) -> Iterator[ports.AlertRule]:
     alerts = settings.alerts
     if alerts.budget_percent:
@@ -279,10 +272,12 @@ def _alert_rules(settings: Settings) -> Iterator[ports.AlertRule]:
     yield ports.AlertRule(
         kind="provider", words="A provider fails and gets no requests, and when it is back."
     )
+    seconds = alerts.error_window_seconds
+    window = f"{seconds / 60:g} minutes" if seconds >= 120 else f"{seconds:g} s"
     yield ports.AlertRule(
         kind="error_rate",
         words=f"{alerts.error_percent} % or more of a model's requests fail within "
-        f"{_time_words(alerts.error_window_seconds)}, of at least {alerts.error_requests}.",
+        f"{window}, of at least {alerts.error_requests}.",
     )
     if alerts.key_expiry_days:
         days = joined_by_or(str(each) for each in sorted(alerts.key_expiry_days, reverse=True))
@@ -294,10 +289,6 @@ def _alert_rules(settings: Settings) -> Iterator[ports.AlertRule]:
         words="An engine has failed, a worker process has ended, a changed configuration does not "
         "hold, the database cannot be reached, or a payment at Stripe cannot be counted.",
     )
-
-
-def _time_words(seconds: float) -> str:
-    return f"{seconds / 60:g} minutes" if seconds >= 120 else f"{seconds:g} s"
 
 
 @dataclass(eq=False)
@@ -343,11 +334,10 @@ class LiveOperations:
         self, actor: Actor, name: str, model: str, *, quick: bool = False
     ) -> ports.ProbeView:
         await self._accounts.entries.require(actor, Action.PROVIDERS_PROBE)
-        one, connected = self._provider_named(name), self._running.now.targets.providers.get(name)
+        one = self._provider_named(name)
         if not model or len(model) > 1000:
             raise InvalidRequest("Name the model as the provider does.", param="model")
-        if connected is None:
-            raise _no_provider(name)
+        connected = self._running.now.targets.providers[name]
         examinee = probes.Examinee(
             provider=name,
             base_url=one.base_url,
@@ -440,7 +430,7 @@ class LiveOperations:
         for one in self._running.now.settings.providers:
             if one.name == name:
                 return one
-        raise _no_provider(name)
+        raise NotFound(f"No provider is named {name[:100]}.", code="not_found")
 
     async def _apply_result(
         self, actor: Actor, kept: EntryView, result: probes.Result
@@ -474,7 +464,3 @@ def _by_hand(result: probes.Result, problem: str) -> ports.AppliedResult:
     entry = result.entry()
     table = table_text(("providers", "models"), entry.values(), {"probed": entry.evidence})
     return ports.AppliedResult(written=False, in_force=False, problem=problem, by_hand=table)
-
-
-def _no_provider(name: str) -> NotFound:
-    return NotFound(f"No provider is named {name[:100]}.", code="not_found")

@@ -25,7 +25,7 @@ from time import monotonic
 import msgspec
 import structlog
 
-from causerie.composition.worker import WorkerPlace
+from causerie.composition.control import WorkerPlace
 from causerie.http.addresses import InsideHosts, IpNetwork
 from causerie.http.client import HttpClient, Reach
 from causerie.http.tasks import happens, owned

@@ -19,10 +19,10 @@ import msgspec
 import structlog
 
 import causerie
-from causerie.composition.control import LOAD, UNLOAD, ServiceFacts, running_models
+from causerie.composition.control import ServiceFacts, running_models
 from causerie.composition.entries import refuse_unreadable, warn_of_unknown
 from causerie.composition.service import Prepared, RunningService
-from causerie.composition.worker import Exposition
+from causerie.composition.startup import load_to_the_end
 from causerie.engines.base import EngineFailed
 from causerie.errors import StoreUnavailable
 from causerie.settings.credentials import Credentials
@@ -56,6 +56,7 @@ _READ_AT_START = (
     "console.proxies",
     "console.api_requests_per_minute",
 )
+_READ_AT_START_WITH_SECRETS = ("store", "shared", "mail", "branding", "payments", "tracing")
 
 
 class ReloadOutcome(msgspec.Struct, frozen=True):
@@ -97,48 +98,43 @@ class Reloading:
         self._started_with = self.loaded
         self._turn = asyncio.Lock()
 
-    def facts(self) -> ServiceFacts:
-        file = self.loaded.file
-        models = running_models(self._running.now.settings.models, self._running.engines.status())
-        named = str(file.absolute()) if file else None
-        serves_cache = bool(self.loaded.settings.weights.serve)
-        background = self.loaded.background
+    async def answer(self, asked: str) -> object:
+        """Answer a command's request; raise :class:`ValueError` if it is not known."""
+        match asked.split(" ", 1):
+            case ["reload"]:
+                return await self.reload()
+            case ["metrics"]:
+                return self._running.counters.exposition().decode()
+            case ["load", model]:
+                return await self._load_model(model)
+            case ["unload", model]:
+                with suppress(KeyError):  # it has gone meanwhile
+                    await self._running.engines.unload(model)
+            case ["stop"]:
+                os.kill(os.getpid(), signal.SIGTERM)  # handled by the loop, after this answer
+            case ["facts"]:
+                pass
+            case _:
+                raise ValueError(f"nobody knows how to {asked[:40]}")
+        loaded, running = self.loaded, self._running
         return ServiceFacts(
-            *(os.getpid(), named, self.address, models, serves_cache, background),
+            os.getpid(),
+            str(loaded.file.absolute()) if loaded.file else None,
+            self.address,
+            running_models(running.now.settings.models, running.engines.status()),
+            bool(loaded.settings.weights.serve),
+            loaded.background,
             causerie.__version__,
         )
 
-    async def answer(self, asked: str) -> msgspec.Struct:
-        """Answer a command's request; raise :class:`ValueError` if it is not known."""
-        if asked == "facts":
-            return self.facts()
-        if asked == "reload":
-            return await self.reload()
-        if asked == "metrics":
-            return Exposition(self._running.counters.exposition().decode())
-        if asked == "stop":
-            os.kill(os.getpid(), signal.SIGTERM)  # handled by the loop, after this answer
-            return self.facts()
-        if (model := asked.removeprefix(LOAD)) != asked:
-            return await self._load_model(model)
-        if (model := asked.removeprefix(UNLOAD)) != asked:
-            with suppress(KeyError):  # it has gone meanwhile
-                await self._running.engines.unload(model)
-            return self.facts()
-        raise ValueError(f"nobody knows how to {asked[:40]}")
-
     async def _load_model(self, model: str) -> ReloadOutcome:
-        while True:
-            try:
-                await self._running.engines.engine(model).load()
-            except KeyError:
-                return ReloadOutcome((f"the service has no model {model}",))
-            except EngineFailed as error:
-                if not error.loading:
-                    return ReloadOutcome((str(error),))
-                await asyncio.sleep(error.retry_after)  # it takes longer than a request waits
-            else:
-                return ReloadOutcome()
+        try:
+            await load_to_the_end(self._running.engines, model)
+        except KeyError:
+            return ReloadOutcome((f"the service has no model {model}",))
+        except EngineFailed as error:
+            return ReloadOutcome((str(error),))
+        return ReloadOutcome()
 
     async def reload(self) -> ReloadOutcome:
         async with self._turn:
@@ -222,12 +218,13 @@ def refusals(started: Loaded, wanted: Loaded) -> Iterator[Problem]:
 def waits_for_restart(running: Settings, wanted: Settings) -> list[str]:
     """Return the changes that cannot take effect while the service runs."""
     notes = []
-    for name in _READ_AT_START:
+    for name in (*_READ_AT_START, *_READ_AT_START_WITH_SECRETS):
         before, now = attrgetter(name)(running), attrgetter(name)(wanted)
-        if before != now:
+        if before == now:
+            continue
+        if name in _READ_AT_START:
             stays = f"{name} stays {before} until the service is started again"
             notes.append(f"{stays}; the configuration says {now}")
-    for name in ("store", "shared", "mail", "branding", "payments", "tracing"):  # some hold secrets
-        if attrgetter(name)(running) != attrgetter(name)(wanted):
+        else:
             notes.append(f"{name} stays as it was until the service is started again")
     return notes

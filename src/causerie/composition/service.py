@@ -12,13 +12,14 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import InitVar, dataclass
+from functools import partial
 from ipaddress import ip_network
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from causerie.access.keys import AccountPorts, StaticKeys
+from causerie.access.keys import AccountPorts, KeyDigest, StaticKeys
 from causerie.access.limits import RateLimiter
 from causerie.access.shared_budgets import SharedBudgetStore
 from causerie.access.windows import MemoryCounters
@@ -28,7 +29,8 @@ from causerie.chat.chat import TextChatOptions
 from causerie.chat.compiler import Compiler
 from causerie.chat.rendering import Renderers
 from causerie.composition.catalog import offered
-from causerie.composition.doors import door_table, limits, own_paths, scopes
+from causerie.composition.control import WorkerPlace, metrics_of_all
+from causerie.composition.doors import door_table, limits, scopes
 from causerie.composition.providers import (
     ConnectedProvider,
     ProviderKey,
@@ -45,10 +47,9 @@ from causerie.composition.targets import (
     own_models,
     provider_models,
 )
-from causerie.composition.worker import WorkerPlace
 from causerie.engines.base import EngineStatus
 from causerie.engines.fleet import Fleet
-from causerie.http.application import Edge
+from causerie.http.application import Edge, OwnPaths
 from causerie.http.doors import DoorTable
 from causerie.http.tasks import owned
 from causerie.metering.meter import Meter, RecordSink, UsageSettlement
@@ -56,6 +57,7 @@ from causerie.metering.request_log import RequestLog
 from causerie.observe.logging import LogBuffer
 from causerie.observe.metrics import MetricsCounters
 from causerie.pipeline import Pipeline
+from causerie.protocol.alike import alike
 from causerie.routing.measurements import Measurements
 from causerie.routing.router import Router
 from causerie.routing.target import Target
@@ -305,7 +307,11 @@ class RunningService:
         """Serve by these parts from now on. The engines have the models already."""
         before = self.now
         self.now = self._make_in_force(prepared, before.targets, before.router)
-        self._retire_providers(before.targets)
+        self._retired = [one for one in self._retired if one.client.open_connections]
+        for name, one in before.targets.providers.items():
+            if prepared.providers.get(name) is not one:
+                one.client.retire()
+                self._retired.append(one)
         for key in self.changing_keys():
             key.use(prepared.credentials.keys[key.provider.name])
         self._changed.set()
@@ -344,6 +350,7 @@ class RunningService:
 
     def _serve(self) -> None:
         settings, pipeline = self.now.settings, self.now.pipeline
+        keys, place = settings.metrics.keys, self.place
         self._request_log.shows_door = len(settings.doors) > 1
         if self.front is not None:
             self.front.replace(settings, self.now.credentials)
@@ -351,7 +358,12 @@ class RunningService:
             self.now.doors,
             pipeline,
             limits=limits(settings.server),
-            own=own_paths(settings, self.place, metrics_apart=self._metrics_apart),
+            own=OwnPaths(
+                docs=settings.server.docs,
+                metrics_keys=None if keys is None else tuple(map(KeyDigest.parse, keys)),
+                metrics_apart=self._metrics_apart,
+                metrics_of_all=None if place is None else partial(metrics_of_all, place),
+            ),
             teller=self.front.backed.statements if self.front is not None else None,
         )
 
@@ -384,20 +396,12 @@ class RunningService:
             members=members,
             check_calls=self.call_checker.take,
         )
-        return InForce(
-            settings,
-            prepared.credentials,
-            prepared.doors,
-            targets,
-            checks(settings, prepared.providers),
-            router,
-            catalog,
-            pipeline,
+        return alike(
+            InForce,
+            prepared,
+            targets=targets,
+            checks=checks(settings, prepared.providers),
+            router=router,
+            catalog=catalog,
+            pipeline=pipeline,
         )
-
-    def _retire_providers(self, before: Targets) -> None:
-        self._retired = [one for one in self._retired if one.client.open_connections]
-        for name, one in before.providers.items():
-            if self.now.targets.providers.get(name) is not one:
-                one.client.retire()
-                self._retired.append(one)

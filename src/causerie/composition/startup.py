@@ -17,16 +17,18 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from typing import Protocol
 
 import structlog
 
 from causerie.engines.base import EngineFailed, EngineStatus
-from causerie.engines.fleet import NOT_LOADED, Fleet, FleetEngine
+from causerie.engines.fleet import NOT_LOADED, Fleet
 from causerie.engines.weights import Progress
 from causerie.http.application import Edge
 from causerie.http.connection import Listen
 from causerie.http.server import Bound, listening_socket, serve
+from causerie.http.tasks import owned
 from causerie.settings.tree import Settings
 
 
@@ -55,10 +57,13 @@ async def reloaded(hangup: asyncio.Event, reload: Callable[[], Awaitable[object]
     while True:
         await hangup.wait()
         hangup.clear()
-        if terminal is not None and _is_terminal_gone(terminal):
-            os.kill(os.getpid(), signal.SIGTERM)
-        else:
-            await reload()
+        if terminal is not None:
+            try:
+                os.tcgetpgrp(terminal)
+            except OSError:  # it was closed
+                os.kill(os.getpid(), signal.SIGTERM)
+                continue
+        await reload()
 
 
 def _terminal_descriptor() -> int | None:
@@ -67,14 +72,6 @@ def _terminal_descriptor() -> int | None:
     except (OSError, ValueError):  # there is none, or a test has replaced it
         return None
     return number if os.isatty(number) else None
-
-
-def _is_terminal_gone(terminal: int) -> bool:
-    try:
-        os.tcgetpgrp(terminal)
-    except OSError:
-        return True
-    return False
 
 
 log = structlog.get_logger(__name__)
@@ -169,6 +166,18 @@ async def run(
         raise start.failure
 
 
+async def load_to_the_end(engines: Fleet, model: str) -> None:
+    """Load a model, for as long as it takes: a request waits less. Raises :class:`EngineFailed`."""
+    while True:
+        try:
+            await engines.engine(model).load()
+            break
+        except EngineFailed as error:
+            if not error.loading:
+                raise
+            await asyncio.sleep(error.retry_after)
+
+
 def spare_the_collector() -> None:
     """Exempt objects of the start from garbage collection: saves a tenth of a request's time."""
     gc.collect()
@@ -190,14 +199,16 @@ def give_back_large_blocks() -> None:
         ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _OWN_MAPPING_BYTES)
 
 
+@dataclass(eq=False)
 class _Start:
-    def __init__(self, engines: Fleet, preload: Sequence[str], watcher: StartAnnouncer) -> None:
-        self._engines = engines
-        self._preload = preload
-        self._watcher = watcher
+    _engines: Fleet
+    _preload: Sequence[str]
+    _watcher: StartAnnouncer
+    failure: CannotStart | None = None
+
+    def __post_init__(self) -> None:
         self._address: asyncio.Future[tuple[str, int]] = asyncio.get_running_loop().create_future()
         self.stop = asyncio.Event()
-        self.failure: CannotStart | None = None
         self._failures: list[CannotStart] = []
 
     def accepts(self, host: str, port: int) -> None:
@@ -211,10 +222,8 @@ class _Start:
     async def follow(self) -> None:
         """Load, then tell the address; when nothing loads, stop the service."""
         address = await self._address
-        async with asyncio.TaskGroup() as group:
-            showing = group.create_task(self._show_progress())
+        async with owned(self._show_progress()):
             await asyncio.gather(*(self._load_model(model) for model in self._preload))
-            showing.cancel()
         if self._failures and len(self._failures) == len(self._preload):
             self.failure = self._failures[-1]
             self.stop.set()
@@ -223,25 +232,18 @@ class _Start:
         self._watcher.ready(*address)
 
     async def _load_model(self, model: str) -> None:
-        # A reload may take the model away meanwhile.
-        while (engine := self._fleet_engine(model)) is not None:
-            try:
-                await engine.load()
-            except EngineFailed as error:
-                if error.loading:  # still at it: a load may take longer than a request waits
-                    await asyncio.sleep(error.retry_after)
-                elif engine == self._fleet_engine(model):
-                    self._failures.append(CannotStart(f"{model} did not load: {error}"))
-                    if len(self._failures) < len(self._preload):
-                        log.warning(NOT_LOADED, model=model, why=str(error))
-                    return
-            else:
-                return
-
-    def _fleet_engine(self, model: str) -> FleetEngine | None:
-        with suppress(KeyError):
-            return self._engines.engine(model)
-        return None
+        with suppress(KeyError):  # a reload may take the model away meanwhile
+            while True:
+                engine = self._engines.engine(model)
+                try:
+                    await load_to_the_end(self._engines, model)
+                    break
+                except EngineFailed as error:
+                    if engine == self._engines.engine(model):
+                        self._failures.append(CannotStart(f"{model} did not load: {error}"))
+                        if len(self._failures) < len(self._preload):
+                            log.warning(NOT_LOADED, model=model, why=str(error))
+                        break
 
     async def _show_progress(self) -> None:
         while True:

@@ -28,7 +28,15 @@ from typing import TypeVar
 import msgspec
 import structlog
 
-from causerie.composition.control import ControlFailed, ServiceFacts, answering, asked
+from causerie.composition.control import (
+    ControlFailed,
+    ServiceFacts,
+    WorkerPlace,
+    WorkerReport,
+    answering,
+    asked,
+    worker_socket,
+)
 from causerie.composition.reloading import ReloadOutcome
 from causerie.composition.startup import (
     CannotStart,
@@ -37,7 +45,6 @@ from causerie.composition.startup import (
     hangups,
     reloaded,
 )
-from causerie.composition.worker import Exposition, WorkerPlace, WorkerReport, worker_socket
 from causerie.http.server import Bound, reserved_socket, socket_beside, stop_signals
 from causerie.http.tasks import happens, owned
 from causerie.observe.metrics import counts, merged
@@ -47,7 +54,7 @@ from causerie.settings.rules import worker_count
 
 log = structlog.get_logger(__name__)
 
-T = TypeVar("T", bound=msgspec.Struct)
+T = TypeVar("T")
 
 _SILENT_SECONDS = 7.5  # a worker that is silent for twice as long hangs, and is replaced
 _RELOAD_SECONDS = 60.0
@@ -87,19 +94,19 @@ async def supervise(loaded: Loaded, arguments: Sequence[str], announcer: StartAn
         await Supervisor(loaded, arguments, bound, announcer).run()
 
 
+@dataclass(eq=False)
 class Supervisor:
     """Starts the workers, replaces those that end, and passes reloads and stops on."""
 
-    def __init__(
-        self, loaded: Loaded, arguments: Sequence[str], bound: Bound, announcer: StartAnnouncer
-    ) -> None:
-        server = loaded.settings.server
-        self._file = loaded.file
+    _loaded: Loaded
+    _arguments: Sequence[str]
+    _bound: Bound
+    _announcer: StartAnnouncer
+
+    def __post_init__(self) -> None:
+        server = self._loaded.settings.server
         self._count = worker_count(server)
         self._stop_seconds = server.drain_seconds + server.shutdown_delay_seconds + _STOP_SECONDS
-        self._arguments = arguments
-        self._bound = bound
-        self._announcer = announcer
         self._changed = asyncio.Event()  # whether a worker has become ready
         self._workers: dict[int, _Worker] = {}
         self._restarts = 0
@@ -141,9 +148,8 @@ class Supervisor:
 
             async def hasten() -> None:
                 await self._hurry.wait()
-                self._signal_workers(
-                    signal.SIGINT
-                )  # a second SIGTERM might be merged with one that waits
+                # A second SIGTERM might be merged with one that waits.
+                self._signal_workers(signal.SIGINT)
 
             async with owned(hasten()):
                 await asyncio.wait(keeping, timeout=self._stop_seconds)
@@ -260,15 +266,19 @@ class Supervisor:
 
     # Questions of commands and of workers.
 
-    async def _answer_control(self, wanted: str) -> msgspec.Struct:
+    async def _answer_control(self, wanted: str) -> object:
         if wanted == "metrics":
-            return Exposition(await self._joined_metrics())
+            for worker, answer in await self._ask_all("metrics", str, _ASK_SECONDS):
+                worker.metrics = answer
+            running = list(self._workers.values())
+            texts, ready = [each.metrics for each in running], sum(each.ready for each in running)
+            return merged(texts, self._past_metrics, workers=ready, restarts=self._restarts)
         if wanted == "reload":
             return await self.reload()
         if wanted in ("facts", "stop"):
             if wanted == "stop":
                 self._stop.set()
-            file = str(self._file.absolute()) if self._file else None
+            file = str(self._loaded.file.absolute()) if self._loaded.file else None
             address = "{}:{}".format(*self._bound.service.getsockname()[:2])
             answers = await self._ask_all("facts", ServiceFacts, _ASK_SECONDS)
             models = answers[0][1].models if answers else ()
@@ -285,17 +295,6 @@ class Supervisor:
         if problems or not outcomes:
             return ReloadOutcome(problems=tuple(problems) or ("no worker process answers",))
         return outcomes[0]
-
-    async def _joined_metrics(self) -> str:
-        for worker, answer in await self._ask_all("metrics", Exposition, _ASK_SECONDS):
-            worker.metrics = answer.text
-        running = list(self._workers.values())
-        return merged(
-            [each.metrics for each in running],
-            self._past_metrics,
-            workers=sum(each.ready for each in running),
-            restarts=self._restarts,
-        )
 
     async def _ask_all(self, wanted: str, kind: type[T], seconds: float) -> list[tuple[_Worker, T]]:
         asking = [each for _, each in sorted(self._workers.items()) if each.ready]

@@ -21,6 +21,7 @@ from causerie.chat.rendering import Renderers
 from causerie.chat.template import ChatTemplate
 from causerie.composition.providers import ConnectedProvider
 from causerie.engines.fleet import Fleet, FleetEngine
+from causerie.protocol.alike import alike
 from causerie.providers.target import ProviderTarget
 from causerie.routing.target import Target
 from causerie.settings.problems import Problem, SettingsError
@@ -64,8 +65,8 @@ class Targets(Struct, frozen=True):
     providers: Mapping[str, ConnectedProvider] = {}
 
     def every(self) -> Mapping[str, Target]:
-        both: list[Mapping[str, OwnModel] | Mapping[str, ProviderModel]] = [self.own, self.remote]
-        return {name: one.chat for group in both for name, one in group.items()}
+        own: dict[str, Target] = {name: one.chat for name, one in self.own.items()}
+        return own | {name: one.chat for name, one in self.remote.items()}
 
     def admission_queues(self) -> Mapping[str, SlotQueue]:
         return {id: own.admission_queue for id, own in self.own.items()}
@@ -90,14 +91,12 @@ def chat_options(
     problems: list[Problem] = []
     for index, model in enumerate(settings.models):
         place = where(("models", index, "template")) if where is not None else ""
+        template = None
         try:
-            options[model.id] = TextChatOptions(
-                format=model.format,
-                template=_checked_template(model.template),
-                max_output_tokens=model.max_output_tokens,
-                sampling=model.sampling,
-                omit=model.omit,
-            )
+            if model.template is not None:
+                template = Path(model.template).read_text(encoding="utf-8")
+                _ = ChatTemplate(template, bos_token="", eos_token="")  # raises where it is none
+            options[model.id] = alike(TextChatOptions, model, template=template)
         except (OSError, ValueError) as error:
             unread = isinstance(error, OSError | UnicodeDecodeError)
             fault = "cannot be read as UTF-8 text" if unread else "cannot be used"
@@ -176,11 +175,3 @@ def _admission_queue(model: ModelSettings, engines: Fleet) -> SlotQueue:
         model.queue.max_wait_seconds,
         lambda: engine.cache_tokens,
     )
-
-
-def _checked_template(file: str | None) -> str | None:
-    if file is None:
-        return None
-    text = Path(file).read_text(encoding="utf-8")
-    _ = ChatTemplate(text, bos_token="", eos_token="")  # raises where it is none
-    return text

@@ -13,17 +13,23 @@ from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from msgspec import structs
+
 from causerie.composition.providers import tls_context
 from causerie.engines.base import EngineFailed
 from causerie.engines.fleet import ManagedEngine
-from causerie.engines.pool.discovery import MemberAddress
+from causerie.engines.options import VllmOptions
 from causerie.engines.pool.kv_events import KvEndpoint
-from causerie.engines.pool.pool import EnginePool
-from causerie.engines.vllm.client import Elsewhere, VllmOptions
-from causerie.engines.vllm.engine import EVENTS_OPTION, KvSockets, VllmEngine, events_arguments
-from causerie.engines.vllm.tokenizer import ServedFolder
+from causerie.engines.pool.pool import EnginePool, MemberAddress
+from causerie.engines.vllm.client import Elsewhere
+from causerie.engines.vllm.engine import (
+    EVENTS_OPTION,
+    KvSockets,
+    ServedFolder,
+    VllmEngine,
+    events_arguments,
+)
 from causerie.http.client import Reach
-from causerie.protocol.alike import alike
 from causerie.settings.engine import KvEvents, Vllm
 from causerie.settings.tree import ModelSettings
 
@@ -61,7 +67,7 @@ def _pool_of_replicas(
     def make(address: MemberAddress) -> VllmEngine:
         options = replicas[address.url]
         if endpoint := endpoints.get(address.url):
-            options = replace(options, args=(*options.args, *events_arguments(endpoint)))
+            options = structs.replace(options, args=(*options.args, *events_arguments(endpoint)))
         return engine(options)
 
     def close() -> None:
@@ -99,7 +105,7 @@ def _kv_endpoints(events: KvEvents | None, address: MemberAddress) -> Sequence[K
 
 def _replica_options(vllm: Vllm) -> Mapping[str, VllmOptions]:
     return {
-        f"replica-{number}": alike(VllmOptions, vllm, devices=devices)
+        f"replica-{number}": structs.replace(vllm, devices=(devices,) if devices else ())
         for number, devices in enumerate(vllm.devices_of_replicas, 1)
     }
 

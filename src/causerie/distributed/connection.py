@@ -208,11 +208,8 @@ class Replica:
 
     def waits_until(self) -> int:
         """Return the time limit of an operation sent now, in microseconds of the server's clock."""
-        return (
-            _microseconds_now()
-            + self._clock_offset
-            + int(self._options.line.reply_seconds * 1_000_000)
-        )
+        reply_microseconds = int(self._options.line.reply_seconds * 1_000_000)
+        return _microseconds_now() + self._clock_offset + reply_microseconds
 
     async def _keep_connected(self) -> None:
         pause = _FIRST_PAUSE
@@ -315,13 +312,10 @@ class Replica:
     def _reports(self, before: Sequence[Held], after: Sequence[Held]) -> list[SharedOperation]:
         found = []
         for (_, report), was, held in zip(self._holders, before, after, strict=True):
-            changed = {
-                key: held.get(key, 0)
-                for key in {*was, *held}
-                if was.get(key, 0) != held.get(key, 0)
-            }
-            if changed:
-                found.append(SharedOperation(report(changed), list(changed)))
+            keys = [key for key in {*was, *held} if was.get(key, 0) != held.get(key, 0)]
+            if keys:
+                changed = {key: held.get(key, 0) for key in keys}
+                found.append(SharedOperation(report(changed), keys))
         return found
 
 

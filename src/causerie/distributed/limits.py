@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from struct import Struct as Layout
@@ -39,7 +39,7 @@ from causerie.access.limits import (
 )
 from causerie.access.shared_budgets import HoldAnswer, HoldOutcome, HoldRequest
 from causerie.access.windows import MemoryCounters, MemoryLease
-from causerie.distributed.connection import ConnectionLost, Held, Replica, SharedOperation
+from causerie.distributed.connection import ConnectionLost, Replica, SharedOperation
 
 TICK = 100_000  # microseconds
 _MINUTE = 600  # ticks
@@ -182,7 +182,10 @@ class DistributedCounters:
         self._now = now
         self._memory = MemoryCounters()
         self._running: Counter[str] = Counter()
-        replica.holder(self._held_amounts, _report)
+        replica.holder(
+            lambda: dict(zip(self._keys(self._running), self._running.values(), strict=True)),
+            lambda held: pack(f"<c{len(held)}d", b"j", *held.values()),
+        )
 
     def take_now(self, scopes: Sequence[RateScope], estimate: Callable[[], Tokens]) -> Lease | None:
         """Return a lease without waiting if there are no limits, else ``None``."""
@@ -206,12 +209,6 @@ class DistributedCounters:
                     raise limited(taken)
                 return taken
         self.replica.alone("limits")
-        self._check_concurrent(scopes)
-        lease = self._memory.take_now(scopes, lambda: need)
-        self.count(scopes, 1)
-        return LocalLease(self, scopes, lease, self.replica.untold_join)
-
-    def _check_concurrent(self, scopes: Sequence[RateScope]) -> None:
         # Requests that run here also count if the server admitted them.
         full = [
             concurrency(scope, running)
@@ -220,6 +217,9 @@ class DistributedCounters:
         ]
         if full:
             raise limited(QuotaRefusal(tuple(full), (None, None)))
+        lease = self._memory.take_now(scopes, lambda: need)
+        self.count(scopes, 1)
+        return LocalLease(self, scopes, lease, self.replica.untold_join)
 
     async def _take_from_limits(
         self, scopes: Sequence[RateScope], need: Tokens
@@ -230,7 +230,8 @@ class DistributedCounters:
             limits = scope.requests, scope.tokens, scope.input, scope.output, scope.concurrent
             words += _LIMITS.pack(*limits, output if scope.counts_tokens else -1)
         answer = partial(self._answer, scopes, need.input, outputs)
-        return await self.replica.ask(words, self._keys(scopes), answer, _undo_lease)
+        keys = self._keys(scope.id for scope in scopes)
+        return await self.replica.ask(words, keys, answer, _undo_lease)
 
     def _answer(
         self, scopes: Sequence[RateScope], input: int, outputs: Sequence[int], answer: bytes
@@ -262,7 +263,7 @@ class DistributedCounters:
         self.count([scope for scope, *_ in taken], -1)
         words = _ASKED.pack(b"r", self._server_time(), requests)
         words += b"".join(_USED.pack(*used) for _, *used in taken)
-        self.replica.send(SharedOperation(words, self._keys([scope for scope, *_ in taken])))
+        self.replica.send(SharedOperation(words, self._keys(scope.id for scope, *_ in taken)))
 
     def _server_time(self) -> int:
         # Of the server's clock: 0 says now.
@@ -272,15 +273,8 @@ class DistributedCounters:
         """Return a monotonic time in microseconds."""
         return time.monotonic_ns() // 1000 if self._now is None else self._now()
 
-    def _keys(self, scopes: Sequence[RateScope]) -> list[str]:
-        return [self.replica.key(f"scope:{scope.id}") for scope in scopes]
-
-    def _held_amounts(self) -> Held:
-        return {self.replica.key(f"scope:{id}"): count for id, count in self._running.items()}
-
-
-def _report(held: Held) -> bytes:
-    return pack(f"<c{len(held)}d", b"j", *held.values())
+    def _keys(self, ids: Iterable[str]) -> list[str]:
+        return [self.replica.key(f"scope:{id}") for id in ids]
 
 
 def _undo_lease(taken: DistributedLease | QuotaRefusal) -> None:
@@ -292,7 +286,6 @@ def _undo_lease(taken: DistributedLease | QuotaRefusal) -> None:
 
 _UNKNOWN = 2
 _BILLION = 10**9
-_AMOUNTS = Layout("<6d")
 _STOOD = Layout("<4q")
 _SPENT = Layout("<4d")
 _PARTS = Layout("<2d")
@@ -303,9 +296,12 @@ class DistributedBudgets:
 
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
-        self._held_amounts: Counter[str] = Counter()  # by place
+        self._reserved: Counter[str] = Counter()  # amounts by place
         self._untold: dict[int, int] = {}  # holds without the server, by identity: a join
-        replica.holder(self._held_by_key, _report_held)
+        replica.holder(
+            lambda: dict(zip(self._keys(self._reserved), self._reserved.values(), strict=True)),
+            lambda held: b"k" + b"".join(_PARTS.pack(*divmod(n, _BILLION)) for n in held.values()),
+        )
 
     @property
     def joins(self) -> int:
@@ -330,13 +326,10 @@ class DistributedBudgets:
 
         words = pack("<cB", b"h", read)
         for want in wants:
-            amounts = (
-                *_billions_and_rest(want.amount),
-                *_billions_and_rest(want.estimate),
-                *_billions_and_rest(want.spent),
-            )
-            words += _AMOUNTS.pack(*amounts)
-        return await self._replica.ask(words, self._keys(wants), partial(self._answer, wants), undo)
+            for amount in (want.amount, want.estimate, want.spent):
+                words += _PARTS.pack(*divmod(amount, _BILLION))
+        keys = self._keys(want.place for want in wants)
+        return await self._replica.ask(words, keys, partial(self._answer, wants), undo)
 
     def _answer(self, wants: Sequence[HoldRequest], answer: bytes) -> HoldAnswer:
         held = answer[0]
@@ -356,13 +349,10 @@ class DistributedBudgets:
         self._count_held(wants, 1)
         self._untold[id(wants)] = self._replica.untold_join
 
-    def _told(self, wants: Sequence[HoldRequest]) -> bool:
-        return self._untold.pop(id(wants), None) != self._replica.joins
-
     def give_back(self, wants: Sequence[HoldRequest]) -> None:
         """Release holds without waiting for the server."""
         self._count_held(wants, -1)
-        if self._told(wants):
+        if self._untold.pop(id(wants), None) != self._replica.joins:
             command = self._settle_command(wants, [0] * len(wants), held=True)
             self._replica.send(SharedOperation(*command))
 
@@ -372,43 +362,24 @@ class DistributedBudgets:
         """Add spent amounts; return when the server has counted them or never will."""
         if held:
             self._count_held(wants, -1)
-            held = self._told(wants)
+            held = self._untold.pop(id(wants), None) != self._replica.joins
         with suppress(ConnectionLost):
-            await self._replica.ask(*self._settle_command(wants, spent, held=held), _ignore_answer)
+            await self._replica.ask(*self._settle_command(wants, spent, held=held), bytes)
 
     def _settle_command(
         self, wants: Sequence[HoldRequest], spent: Sequence[int], *, held: bool
     ) -> tuple[bytes, Sequence[str]]:
         words = pack("<cd", b"s", self._replica.waits_until())
         for want, more in zip(wants, spent, strict=True):
-            words += _SPENT.pack(
-                *_billions_and_rest(want.estimate if held else 0), *_billions_and_rest(more)
-            )
-        return words, self._keys(wants)
+            estimate = want.estimate if held else 0
+            words += _SPENT.pack(*divmod(estimate, _BILLION), *divmod(more, _BILLION))
+        return words, self._keys(want.place for want in wants)
 
-    def _keys(self, wants: Sequence[HoldRequest]) -> list[str]:
-        return [self._budget_key(want.place) for want in wants]
-
-    def _budget_key(self, place: str) -> str:
-        return self._replica.key(f"budget:{place}")
+    def _keys(self, places: Iterable[str]) -> list[str]:
+        return [self._replica.key(f"budget:{place}") for place in places]
 
     def _count_held(self, wants: Sequence[HoldRequest], times: int) -> None:
         for want in wants:
-            self._held_amounts[want.place] += times * want.estimate
-            if not self._held_amounts[want.place]:
-                del self._held_amounts[want.place]
-
-    def _held_by_key(self) -> Held:
-        return {self._budget_key(place): held for place, held in self._held_amounts.items()}
-
-
-def _billions_and_rest(amount: int) -> tuple[int, int]:
-    return divmod(amount, _BILLION)
-
-
-def _report_held(held: Held) -> bytes:
-    return b"k" + b"".join(_PARTS.pack(*_billions_and_rest(amount)) for amount in held.values())
-
-
-def _ignore_answer(_: bytes) -> None:
-    pass
+            self._reserved[want.place] += times * want.estimate
+            if not self._reserved[want.place]:
+                del self._reserved[want.place]

@@ -11,7 +11,11 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from causerie.engines.weights.folder import ModelFolder
+    from causerie.engines.weights.gguf import Header
 
 _ROOT = Path("/sys/fs/cgroup")
 _OWN = Path("/proc/self/cgroup")
@@ -121,20 +125,7 @@ KV_TYPES: Mapping[str, float] = {
 _LOGITS_ROWS = 512  # tokens computed at once, each with a row of logits
 
 
-class SizedModel(Protocol):
-    """Sizes that decide the memory of a model; a file's header or a folder has them."""
-
-    @property
-    def file_size(self) -> int: ...  # of the weights, in bytes
-    @property
-    def kept_elements(self) -> int: ...  # of the key-value cache of a token, over all layers
-    @property
-    def vocabulary_size(self) -> int: ...
-    @property
-    def embedding_length(self) -> int: ...
-
-
-def kv_bytes_per_token(model: SizedModel, kv_type: str = "f16") -> int:
+def kv_bytes_per_token(model: Header | ModelFolder, kv_type: str = "f16") -> int:
     """Return the bytes of key-value cache that one token needs over all layers.
 
     An upper bound for models with sliding windows. Raises ``ValueError`` for an
@@ -145,7 +136,7 @@ def kv_bytes_per_token(model: SizedModel, kv_type: str = "f16") -> int:
     return round(model.kept_elements * KV_TYPES[kv_type])
 
 
-def model_memory_bytes(model: SizedModel, context: int, kv_type: str = "f16") -> int:
+def model_memory_bytes(model: Header | ModelFolder, context: int, kv_type: str = "f16") -> int:
     """Return the bytes that the model needs for ``context`` tokens over all its slots."""
     buffers = _LOGITS_ROWS * 4 * (model.vocabulary_size + 8 * model.embedding_length)
     return model.file_size + context * kv_bytes_per_token(model, kv_type) + buffers

@@ -241,24 +241,18 @@ def _generated_ids(
     banned = {id for id, added in bias.items() if added <= -_BIASED_FOR_SURE}
     if request.grammar is not None:
         ids = [id for id in forced or reply if id not in banned]
-        yield from _ids_under_grammar(ids, request, banned)
+        # The reply may repeat what the grammar has accepted; only the rest is generated then.
+        taken = _accepted_tokens(request)
+        again = _admitted_reply(ids, _grammar_matcher(request, ()), banned)
+        if not all(next(again, FAKE_END) == id for id in taken):
+            again = _admitted_reply(ids, _grammar_matcher(request, taken), banned)
+        yield from again
         return
     ids = [id for id in forced or _remaining_reply(reply, prompt) if id not in banned]
     if request.ignore_eos or forced or FAKE_END in banned:
         yield from itertools.cycle([id for id in ids if id != FAKE_END] or [ord(".")])
     else:
         yield from (*ids, FAKE_END)
-
-
-def _ids_under_grammar(
-    ids: Sequence[int], request: base.TextRequest, banned: Collection[int]
-) -> Iterator[int]:
-    # The reply may repeat what the grammar has accepted; only the rest of it is generated then.
-    taken = _accepted_tokens(request)
-    again = _admitted_reply(ids, _grammar_matcher(request, ()), banned)
-    if all(next(again, FAKE_END) == id for id in taken):
-        return again
-    return _admitted_reply(ids, _grammar_matcher(request, taken), banned)
 
 
 def _accepted_tokens(request: base.TextRequest) -> list[int]:

@@ -56,20 +56,13 @@ def sampling_of_gguf(told: Mapping[str, float], names: Iterable[str]) -> Recomme
     ``told`` has its keys below ``general.sampling.``, and ``names`` the most telling name first.
     """
     known = {each.name: told.get(each.facts.gguf or each.name) for each in MODEL_SAMPLING}
-    return _recommended_sampling(known, "the model file", names)
+    return sampling_of_folder(known, names, "the model file")
 
 
 def sampling_of_folder(
-    told: Mapping[str, object], names: Iterable[str]
+    told: Mapping[str, object], names: Iterable[str], source: str = "generation_config.json"
 ) -> RecommendedSampling | None:
     """Return the recommendation for a model folder; ``told`` is its ``generation_config.json``."""
-    known = {each.name: told.get(each.name) for each in MODEL_SAMPLING}
-    return _recommended_sampling(known, "generation_config.json", names)
-
-
-def _recommended_sampling(
-    told: Mapping[str, object], source: str, names: Iterable[str]
-) -> RecommendedSampling | None:
     family = family_of(names)
     usual = _recommendation(told, source) or (family.usual if family else None)
     if usual is None:

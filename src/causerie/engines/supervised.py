@@ -86,10 +86,7 @@ class EngineSupervisor(Generic[ChildT]):
     detail: str = ""
     retry_at: float = 0.0
     _task: asyncio.Task[None] | None = None
-    _has_answered: bool = False
-
-    def proved(self) -> None:
-        self._has_answered = True
+    has_answered: bool = False  # whether the child has finished a piece of work
 
     async def start(self) -> None:
         """Start the child; raise :class:`EngineFailed` if the first start fails."""
@@ -128,9 +125,9 @@ class EngineSupervisor(Generic[ChildT]):
             why = await child.ended()
             self.child, self.state = None, base.EngineState.FAILED
             await child.stop()
-            if self._has_answered or time.monotonic() - started > _STABLE_SECONDS:
+            if self.has_answered or time.monotonic() - started > _STABLE_SECONDS:
                 delay = _FIRST_DELAY
-            self._has_answered = False
+            self.has_answered = False
             log.warning("engine ended", model=self._name, why=why)
             self.detail = why
             try:
@@ -416,7 +413,7 @@ class SupervisedEngine(ABC, Generic[C]):
         finally:
             self._busy -= 1
             if done:
-                self.supervisor.proved()
+                self.supervisor.has_answered = True
 
     @asynccontextmanager
     async def _run_guided(

@@ -13,13 +13,14 @@ from itertools import takewhile
 from time import monotonic
 
 import msgspec
+import structlog
 from msgspec import Struct
 
 from causerie.catalog.page_cache import CachedPage
-from causerie.errors import ErrorDetails
+from causerie.errors import ServiceError, forget_frames
 from causerie.http.decoding import zstd
 from causerie.http.event_loop import offload
-from causerie.http.exchange import Exchange
+from causerie.http.exchange import Exchange, error_details_for, internal
 from causerie.protocol.events import Batch, BatchSink, Event, is_large_batch, joined_events
 from causerie.protocol.response import (
     CompletionIdentity,
@@ -28,6 +29,8 @@ from causerie.protocol.response import (
     StreamEncoder,
 )
 from causerie.shapes.shape import ParsedRequest
+
+log = structlog.get_logger(__name__)
 
 
 class KeepAlive(Struct):
@@ -136,7 +139,17 @@ class StreamedAnswer(Struct, eq=False):
         self._encoder = self.parsed.reply.encoder(context)
         if not self.early_start:
             self._start_stream(self.parsed.places.renamed(headers))
-        return self._send_batch
+        feed, exchange = self._encoder.feed, self._exchange
+
+        def send(batch: Batch) -> Awaitable[None] | None:
+            data = feed(batch)
+            if not data:
+                return None
+            if self._silent:
+                self._silent = False
+            return None if exchange.write(data) else exchange.drained()
+
+        return send
 
     def leave(self) -> None:
         self._pings.leave(self)
@@ -154,19 +167,16 @@ class StreamedAnswer(Struct, eq=False):
             self._head_timer.leave(self)
         self._pings.enter(self)
 
-    def _send_batch(self, batch: Batch) -> Awaitable[None] | None:
-        assert self._encoder is not None
-        data = self._encoder.feed(batch)
-        if not data:
-            return None
-        self._silent = False
-        return None if self._exchange.write(data) else self._exchange.drained()
-
-    def break_off(self, error: ErrorDetails) -> None:
+    def break_off(self, failure: Exception) -> None:
+        exchange = self._exchange
+        told = failure if isinstance(failure, ServiceError) else internal(exchange.request_id)
+        if told is not failure:
+            log.error("stream failed", path=exchange.path, exc_info=failure)
         if self._encoder is None:
             context = ResponseContext(self._identity, self.parsed.request.model, "")
             self._encoder = self.parsed.reply.encoder(context)
-        self._exchange.write(self._encoder.broken(error))
+        exchange.write(self._encoder.broken(error_details_for(told, exchange.headers)))
+        forget_frames(failure)
 
     async def finish(self, exchange: Exchange) -> None:
         assert self._encoder is not None

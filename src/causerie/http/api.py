@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from typing import Protocol
 from urllib.parse import parse_qs
 
 import msgspec
-import structlog
 from msgspec import Struct, structs
 
 from causerie.access.keys import Caller
 from causerie.catalog.page_cache import CatalogCache
-from causerie.errors import InvalidRequest, NotFound, ServiceError, forget_frames
+from causerie.errors import InvalidRequest, NotFound, ServiceError
 from causerie.http import answers
 from causerie.http.doors import MountedDoor
 from causerie.http.event_loop import offload, work_of
@@ -20,22 +18,17 @@ from causerie.http.exchange import (
     BodyLimits,
     ClientGone,
     Exchange,
-    error_details_for,
-    internal,
     json_at_hand,
     read_json,
 )
-from causerie.http.head import NO_HINTS, Headers, RequestHints, hints_of
+from causerie.http.head import NO_HINTS, Headers, RequestHints
 from causerie.http.tasks import Drain, WorkGuard
-from causerie.observe.logging import request_id
 from causerie.pipeline import Pipeline
 from causerie.protocol import bounded_json, key_statements
 from causerie.protocol.model_entries import Count, ModelList
 from causerie.protocol.parameters import ParsingRules
-from causerie.protocol.response import CompletionIdentity
+from causerie.protocol.request import ChatRequest
 from causerie.shapes.shape import ParsedRequest, Shape
-
-log = structlog.get_logger(__name__)
 
 
 class RequestLimits(Struct, frozen=True):
@@ -51,9 +44,18 @@ class RequestLimits(Struct, frozen=True):
     first_byte_seconds: float = 15.0
 
 
-async def authenticated(pipeline: Pipeline, exchange: Exchange, door: MountedDoor) -> Caller:
-    """Return the owner of a request's key, who may use it from there."""
-    caller = await pipeline.authenticate(door, exchange.credential)
+async def authenticated(
+    pipeline: Pipeline, exchange: Exchange, door: MountedDoor, caller: Caller | None = None
+) -> Caller:
+    """Return the owner of a request's key, or the known ``caller``, who may use it from there."""
+    if caller is None:
+        key = exchange.head.credential
+        if not door.accounts:
+            caller = pipeline.keys.authenticate(door, key)
+        elif pipeline.members is not None:
+            caller = await pipeline.members.keys.authenticate(door, key)
+        else:
+            raise ServiceError(f"The door {door.name} takes keys of accounts; there are none here.")
     if caller.networks is not None:
         caller.networks.check(exchange.client(door.proxies), "This key")
     return caller
@@ -69,7 +71,7 @@ class CompletionHandlers:
         self._pings = answers.KeepAlive(limits.ping_seconds)
         first_byte = limits.first_byte_seconds
         self._head_timer = answers.KeepAlive(first_byte) if first_byte else None
-        self._rules_by_door: dict[str, ParsingRules] = {}
+        self._rules: dict[tuple[str, bool, bool], ParsingRules] = {}
 
     async def list_models(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
         caller = await self._catalog_caller(exchange, door)
@@ -90,106 +92,97 @@ class CompletionHandlers:
         caller: Caller | None = None,
         written: bytes | None = None,
     ) -> None:
-        """Answer a completion, of the ``caller`` or else of the owner of the request's key.
+        """Answer a completion of ``caller``, or else of the owner of the request's key.
 
-        ``written`` replaces the body of the exchange, and hints in its headers are ignored then.
-        """
-        completion, head = exchange.name_completion(shape.id_prefix), exchange.head
-        caller = await self._enter(shape, exchange, door, caller)
-        answer: answers.PlainAnswer | answers.StreamedAnswer | None = None
+        ``written`` replaces the body, and the hints in the headers are ignored then."""
+        identity, head, most = exchange.begin_completion(shape), exchange.head, self._limits.body
+        if caller is None and not door.accounts:
+            caller = self.pipeline.keys.authenticate(door, head.credential)
+        else:
+            caller = await authenticated(self.pipeline, exchange, door, caller)
+        work_of.set(caller.project or caller.key or exchange.wire.peer)
+        answer: answers.PlainAnswer | answers.StreamedAnswer
+        parsed: ParsedRequest | None = None
+        stream: answers.StreamedAnswer | None = None
         try:
             with WorkGuard(exchange, self._drain):
-                most = self._limits.body
-                hints = hints_of(head.headers) if written is None else NO_HINTS
+                hints = head.hints if written is None else NO_HINTS
                 body = written or json_at_hand(exchange, most) or await read_json(exchange, most)
-                parsed = await self._read_request(shape, body, door, hints, head.headers)
+                rules = self._rules_for(door, hints)
+                parsed = shape.parse_at_once(body, rules, head.headers) or await _parse_aside(
+                    shape, body, rules, head.headers
+                )
+                request = _with_session(parsed.request, hints) if hints.session else parsed.request
                 del body  # of which the request has all
-                created = time.time_ns() // 1_000_000_000
-                identity = CompletionIdentity(completion, created, exchange.request_id, shape.name)
-                if parsed.request.stream:
-                    timers = self._pings, self._head_timer
-                    answer = answers.StreamedAnswer(parsed, exchange, identity, shape.ping, *timers)
+                if request.stream:
+                    answer = stream = answers.StreamedAnswer(
+                        parsed, exchange, identity, shape.ping, self._pings, self._head_timer
+                    )
                 else:
                     answer = answers.PlainAnswer(parsed)
                 exchange.metered = True
-                await self.pipeline.answer(
-                    door, caller, parsed.request, identity, answer, hints.labels
-                )
-        except ClientGone:
-            raise
+                await self.pipeline.answer(door, caller, request, identity, answer, hints.labels)
         except Exception as failure:  # whatever it is, a stream that has started says so
-            if answer is not None:
-                answer.parsed.places.rename(failure)
-            if exchange.status is None or not isinstance(answer, answers.StreamedAnswer):
+            if parsed is not None:
+                parsed.places.rename(failure)
+            if exchange.status is None or stream is None or isinstance(failure, ClientGone):
                 raise
-            answer.break_off(error_details_for(_told_failure(failure, exchange), exchange.headers))
-            forget_frames(failure)
+            stream.break_off(failure)
         finally:
-            if isinstance(answer, answers.StreamedAnswer):
-                answer.leave()
+            if stream is not None:
+                stream.leave()
         await answer.finish(exchange)
 
     async def count(self, shape: Shape, exchange: Exchange, door: MountedDoor, _: str = "") -> None:
         """Count the tokens of a prompt; a header says whether they are exact."""
         assert shape.count_body is not None
-        exchange.name_completion(shape.id_prefix)
-        caller = await self._enter(shape, exchange, door)
+        exchange.begin_completion(shape)
+        caller = await authenticated(self.pipeline, exchange, door)
+        work_of.set(caller.project or caller.key or exchange.peer)
         with WorkGuard(exchange, self._drain):
-            headers, most = exchange.headers, self._limits.body
+            head, most = exchange.head, self._limits.body
             body = json_at_hand(exchange, most) or await read_json(exchange, most)
-            parsed = await self._read_request(
-                shape, body, door, hints_of(headers), headers, counting=True
+            rules = self._rules_for(door, head.hints, counting=True)
+            parsed = shape.parse_at_once(body, rules, head.headers) or await _parse_aside(
+                shape, body, rules, head.headers
             )
+            request = _with_session(parsed.request, head.hints)
             try:
-                tokens, exact = await self.pipeline.count_tokens(door, caller, parsed.request)
+                tokens, exact = await self.pipeline.count_tokens(door, caller, request)
             except ServiceError as failure:
                 parsed.places.rename(failure)
                 raise
         counted = {"x-token-count": "exact" if exact else "estimated"}
         exchange.json(shape.count_body(tokens), counted)
 
-    async def _enter(
-        self, shape: Shape, exchange: Exchange, door: MountedDoor, caller: Caller | None = None
-    ) -> Caller:
-        exchange.id_header = shape.id_header
-        request_id.set(exchange.request_id)
-        if caller is None:
-            key, pipeline = exchange.head.credential, self.pipeline
-            caller = pipeline.known(door, key) or await pipeline.authenticate(door, key)
-        if caller.networks is not None:
-            caller.networks.check(exchange.client(door.proxies), "This key")
-        work_of.set(caller.project or caller.key or exchange.peer)
-        return caller
-
-    async def _read_request(
-        self,
-        shape: Shape,
-        body: bytes,
-        door: MountedDoor,
-        request_hints: RequestHints,
-        headers: Headers,
-        *,
-        counting: bool = False,
-    ) -> ParsedRequest:
-        rules = self._rules_by_door.get(door.name) or self._rules_by_door.setdefault(
-            door.name, parsing_rules(door, self._limits)
-        )
-        if request_hints.strict:
-            rules = structs.replace(rules, reject_unknown=True)
-        if counting:
-            rules = structs.replace(rules, counting=True)
-        parsed = shape.parse_at_once(body, rules, headers)
-        if parsed is None:
-            parsed = await offload(shape.parse, body, rules, headers)
-        if request_hints.session and parsed.request.session_id is None:
-            request = structs.replace(parsed.request, session_id=request_hints.session)
-            parsed = structs.replace(parsed, request=request)
-        return parsed
+    def _rules_for(
+        self, door: MountedDoor, hints: RequestHints, *, counting: bool = False
+    ) -> ParsingRules:
+        place = door.name, hints.strict, counting
+        rules = self._rules.get(place)
+        if rules is None:
+            rules = parsing_rules(door, self._limits)
+            strict = hints.strict or rules.reject_unknown
+            rules = structs.replace(rules, reject_unknown=strict, counting=counting)
+            self._rules[place] = rules
+        return rules
 
     async def _catalog_caller(self, exchange: Exchange, door: MountedDoor) -> Caller | None:
         if door.open_catalog:
             return None
         return await authenticated(self.pipeline, exchange, door)
+
+
+async def _parse_aside(
+    shape: Shape, body: bytes, rules: ParsingRules, headers: Headers
+) -> ParsedRequest:
+    return await offload(shape.parse, body, rules, headers)
+
+
+def _with_session(request: ChatRequest, hints: RequestHints) -> ChatRequest:
+    if not hints.session or request.session_id is not None:
+        return request
+    return structs.replace(request, session_id=hints.session)
 
 
 def parsing_rules(door: MountedDoor, limits: RequestLimits) -> ParsingRules:
@@ -201,13 +194,6 @@ def parsing_rules(door: MountedDoor, limits: RequestLimits) -> ParsingRules:
         max_messages=limits.max_messages,
         work=limits.work,
     )
-
-
-def _told_failure(failure: Exception, exchange: Exchange) -> ServiceError:
-    if isinstance(failure, ServiceError):
-        return failure
-    log.error("stream failed", path=exchange.path, exc_info=failure)
-    return internal(exchange.request_id)
 
 
 _PUBLIC_CACHE = {"cache-control": "public, max-age=2"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from urllib.parse import urlsplit
 
 import structlog
@@ -13,13 +14,7 @@ from causerie.access.networks import NetworkList
 from causerie.errors import Forbidden, InvalidRequest, NotFound, ServiceError, forget_frames
 from causerie.http import routing
 from causerie.http.api import CompletionHandlers, KeyStatements, RequestLimits, RouterPages
-from causerie.http.doors import (
-    DoorTable,
-    MountedDoor,
-    cors_headers,
-    is_preflight,
-    preflight_headers,
-)
+from causerie.http.doors import DoorTable, MountedDoor, cors_headers, preflight_headers
 from causerie.http.exchange import ClientGone, Exchange, internal
 from causerie.http.head import host_name
 from causerie.http.health import HealthHandlers, MetricsPage, ServingStatus
@@ -73,6 +68,8 @@ class RouteMatch(Struct, frozen=True):
     handler: routing.DoorHandler
     door: MountedDoor
     parameter: str
+    completes: bool = False
+    """It answers a completion, whose id is the request's."""
 
 
 class Edge:
@@ -151,14 +148,16 @@ class Edge:
 
     async def answer(self, exchange: Exchange) -> None:
         """Answer one request; failures are answered too, never raised."""
-        request_id.set(exchange.request_id)
         match: RouteMatch | None = None
         failure: ServiceError | None = None
         try:
             head = exchange.head
-            if "origin" not in head.headers or not self._answers_preflight(exchange):
-                place = head.method, head.headers.get("host"), head.path
-                match = self._matches.get(place) or self._match_route(exchange)
+            headers = head.headers
+            known = self._matches.get((head.method, headers.get("host"), head.path))
+            if known is None or not known.completes or "origin" in headers:
+                request_id.set(exchange.request_id)  # a completion gets another id
+            if "origin" not in headers or not self._answers_preflight(exchange):
+                match = known or self._match_route(exchange)
                 await match.handler(exchange, match.door, match.parameter)
         except ClientGone:
             if not exchange.metered:  # otherwise the line of the request says it
@@ -168,16 +167,15 @@ class Edge:
         except Exception:  # the true top: whatever it is, the client gets an answer
             log.exception("request failed", path=exchange.path[:_SHOWN])
             failure = internal(exchange.request_id)
-        try:
-            if failure is not None and exchange.status is None:
-                self._send_failure(exchange, match, failure)
-        except Exception:  # the connection is closed below, so that no client waits for ever
-            log.exception("a failure could not be told", path=exchange.path[:_SHOWN])
         if failure is not None:
+            try:
+                self._send_failure(exchange, match, failure)
+            except Exception:  # the connection is closed below, so that no client waits for ever
+                log.exception("a failure could not be told", path=exchange.path[:_SHOWN])
             forget_frames(failure)
             del failure
         if not exchange.ended:
-            exchange.abandon()
+            exchange.wire.abort()  # so that the client notices an incomplete response
 
     async def scrape(self, exchange: Exchange) -> None:
         """Answer a request at the separate address of the metrics."""
@@ -196,6 +194,8 @@ class Edge:
     def _send_failure(
         self, exchange: Exchange, match: RouteMatch | None, failure: ServiceError
     ) -> None:
+        if exchange.status is not None:
+            return
         if not exchange.metered:
             door = "" if match is None else match.door.name
             self._metrics.refused(door, failure.code, failure.status)
@@ -206,7 +206,8 @@ class Edge:
     def _refusal_of(self, exchange: Exchange) -> Refusal:
         found = self._mounts.get(_first_segment(exchange.path))
         if found is None:
-            return _refuse_as(shape_of(exchange.path))
+            shape = shape_of(exchange.path)
+            return Exchange.refuse if shape is CHAT_COMPLETIONS else partial(_refuse_as, shape)
         try:
             name = host_name(exchange.headers.get("host"))
         except InvalidRequest:  # this is the failure that is sent
@@ -224,7 +225,7 @@ class Edge:
         except ServiceError:  # which is raised again by whoever looks for a handler
             return False
         allowed = door.origins.allow(origin)
-        if not is_preflight(exchange.method, headers):
+        if exchange.method != "OPTIONS" or "access-control-request-method" not in headers:
             exchange.cross_origin = cors_headers(origin) if allowed else None
             return False
         if not allowed:
@@ -240,14 +241,15 @@ class Edge:
         method, path, host = exchange.method, exchange.path, exchange.headers.get("host")
         own = self._own_handler(exchange, host)
         if own is not None:
-            match = RouteMatch(lambda exchange, _door, _parameter: own(exchange), _NO_DOOR, "")
+            match = RouteMatch(lambda exchange, *_: own(exchange), _NO_DOOR, "")
         else:
             door, rest = self._doors.find(host, path)
             routes = self._router_routes if door.kind == "router" else self._door_routes
             handler, parameter = routing.find_handler(routes, method, path.removesuffix(rest), rest)
+            completes = isinstance(handler, partial)
             if door.networks is not None:
                 handler = _network_checked(handler, door.networks)
-            match = RouteMatch(handler, door, parameter)
+            match = RouteMatch(handler, door, parameter, completes)
         if len(path) + len(host or "") <= _MAX_REMEMBERED_PLACE:
             if len(self._matches) >= 4096:
                 self._matches.clear()
@@ -286,13 +288,10 @@ def _network_checked(handler: routing.DoorHandler, networks: NetworkList) -> rou
     return answer
 
 
-def _refuse_as(shape: Shape) -> Refusal:
-    def refuse(exchange: Exchange, failure: ServiceError) -> None:
-        body = shape.error(failure, exchange.request_id)
-        exchange.id_header = shape.id_header
-        exchange.refuse(failure, shape.error_status(failure), body)
-
-    return Exchange.refuse if shape is CHAT_COMPLETIONS else refuse
+def _refuse_as(shape: Shape, exchange: Exchange, failure: ServiceError) -> None:
+    exchange.id_header = shape.id_header
+    body = shape.error(failure, exchange.request_id)
+    exchange.refuse(failure, shape.error_status(failure), body)
 
 
 def _first_segment(path: str) -> str:

@@ -23,16 +23,13 @@ async def _connect_to_first(
     connection: ClientConnection, hosts: Sequence[str], port: int, **options: Any
 ) -> None:
     loop = asyncio.get_running_loop()
-    for left, host in enumerate(hosts, 1 - len(hosts)):
+    for host in hosts:
         try:
             await loop.create_connection(lambda: connection, host, port, **options)
-        except ssl.SSLError:
-            raise
-        except OSError:
-            if not left:
-                raise
-        else:
             return
+        except OSError as failure:
+            if host == hosts[-1] or isinstance(failure, ssl.SSLError):
+                raise
 
 
 async def _allowed_hosts(address: Address, networks: Sequence[IpNetwork]) -> Sequence[str]:
@@ -183,7 +180,11 @@ class HttpClient:
         self._closed = False
         self._keeps_idle = reach.idle_seconds > 0
         self._watched_at = 0.0  # when it was last watched, on the monotonic clock
-        self._fixed = self._fixed_lines()
+        self._fixed = f"host: {self.address.authority}\r\naccept-encoding: identity\r\n"
+        if reach.idle_seconds <= 0:
+            self._fixed += "connection: close\r\n"
+        if self._proxy is not None and not self.address.tls and self._proxy.authorization:
+            self._fixed += f"proxy-authorization: {self._proxy.authorization}\r\n"
 
     async def send(
         self,
@@ -367,14 +368,6 @@ class HttpClient:
             if not turn.done():
                 turn.set_result(None)
                 return
-
-    def _fixed_lines(self) -> str:
-        lines = f"host: {self.address.authority}\r\naccept-encoding: identity\r\n"
-        if self._reach.idle_seconds <= 0:
-            lines += "connection: close\r\n"
-        if self._proxy is not None and not self.address.tls and self._proxy.authorization:
-            lines += f"proxy-authorization: {self._proxy.authorization}\r\n"
-        return lines
 
     def head(self, method: str, path: str, headers: Sequence[tuple[str, str]]) -> bytes:
         """Encode a head without the body's length, for any number of requests."""

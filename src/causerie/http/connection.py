@@ -22,6 +22,7 @@ from causerie.http.head import (
     check_host,
     cut_head,
     head_size,
+    hints_of,
     invalid_http,
     parse_target,
     without_upgrade,
@@ -185,9 +186,10 @@ class Connection(asyncio.Protocol):
         if head is not None:
             self._unknown_heads = 0
             self._deadline = _NO_DEADLINE
-            self._begin_exchange(
-                Exchange(self, head, complete=True, unread=len(body), _body=[body])
+            self._current = exchange = Exchange(
+                self, head, head.keep_alive, complete=True, unread=len(body), _body=[body]
             )
+            self._server.workers.begin(exchange)
         else:
             self._parse_bytes(data)
             if digest:
@@ -238,8 +240,9 @@ class Connection(asyncio.Protocol):
         if host is not None or headers.again or "host" not in headers:
             check_host(headers, version, host)
         credential = sent_credential(headers, headers.take_keys() if headers.again else ())
-        head = RequestHead(method, path, version, headers, keep_alive, query, credential)
-        exchange = Exchange(self, head)
+        hints = hints_of(headers)
+        head = RequestHead(method, path, version, headers, keep_alive, query, credential, hints)
+        exchange = Exchange(self, head, keep_alive)
         self._incoming = exchange
         if self._current is None and self.full is None:
             self._begin_exchange(exchange)
@@ -400,7 +403,7 @@ class Connection(asyncio.Protocol):
             last.keep_alive = False
             self._read_closed = True
             return
-        exchange = self._current = Exchange(self, RequestHead("GET", "", keep_alive=False))
+        exchange = self._current = Exchange(self, RequestHead("GET", ""), keep_alive=False)
         exchange.feed_end()
         exchange.refuse(failure)
 

@@ -51,7 +51,10 @@ class _Inflate:
                     self._unfinished = data
                     return
                 self._unfinished = b""
-                self._inflate = zlib.decompressobj(_zlib_window(data))
+                named = data[0] & 0x0F == 8 and int.from_bytes(data[:2]) % 31 == 0  # RFC 1950, 2.2
+                window = zlib.MAX_WBITS if named else -zlib.MAX_WBITS
+                gzipped = data.startswith(_GZIP)
+                self._inflate = zlib.decompressobj(16 + zlib.MAX_WBITS if gzipped else window)
                 self.ended = False
             inflate = self._inflate
             part = inflate.decompress(data, _PART)
@@ -62,13 +65,6 @@ class _Inflate:
                 return
             self.ended, self._inflate = True, None
             data = inflate.unused_data.lstrip(b"\0")
-
-
-def _zlib_window(data: bytes) -> int:
-    if data.startswith(_GZIP):
-        return 16 + zlib.MAX_WBITS
-    named = data[0] & 0x0F == 8 and int.from_bytes(data[:2]) % 31 == 0  # RFC 1950, 2.2
-    return zlib.MAX_WBITS if named else -zlib.MAX_WBITS
 
 
 class _Brotli:

@@ -73,10 +73,6 @@ def _is_local(origin: str) -> bool:
     return parts.scheme in frozenset({"app", "tauri", "vscode-file", "vscode-webview"})
 
 
-def is_preflight(method: str, headers: Headers) -> bool:
-    return method == "OPTIONS" and f"{_REQUESTED}method" in headers
-
-
 def cors_headers(origin: str) -> Mapping[str, str]:
     return {
         "access-control-allow-origin": origin,

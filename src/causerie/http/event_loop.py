@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import ContextVar
 from functools import partial
-from threading import Lock
+from threading import Lock, Thread
 from time import monotonic
 from typing import Any, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary, ref
@@ -93,16 +93,27 @@ async def offload(work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     try:
         return await asyncio.wrap_future(job)
     except asyncio.CancelledError:
-        await _job_ended(job)
+        loop, ended = asyncio.get_running_loop(), asyncio.Event()
+        job.add_done_callback(lambda _: loop.call_soon_threadsafe(ended.set))
+        while not ended.is_set():
+            with suppress(asyncio.CancelledError):  # this one is raised below
+                await ended.wait()
         raise
 
 
-async def _job_ended(job: Future[Any]) -> None:
-    loop, ended = asyncio.get_running_loop(), asyncio.Event()
-    job.add_done_callback(lambda _: loop.call_soon_threadsafe(ended.set))
-    while not ended.is_set():
-        with suppress(asyncio.CancelledError):  # which the caller raises afterwards
-            await ended.wait()
+def in_daemon_thread(work: Callable[[], R], name: str) -> Future[R]:
+    """Do blocking work in a thread of its own, which the end of the process does not wait for."""
+    job = Future[R]()
+    job.set_running_or_notify_cancel()
+
+    def run() -> None:
+        try:
+            job.set_result(work())
+        except BaseException as failure:  # noqa: BLE001 - the caller raises it
+            job.set_exception(failure)
+
+    Thread(target=run, name=name, daemon=True).start()
+    return job
 
 
 class Turns:

@@ -6,6 +6,7 @@ import asyncio
 import random
 import re
 import secrets
+import time
 from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING
@@ -19,6 +20,9 @@ from causerie.errors import Error, ErrorDetails, InternalError, InvalidRequest, 
 from causerie.http.decoding import DECODERS, Undecodable, decoded_body
 from causerie.http.event_loop import offload
 from causerie.http.head import Headers, RequestHead
+from causerie.observe.logging import request_id
+from causerie.protocol.response import CompletionIdentity
+from causerie.shapes.shape import Shape
 
 if TYPE_CHECKING:
     from causerie.http.connection import Connection
@@ -31,14 +35,6 @@ _random_bytes = random.Random(secrets.randbits(256)).randbytes
 _TOKENS_AT_ONCE = 64  # tokens, which costs a quarter of one after the other
 _TOKEN_BYTES = 16
 _drawn_tokens: list[str] = []
-
-
-def random_token() -> str:
-    """Return 128 random bits in hexadecimal; unique, but not secret."""
-    if not _drawn_tokens:
-        digits, size = _random_bytes(_TOKENS_AT_ONCE * _TOKEN_BYTES).hex(), 2 * _TOKEN_BYTES
-        _drawn_tokens.extend([digits[at : at + size] for at in range(0, len(digits), size)])
-    return _drawn_tokens.pop()
 
 
 # Generated types of typed clients of the well-known router demand `code` to be the status as an
@@ -79,6 +75,7 @@ def internal(request_id: str) -> InternalError:
 
 
 _encoder = msgspec.json.Encoder()
+_NO_CONTENT = HTTPStatus.NO_CONTENT.value
 _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}" for status in HTTPStatus}
 _BEGINNING = b"HTTP/1.1 "  # of every response
 _INTERIM = _BEGINNING + b"100 Continue\r\n\r\n"
@@ -101,6 +98,7 @@ class Exchange(msgspec.Struct, eq=False):
     keep_alive: bool = True
     """The connection stays open after the response."""
     token: str = ""
+    """128 random bits in hexadecimal: unique, but not secret."""
     request_id: str = ""
     status: int | None = None
     """Status of the response once it has started."""
@@ -130,20 +128,27 @@ class Exchange(msgspec.Struct, eq=False):
     _interim: int = 0  # bytes of an interim response that were sent
 
     def __post_init__(self) -> None:
-        self.token = token = random_token()
-        self.request_id = "req-" + token
-        headers, self.keep_alive = self.head.headers, self.head.keep_alive
+        if not _drawn_tokens:
+            digits, size = _random_bytes(_TOKENS_AT_ONCE * _TOKEN_BYTES).hex(), 2 * _TOKEN_BYTES
+            _drawn_tokens.extend([digits[at : at + size] for at in range(0, len(digits), size)])
+        self.token = token = _drawn_tokens.pop()
+        self.request_id = f"req-{token}"
+        headers = self.head.headers
         if "x-request-id" in headers:
             named = headers["x-request-id"]
             if _SAFE_ID.fullmatch(named):
                 self.request_id, self._named = named, True
 
-    def name_completion(self, prefix: str) -> str:
-        """Return the completion's id, which becomes the request's id if the client sent none."""
-        completion = prefix + self.token
+    def begin_completion(self, shape: Shape) -> CompletionIdentity:
+        """Name a completion; its id becomes the request's id if the client sent none."""
+        completion = shape.id_prefix + self.token
         if not self._named:
             self.request_id = completion
-        return completion
+        request_id.set(self.request_id)
+        if shape.id_header:
+            self.id_header = shape.id_header
+        created = time.time_ns() // 1_000_000_000
+        return CompletionIdentity(completion, created, self.request_id, shape.name)
 
     @property
     def peer(self) -> str:
@@ -179,13 +184,11 @@ class Exchange(msgspec.Struct, eq=False):
             return
         self._body.append(piece)
         self.unread += len(piece)
-        if self._arrived is not None:
-            self._wake_reader()
+        self._wake_reader()
 
     def feed_end(self) -> None:
         self.complete = True
-        if self._arrived is not None:
-            self._wake_reader()
+        self._wake_reader()
 
     def leave(self) -> None:
         if self.gone:
@@ -259,10 +262,6 @@ class Exchange(msgspec.Struct, eq=False):
         elif (self._opening or self.filler) and not self.blocked:
             self.write(self.filler)
 
-    def abandon(self) -> None:
-        """Close the connection, so that the client notices an incomplete response."""
-        self.wire.abort()
-
     def _head_bytes(
         self, status: int, content_type: str, headers: Mapping[str, str], length: int | None
     ) -> bytes:
@@ -272,7 +271,7 @@ class Exchange(msgspec.Struct, eq=False):
             headers = {**headers, **self.cross_origin, "vary": vary}
         if self.wire.closes():
             self.keep_alive = False
-        if status == HTTPStatus.NO_CONTENT:  # whose head ends it (RFC 9110, section 8.6)
+        if status == _NO_CONTENT:  # whose head ends it (RFC 9110, section 8.6)
             framing = ""
         elif length is not None:
             framing = f"content-length: {length}\r\n"
@@ -287,25 +286,24 @@ class Exchange(msgspec.Struct, eq=False):
             framing = "connection: close\r\n" + framing
         elif self.head.version == "1.0":
             framing = "connection: keep-alive\r\n" + framing
+        values = "".join(headers.values())
+        if "\n" in values or "\r" in values:  # one would begin another line
+            headers = {name: " ".join(value.split()) for name, value in headers.items()}
         line = _STATUS_LINES.get(status) or f"HTTP/1.1 {status} "
-        if self._interim:
-            line = self._behind_interim(line)
-        head = (
-            f"{line}\r\n{_header_lines(headers)}"
-            f"content-type: {content_type}\r\n{self._id_lines()}{framing}\r\n"
-        )
-        return head.encode("latin-1", "replace")
-
-    def _id_lines(self) -> str:
-        line = f"x-request-id: {self.request_id}\r\n"
-        return f"{line}{self.id_header}: {self.request_id}\r\n" if self.id_header else line
+        line = self._behind_interim(line) if self._interim else line
+        id_line = f"{self.id_header}: {self.request_id}\r\n" if self.id_header else ""
+        head = [
+            line,
+            *map(": ".join, headers.items()),
+            f"content-type: {content_type}",
+            f"x-request-id: {self.request_id}\r\n{id_line}{framing}\r\n",
+        ]
+        return "\r\n".join(head).encode("latin-1", "replace")
 
     def _behind_interim(self, line: str) -> str:
         # A part of an interim response may have been sent already.
         sent, self._interim = self._interim, 0
-        if sent <= len(_BEGINNING):
-            return line[sent:]
-        return _INTERIM[sent:].decode() + line
+        return line[sent:] if sent <= len(_BEGINNING) else _INTERIM[sent:].decode() + line
 
     @property
     def blocked(self) -> bool:
@@ -344,14 +342,6 @@ class Exchange(msgspec.Struct, eq=False):
         if body is None:
             body = Error(error_details_for(failure, self.headers))
         self.respond(status or failure.status, _encoder.encode(body), headers=headers)
-
-
-def _header_lines(headers: Mapping[str, str]) -> str:
-    lines = "\r\n".join([*map(": ".join, headers.items()), ""])
-    if lines.count("\n") == lines.count("\r") == len(headers):
-        return lines
-    # A value would begin another line.
-    return _header_lines({name: " ".join(value.split()) for name, value in headers.items()})
 
 
 _CLOSE_HEADER = {"Connection": "close"}
@@ -462,12 +452,7 @@ async def decompressed(headers: Headers, body: bytes, limits: BodyLimits) -> byt
 
 def json_at_hand(exchange: Exchange, limits: BodyLimits) -> bytes:
     """Return the JSON body if it has arrived and is not too large, else ``b""``."""
-    headers = exchange.head.headers
-    plain = headers.plain_json
-    if plain is None:
-        plain = headers.plain_json = (
-            headers.get("content-type") == "application/json" and "content-encoding" not in headers
-        )
+    plain = exchange.head.hints.plain_json
     if plain and exchange.complete and exchange.unread <= limits.max_bytes:
         return exchange.at_hand()
     return b""

@@ -51,14 +51,9 @@ _NEVER = re.compile(r"q=0(\.0*)?")
 
 
 class Headers(dict[str, str]):
-    """Values by lower-case name; ``again`` has the further values of repeated headers.
-
-    Parsed values are kept here, since a head that comes again has the same headers object.
-    """
+    """Values by lower-case name; ``again`` has the further values of repeated headers."""
 
     again: list[tuple[str, str]] | None = None
-    hints: RequestHints | None = None
-    plain_json: bool | None = None
 
     def add_again(self, name: str, value: str) -> None:
         if self.again is None:
@@ -137,25 +132,26 @@ _HINT_HEADERS = frozenset({_SESSION, _UNKNOWN_PARAMS, *_TITLES, _REFERER, _TAG, 
 
 
 class RequestHints(Struct, frozen=True):
-    """``session`` may be empty; ``strict`` refuses unknown fields."""
+    """``session`` may be empty; ``strict`` refuses unknown fields; ``plain_json``: the body is
+    JSON and not compressed.
+    """
 
     labels: Labels = UNLABELLED
     session: str = ""
     strict: bool = False
+    plain_json: bool = False
 
 
 NO_HINTS = RequestHints()
+_ONLY_JSON = RequestHints(plain_json=True)
 
 
 def hints_of(headers: Headers) -> RequestHints:
-    hints = headers.hints
-    if hints is None:
-        hints = NO_HINTS
-        if not _HINT_HEADERS.isdisjoint(headers):
-            strict = headers.get(_UNKNOWN_PARAMS, "").lower() == "reject"
-            hints = RequestHints(labels_of(headers), headers.get(_SESSION, ""), strict)
-        headers.hints = hints
-    return hints
+    plain = headers.get("content-type") == "application/json" and "content-encoding" not in headers
+    if _HINT_HEADERS.isdisjoint(headers):
+        return _ONLY_JSON if plain else NO_HINTS
+    strict = headers.get(_UNKNOWN_PARAMS, "").lower() == "reject"
+    return RequestHints(labels_of(headers), headers.get(_SESSION, ""), strict, plain)
 
 
 # The head as a whole.
@@ -181,6 +177,7 @@ class RequestHead(Struct, frozen=True):
     query: str = ""
     """The query without its ``?``, as it was sent."""
     credential: Credential | None = None
+    hints: RequestHints = NO_HINTS
 
 
 class RequestHeads(dict[bytes, RequestHead]):
@@ -219,11 +216,10 @@ def cut_head(data: bytes) -> tuple[bytes, bytes]:
     at = data.find(usual, 0, end)
     if at < 0 and (at := data.find(lower, 0, end)) < 0:
         return _NOTHING
-    start = at + len(usual)
-    stop = data.find(b"\r\n", start)
-    if data[start:stop] != b"%d" % length:
+    start, sent = at + len(usual), b"%d\r\n" % length
+    if not data.startswith(sent, start):
         return _NOTHING
-    return blake2b(data[:start] + data[stop:end]).digest(), data[end + 4 :]
+    return blake2b(data[:start] + data[start + len(sent) : end]).digest(), data[end + 4 :]
 
 
 def head_size(url: bytes, headers: Headers) -> int:
@@ -286,7 +282,12 @@ def parse_target(url: bytes) -> tuple[str, str, str | None]:
     """
     host = None if url[:1] == b"/" else _host_of_url(url)
     query = url.partition(b"?")[2].partition(b"#")[0].decode("ascii", "replace")
-    return _path_of_url(url) or ("" if host is None else "/"), query, host
+    try:
+        path: str = (httptools.parse_url(url).path or b"").decode("ascii", "replace")
+    except httptools.HttpParserInvalidURLError:
+        path = ""
+    path = unquote(path) if "%" in path else path
+    return path or ("" if host is None else "/"), query, host
 
 
 def _host_of_url(url: bytes) -> str | None:
@@ -302,12 +303,3 @@ def _host_of_url(url: bytes) -> str | None:
             code="invalid_http",
         )
     return rest.decode("latin-1")
-
-
-def _path_of_url(url: bytes) -> str:
-    try:
-        path = httptools.parse_url(url).path or b""
-    except httptools.HttpParserInvalidURLError:
-        return ""
-    text: str = path.decode("ascii", "replace")
-    return unquote(text) if "%" in text else text

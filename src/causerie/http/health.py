@@ -119,8 +119,16 @@ class HealthHandlers(Struct, frozen=True):
             status=state,
             ready=state == "ready",
             live=True,
-            engines=[self._engine_health(status) for status in engines],
-            targets=[_target_entry(status) for status in targets],
+            engines=[_engine_health(status) for status in engines],
+            targets=[
+                _status_entry(
+                    TargetHealthEntry,
+                    status,
+                    failures=status.failures or None,
+                    wait_seconds=round(waits, 1) if (waits := status.wait_seconds) > 0 else None,
+                )
+                for status in targets
+            ],
             limits=SharedLimits(
                 shared=answers is not None, answers=UNSET if answers is None else answers
             ),
@@ -137,35 +145,28 @@ class HealthHandlers(Struct, frozen=True):
         if self.drain.announced or self.drain.stopping:
             return "stopping"
         statuses = self.engines.status()
-        if not statuses or any(self._serves_requests(status) for status in statuses):
+        # An absent engine is loaded by the first request.
+        ready = (EngineState.ABSENT, EngineState.READY)
+        if not statuses or any(
+            status.state in ready and not _is_stalled(status) for status in statuses
+        ):
             return "ready"  # without engines of its own it has providers of others
         if any(status.state is EngineState.LOADING for status in statuses):
             return "loading"
         return "failed"
 
-    def _serves_requests(self, status: EngineStatus) -> bool:
-        # An absent engine is loaded by the first request.
-        if status.state is EngineState.ABSENT:
-            return True
-        return status.state is EngineState.READY and not self._is_stalled(status)
 
-    def _is_stalled(self, status: EngineStatus) -> bool:
-        return status.busy > 0 and (status.idle_seconds or 0.0) > 120  # without progress
-
-    def _engine_health(self, status: EngineStatus) -> EngineHealth:
-        state = "stalled" if self._is_stalled(status) else status.state.value
-        members = [
-            _status_entry(MemberHealth, one, address=one.model, state=one.state.value)
-            for one in status.members
-        ]
-        return _status_entry(EngineHealth, status, state=state, members=members or None)
+def _is_stalled(status: EngineStatus) -> bool:
+    return status.busy > 0 and (status.idle_seconds or 0.0) > 120  # without progress
 
 
-def _target_entry(status: TargetStatus) -> TargetHealthEntry:
-    waits = round(status.wait_seconds, 1) if status.wait_seconds > 0 else None
-    return _status_entry(
-        TargetHealthEntry, status, failures=status.failures or None, wait_seconds=waits
-    )
+def _engine_health(status: EngineStatus) -> EngineHealth:
+    state = "stalled" if _is_stalled(status) else status.state.value
+    members = [
+        _status_entry(MemberHealth, one, address=one.model, state=one.state.value)
+        for one in status.members
+    ]
+    return _status_entry(EngineHealth, status, state=state, members=members or None)
 
 
 def _status_entry(kind: type[_Told], status: EngineStatus | TargetStatus, **more: object) -> _Told:

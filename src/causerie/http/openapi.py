@@ -170,6 +170,7 @@ def _server_sent(*names: str, done: bool = True) -> Schema:
     return {"type": "object", "properties": {"data": {"anyOf": data}}, "required": ["data"]}
 
 
+_PASSED_BODIES = {f"/{operation}": body for operation, body in BODIES.items()}
 ROUTER_BASE = "/router/v1"
 _TABLES = tomllib.loads(Path(__file__).with_name("operations.toml").read_text("utf-8"))
 _ERRORS: Mapping[str, str] = _TABLES["errors"]
@@ -215,7 +216,7 @@ class _Operation(Struct, frozen=True):
             made["parameters"] = [self._parameter_schema(name) for name in names]
         made["responses"] = {**self._described_answers(), **self._described_failures()}
         if self.example is not None:
-            sent = ref(self.sends or _passed_body(self.path).__name__)
+            sent = ref(self.sends or _PASSED_BODIES[self.path].__name__)
             content = {"application/json": {"schema": sent, "example": self.example}}
             made["requestBody"] = {"required": True, "content": content}
         return made
@@ -263,10 +264,6 @@ class _Operation(Struct, frozen=True):
 
 def _json_answer(description: str, name: str) -> Schema:
     return {"description": description, "content": {"application/json": {"schema": ref(name)}}}
-
-
-def _passed_body(path: str) -> type[Struct]:
-    return {f"/{operation}": body for operation, body in BODIES.items()}[path]
 
 
 _OPERATIONS = msgspec.convert(_TABLES["operations"], tuple[_Operation, ...])

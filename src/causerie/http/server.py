@@ -101,7 +101,11 @@ async def serve(
         if listen.shutdown_delay_seconds:
             edge.drain.announced = connections.leaving = True
             await happens(hurry, listen.shutdown_delay_seconds)
-        await _drain_exchanges(edge, listen.drain_seconds, hurry)
+        draining = edge.drain.finish(listen.drain_seconds)
+        async with owned(draining) as drained, owned(hurry.wait()) as hurried:
+            await asyncio.wait([drained, hurried], return_when=asyncio.FIRST_COMPLETED)
+        if hurry.is_set():
+            await edge.drain.finish(0)
         server.close()
         await _last_bytes(connections, hurry)
 
@@ -122,13 +126,6 @@ async def _serving_connections(
     finally:
         connections.abort()
         await connections.workers.end(_HANDLERS_SECONDS)
-
-
-async def _drain_exchanges(edge: Edge, drain_seconds: float, hurry: asyncio.Event) -> None:
-    async with owned(edge.drain.finish(drain_seconds)) as draining, owned(hurry.wait()) as hurried:
-        await asyncio.wait([draining, hurried], return_when=asyncio.FIRST_COMPLETED)
-    if hurry.is_set():
-        await edge.drain.finish(0)
 
 
 async def _last_bytes(connections: Connections, hurry: asyncio.Event) -> None:

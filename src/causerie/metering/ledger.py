@@ -281,7 +281,8 @@ class Ledger:
         if self._write_ahead_log is not None:
             try:
                 waiting.mark = self._write_ahead_log.write(record)
-                self._enqueue_record(waiting)
+                self._waiting.append(waiting)
+                self._more.set()
                 await self._write_ahead_log.flushed(waiting.mark)
                 self.journal_fails = False
                 return
@@ -289,20 +290,22 @@ class Ledger:
                 self.journal_fails = True
                 log.warning("the journal does not keep a usage record", reason=str(failure))
         if not waiting.mark:
-            self._enqueue_record(waiting)
+            self._waiting.append(waiting)
+            self._more.set()
         if not waiting.done and not (
             self._database_away and record.status >= _FAILED
         ):  # which is told anyway
             waiting.kept = asyncio.get_running_loop().create_future()
             await waiting.kept  # whoever leaves is told nothing, so the record stays as it is
 
-    def _enqueue_record(self, waiting: _Waiting) -> None:
-        self._waiting.append(waiting)
-        self._more.set()
-
     async def _write_records(self) -> None:
         pause = _FIRST_PAUSE
-        while await self._wait_for_records():
+        while True:
+            while not self._waiting:
+                if self._closing:
+                    return
+                self._more.clear()
+                await self._more.wait()
             if self._write_ahead_log is not None and not self._closing:
                 await asyncio.sleep(_GATHERED)  # nobody waits: fewer transactions cost less
             batch = list(islice(self._waiting, self._batch))
@@ -320,14 +323,6 @@ class Ledger:
                 pause = _FIRST_PAUSE
                 self._database_away = False
                 self._finish_batch(batch)
-
-    async def _wait_for_records(self) -> bool:
-        while not self._waiting:
-            if self._closing:
-                return False
-            self._more.clear()
-            await self._more.wait()
-        return True
 
     def _put_off(self, failure: StoreUnavailable) -> None:
         # While the database is away records stay here and nobody waits for it.

@@ -14,7 +14,7 @@ from causerie.errors import SHUTDOWN, ConstraintNotKept, InternalError, ServiceE
 from causerie.metering.ledger import CLIENT_GONE, INTERRUPTED, INTERRUPTED_WORDS, is_charged
 from causerie.protocol import events
 from causerie.protocol.events import ToolCallDelta as Arguments
-from causerie.protocol.request import UNLABELLED, ChatRequest, Labels, Message, TextPart
+from causerie.protocol.request import UNLABELLED, ChatRequest, Labels, TextPart
 from causerie.protocol.response import CompletionIdentity, ReplyFormat, ResponseContext
 
 MOST_BYTES = 256 * 1024  # of the request, and of the reply
@@ -50,8 +50,12 @@ class Contents(Struct, eq=False):
     def weight(self) -> int:
         """Return about how many bytes of memory it takes."""
         passed = self._request.passed
-        size = 0 if passed is None else _CHARACTERS * passed.tokens
-        return self._kept_size + size + sum(map(_message_size, self._request.messages))
+        size = self._kept_size + (0 if passed is None else _CHARACTERS * passed.tokens)
+        for message in self._request.messages:
+            content = message.content or ""
+            parts = [TextPart(content)] if isinstance(content, str) else content
+            size += sum(len(one.text if isinstance(one, TextPart) else one.url) for one in parts)
+        return size
 
     def see(self, batch: events.Batch) -> None:
         """Keep events; beyond the bound only the ends of choices."""
@@ -98,13 +102,6 @@ class Contents(Struct, eq=False):
         return not self._is_cut
 
 
-def _message_size(message: Message) -> int:
-    content = message.content
-    if content is None or isinstance(content, str):
-        return len(content or "")
-    return sum(len(one.text if isinstance(one, TextPart) else one.url) for one in content)
-
-
 def _event_size(event: events.Event) -> int:
     match event:
         case events.TextDelta():
@@ -136,22 +133,17 @@ class RequestOutcome(Protocol):
     ``whole``: the reply came to its end; ``delivered``: the client has a piece of a stream.
     """
 
-    @property
-    def answered_by(self) -> str: ...
+    answered_by: str
+    continued: int
+    queued_seconds: float
+    upstream_seconds: float
+    whole: bool
+    finish: events.FinishReason | None
+
     @property
     def tried(self) -> Sequence[object]: ...
     @property
-    def continued(self) -> int: ...
-    @property
-    def queued_seconds(self) -> float: ...
-    @property
-    def upstream_seconds(self) -> float: ...
-    @property
-    def whole(self) -> bool: ...
-    @property
     def delivered(self) -> bool: ...
-    @property
-    def finish(self) -> events.FinishReason | None: ...
     def usage(self) -> events.Usage: ...
 
 

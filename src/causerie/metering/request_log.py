@@ -8,7 +8,7 @@ from datetime import datetime
 from msgspec import UNSET, Struct, UnsetType
 
 from causerie.metering.meter import Record
-from causerie.observe.logging import LogBuffer, RequestLevel
+from causerie.observe.logging import LogBuffer
 from causerie.protocol.money import BILLION, amount_of, exact
 
 # Select Graphic Rendition (ECMA-48, section 8.3.117).
@@ -62,14 +62,14 @@ class RequestLog:
         """The line on a terminal names the door."""
 
     def write(self, record: Record) -> None:
-        self._tell(_log_level(record), self, record)
+        self._tell("warning" if record.status >= 500 else "info", self, record)
 
     def line(self, subject: Record, when: datetime) -> RequestLine:
         """Return the JSON line; times are to a tenth of a millisecond."""
         used, first = subject.used, subject.first_token_seconds
         return RequestLine(
             time=when,
-            level=_log_level(subject),
+            level="warning" if subject.status >= 500 else "info",
             request_id=subject.request_id,
             door=subject.door,
             key=subject.key,
@@ -103,9 +103,12 @@ class RequestLog:
 
     def text(self, subject: Record, clock: str, *, colours: bool) -> str:
         """Return the line for a terminal, without unknown facts."""
+        failure = [subject.code, subject.error_class] if subject.code is not None else []
+        if failure and subject.status >= 500:  # other log lines are found by the id
+            failure.append(subject.request_id)
         words = [
             f"{subject.status} {subject.model or subject.asked or '-'}",
-            *_failure_words(subject),
+            *filter(None, failure),
             *_usage_words(subject),
             *([subject.operation] if subject.operation != "chat" else ()),
             *(["early start"] if subject.early_start else ()),
@@ -116,14 +119,6 @@ class RequestLog:
             return f"{clock} {text}"
         colour = _GREEN if subject.status < 400 else _YELLOW if subject.status < 500 else _RED
         return f"{_DIM}{clock}{_RESET} {colour}{text[:3]}{_RESET}{text[3:]}"
-
-
-def _failure_words(record: Record) -> Sequence[str]:
-    # An internal failure is found in other log lines by the id of the request.
-    if record.code is None:
-        return ()
-    words = [record.code, record.error_class] if record.error_class else [record.code]
-    return [*words, record.request_id] if record.status >= 500 else words
 
 
 def _usage_words(record: Record) -> Iterator[str]:
@@ -138,10 +133,6 @@ def _usage_words(record: Record) -> Iterator[str]:
     yield f"{seconds:.2f} s"
     if record.cost:
         yield exact(amount_of(record.cost))
-
-
-def _log_level(record: Record) -> RequestLevel:
-    return "warning" if record.status >= 500 else "info"
 
 
 def _milliseconds(seconds: float) -> float:

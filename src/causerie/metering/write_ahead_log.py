@@ -165,9 +165,16 @@ class WriteAheadLog:
 
     def _next_part(self) -> None:
         # Lines of all running requests are copied, so the files before it can be removed.
-        file, written = _new_part(
-            self._part_path(self._number + 1), b"".join(self._running.values())
-        )
+        part, content = self._part_path(self._number + 1), b"".join(self._running.values())
+        file = os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND, 0o600)
+        try:
+            written = os.write(file, content) if content else 0
+            if written != len(content):
+                raise OSError("the disk takes no more")
+        except OSError:
+            os.close(file)
+            part.unlink()
+            raise
         full, self._file, self._written = self._file, file, written
         self._turns_at = written + self._part_bytes
         if full is not None:
@@ -187,19 +194,6 @@ class WriteAheadLog:
 def _record_line(record: UsageRecord) -> bytes:
     data = _encode(record)
     return b"%08x %s\n" % (zlib.crc32(data), data)
-
-
-def _new_part(part: Path, content: bytes) -> tuple[int, int]:
-    file = os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND, 0o600)
-    try:
-        written = os.write(file, content) if content else 0
-        if written != len(content):
-            raise OSError("the disk takes no more")
-    except OSError:
-        os.close(file)
-        part.unlink()
-        raise
-    return file, written
 
 
 def _close_file(file: int) -> None:

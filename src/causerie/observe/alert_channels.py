@@ -45,8 +45,7 @@ class Email:
         return Outcome(delivered=True, words=f"{place} took the letter.")
 
     def _letter_of(self, message: Delivery) -> mail.Letter:
-        lines = [message.title + ("" if message.title.endswith(".") else "."), ""]
-        lines += [f"{name.replace('_', ' ')}: {value}" for name, value in message.details.items()]
+        lines = [message.title + ("" if message.title.endswith(".") else "."), "", *message.facts]
         lines += ["", f"At {message.at:%Y-%m-%d %H:%M} UTC."]
         if self.console:
             lines.append(f"{self.console}/console/")
@@ -122,18 +121,14 @@ def payload(message: Delivery) -> bytes:
 
 
 def _slack_body(message: Delivery) -> bytes:
-    facts = [f"{name.replace('_', ' ')}: {value}" for name, value in message.details.items()]
-    text = "\n".join([message.title, *facts])
+    text = "\n".join([message.title, *message.facts])
     return msgspec.json.encode({"text": html.escape(text, quote=False)})
 
 
 def _teams_body(message: Delivery) -> bytes:
     # Runs of text are shown as they are; text blocks and facts would be read as Markdown.
     runs = [{"type": "TextRun", "text": message.title, "weight": "bolder"}]
-    runs += [
-        {"type": "TextRun", "text": f"\n{name.replace('_', ' ')}: {value}"}
-        for name, value in message.details.items()
-    ]
+    runs += [{"type": "TextRun", "text": f"\n{fact}"} for fact in message.facts]
     card = {
         "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
         "type": "AdaptiveCard",

@@ -1,16 +1,23 @@
-"""Alerts, their messages and deliveries, and the interfaces of books and channels."""
+"""Alerts: conditions become alerts, and alerts messages that channels deliver to receivers."""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
+import random
 from base64 import b64decode, b64encode
-from collections import deque
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Protocol
+from uuid import uuid4
+
+import structlog
+
+from causerie.errors import StoreUnavailable
 
 PREFIX = "whsec_"
 _SHORTEST, _LONGEST = 24, 64  # bytes
@@ -130,6 +137,11 @@ class Delivery:
     outcome: str = ""
 
     @property
+    def facts(self) -> list[str]:
+        """Return the details for people, each on one line."""
+        return [f"{name.replace('_', ' ')}: {value}" for name, value in self.details.items()]
+
+    @property
     def title(self) -> str:
         """Return the summary with its state."""
         over = not self.firing and self.kind is not AlertKind.TEST
@@ -206,3 +218,255 @@ class ErrorRates:
             before, failed_before = since.get(model, (0, 0))
             rates[model] = ErrorRate(requests - before, failed - failed_before)
         return rates
+
+
+# Conditions become alerts, and alerts messages to receivers.
+
+_MOST = 1000
+
+
+class MemoryBook:
+    """Alerts and deliveries in memory, for a service without a database."""
+
+    def __init__(self) -> None:
+        self._alerts: dict[str, StoredAlert] = {}
+        self._deliveries: dict[str, Delivery] = {}
+
+    async def alerts(self) -> Sequence[StoredAlert]:
+        return sorted(self._alerts.values(), key=lambda each: each.since, reverse=True)
+
+    async def fire(
+        self,
+        condition: Condition,
+        deliveries: Sequence[Delivery],
+        now: datetime,
+        quiet_since: datetime,
+    ) -> bool:
+        before = self._alerts.get(condition.key)
+        if before is not None:
+            over = before.resolved_at
+            if before.level >= condition.level or (over is not None and over > quiet_since):
+                return False
+        self._alerts[condition.key] = StoredAlert.fired(condition, now)
+        self._add_deliveries(deliveries)
+        return True
+
+    async def seen(self, keys: Sequence[str], now: datetime) -> None:
+        for key in keys:
+            if key in self._alerts:
+                self._alerts[key] = replace(self._alerts[key], seen_at=now)
+
+    async def resolve(
+        self, key: str, deliveries: Sequence[Delivery], now: datetime, unseen_since: datetime
+    ) -> bool:
+        found = self._alerts.get(key)
+        if found is None or not found.level or found.seen_at > unseen_since:
+            return False
+        self._alerts[key] = replace(found, level=0, resolved_at=now)
+        self._add_deliveries(deliveries)
+        return True
+
+    async def sent(self, since: datetime) -> Mapping[tuple[str, str], int]:
+        return Counter(
+            (each.channel, each.to)
+            for each in self._deliveries.values()
+            if each.at >= since and each.state is not DeliveryState.DROPPED
+        )
+
+    async def claim(self, now: datetime, until: datetime, most: int) -> Sequence[Delivery]:
+        due = [
+            each
+            for each in self._deliveries.values()
+            if each.next_at is not None and each.next_at <= now
+        ][:most]
+        taken = [replace(each, next_at=until, attempts=each.attempts + 1) for each in due]
+        self._add_deliveries(taken)
+        return taken
+
+    async def settle(self, delivery: Delivery) -> None:
+        self._add_deliveries([delivery])
+
+    async def deliveries(self, most: int) -> Sequence[Delivery]:
+        return sorted(self._deliveries.values(), key=lambda each: each.at, reverse=True)[:most]
+
+    async def forget(self, before: datetime) -> None:
+        self._alerts = {key: one for key, one in self._alerts.items() if one.seen_at >= before}
+        self._deliveries = {
+            id: one
+            for id, one in self._deliveries.items()
+            if one.at >= before or one.next_at is not None
+        }
+
+    def _add_deliveries(self, deliveries: Sequence[Delivery]) -> None:
+        self._deliveries |= {each.id: each for each in deliveries}
+        ended = [id for id, each in self._deliveries.items() if each.next_at is None]
+        for id in ended[: max(len(self._deliveries) - _MOST, 0)]:
+            del self._deliveries[id]
+
+
+log = structlog.get_logger(__name__)
+
+_RETRY_SECONDS = (5.0, 60.0, 300.0, 1800.0, 7200.0)
+_CLAIM = timedelta(minutes=2)  # longer than an attempt takes
+_AT_ONCE = 20
+_HOUR = timedelta(hours=1)
+_KEPT = timedelta(days=40)  # longer than any period that begins anew
+
+
+@dataclass(frozen=True, slots=True)
+class Receiver:
+    """Receiver of messages of some kinds: a channel, and an address for e-mails."""
+
+    channel: str
+    to: str = ""
+    kinds: frozenset[AlertKind] = frozenset(AlertKind)
+
+
+@dataclass(frozen=True, slots=True)
+class AlertOptions:
+    """Receivers of messages, and the times after which alerts end and fire again."""
+
+    receivers: Sequence[Receiver] = ()
+    owners: str = ""
+    """Channel of e-mails to people that a condition concerns, or empty."""
+    resolve: timedelta = timedelta(seconds=60)
+    quiet: timedelta = timedelta(seconds=300)
+    messages_per_hour: int = 60
+
+
+@dataclass(eq=False)
+class AlertCenter:
+    """Fires, resolves and delivers alerts of one book; ``channels`` finds a receiver's channel.
+
+    An alert fires once for an event, whichever processes observe its condition, and is over when
+    none has observed it for a while. Messages are delivered at least once, with the same id.
+    """
+
+    book: AlertBook
+    _clock: Callable[[], datetime]
+    _channels: Callable[[str, str], NotificationChannel | None]
+    _chance: random.Random = field(default_factory=random.Random)
+    more: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when there is something to deliver."""
+
+    async def observe(self, conditions: Sequence[Condition], options: AlertOptions) -> None:
+        """Fire new conditions, and resolve alerts that no process has observed for a while."""
+        now = self._clock()
+        stored = {each.key: each for each in await self.book.alerts()}
+        new, still = [], []
+        for each in conditions:
+            before = stored.get(each.key)
+            if before is None or before.level < each.level:
+                new.append(each)
+            elif before.seen_at <= now - options.resolve / 3:
+                still.append(each.key)
+        await self.book.seen(still, now)
+        observed, unseen_since = {each.key for each in conditions}, now - options.resolve
+        over = [
+            each
+            for key, each in stored.items()
+            if each.firing and each.seen_at <= unseen_since and key not in observed
+        ]
+        if new or over:
+            await self._announce_changes(new, over, options, now)
+
+    async def forget(self) -> None:
+        await self.book.forget(self._clock() - _KEPT)
+
+    async def deliver(self) -> int:
+        """Try some due deliveries, and return how many were tried."""
+        now = self._clock()
+        taken = await self.book.claim(now, now + _CLAIM, _AT_ONCE)
+        async with asyncio.TaskGroup() as group:
+            for delivery in taken:
+                group.create_task(self._deliver_one(delivery))
+        return len(taken)
+
+    async def test(self, receiver: Receiver, words: str) -> Outcome:
+        """Send a test message at once, and keep its outcome."""
+        now = self._clock()
+        tested = Condition("", AlertKind.TEST, words)
+        delivery = replace(_delivery(receiver, tested, now, firing=True), attempts=1)
+        outcome = await self._attempt_delivery(delivery)
+        state = DeliveryState.DELIVERED if outcome.delivered else DeliveryState.FAILED
+        await self.book.settle(replace(delivery, state=state, next_at=None, outcome=outcome.words))
+        return outcome
+
+    async def _announce_changes(
+        self,
+        new: Sequence[Condition],
+        over: Sequence[StoredAlert],
+        options: AlertOptions,
+        now: datetime,
+    ) -> None:
+        sent = Counter(await self.book.sent(now - _HOUR))
+        for one in new:
+            deliveries = _deliveries(one, options, now, sent)
+            if await self.book.fire(one, deliveries, now, now - options.quiet):
+                log.warning("alert", kind=one.kind, alert=one.key, level=one.level)
+                self.more.set()
+        for alert in over:
+            deliveries = _deliveries(alert, options, now, sent)
+            if await self.book.resolve(alert.key, deliveries, now, now - options.resolve):
+                log.info("alert over", kind=alert.kind, alert=alert.key)
+                self.more.set()
+
+    async def _deliver_one(self, delivery: Delivery) -> None:
+        outcome = await self._attempt_delivery(delivery)
+        ended = replace(delivery, outcome=outcome.words, next_at=None)
+        if outcome.delivered:
+            ended = replace(ended, state=DeliveryState.DELIVERED)
+        elif outcome.final or delivery.attempts > len(_RETRY_SECONDS):
+            ended = replace(ended, state=DeliveryState.FAILED)
+        else:
+            wait = _RETRY_SECONDS[delivery.attempts - 1] * self._chance.uniform(0.8, 1.2)
+            ended = replace(ended, next_at=self._clock() + timedelta(seconds=wait))
+        try:
+            await self.book.settle(ended)
+        except StoreUnavailable:  # it is tried once more, when nobody has it any more
+            log.warning("alert delivery not kept", message=delivery.id)
+
+    async def _attempt_delivery(self, delivery: Delivery) -> Outcome:
+        channel = self._channels(delivery.channel, delivery.to)
+        if channel is None:
+            words = "The channel is not in the configuration any more."
+            return Outcome(delivered=False, words=words, final=True)
+        outcome = await channel.send(delivery, self._clock())
+        log.info(
+            "alert delivered" if outcome.delivered else "alert not delivered",
+            channel=delivery.channel,
+            message=delivery.id,
+            attempt=delivery.attempts,
+        )
+        return outcome
+
+
+def _deliveries(
+    about: Condition | StoredAlert,
+    options: AlertOptions,
+    now: datetime,
+    sent: Counter[tuple[str, str]],
+) -> list[Delivery]:
+    owners = about.owners if isinstance(about, Condition) and options.owners else ()
+    receivers = (
+        *(each for each in options.receivers if about.kind in each.kinds),
+        *(Receiver(options.owners, each) for each in owners),
+    )
+    made = []
+    for receiver in receivers:
+        place = (receiver.channel, receiver.to)
+        delivery = _delivery(receiver, about, now, firing=isinstance(about, Condition))
+        if sent[place] >= options.messages_per_hour:
+            words = f"Not sent: more than {options.messages_per_hour} messages in an hour."
+            delivery = replace(delivery, state=DeliveryState.DROPPED, next_at=None, outcome=words)
+        else:
+            sent[place] += 1
+        made.append(delivery)
+    return made
+
+
+def _delivery(
+    receiver: Receiver, about: Condition | StoredAlert, now: datetime, *, firing: bool
+) -> Delivery:
+    place = f"msg_{uuid4().hex}", receiver.channel, receiver.to
+    return Delivery(*place, about.kind, firing, about.summary, about.details, at=now, next_at=now)

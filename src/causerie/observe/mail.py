@@ -6,18 +6,15 @@ import asyncio
 import smtplib
 import ssl
 from collections.abc import Callable
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from email.message import EmailMessage
 from email.utils import formataddr, formatdate, make_msgid, parseaddr
 from functools import partial
-from threading import Thread
 from typing import Literal, TypeVar
 
 import structlog
 
-# Threads of the loop's own pool are joined when a process ends, so a slow mail server would delay
-# it.
+from causerie.http.event_loop import in_daemon_thread
 
 STOP_SECONDS = 3.0
 """Longest time that a stop waits for a letter that is being sent."""
@@ -30,9 +27,7 @@ async def in_thread(work: Callable[[], _T], stop_seconds: float = STOP_SECONDS) 
     When cancelled, wait ``stop_seconds`` for a result, which is returned, to be recorded;
     the cancellation comes again at the next ``await``.
     """
-    made: Future[_T] = Future()
-    Thread(target=_carry_out, args=(work, made), name="letters", daemon=True).start()
-    outcome = asyncio.wrap_future(made)
+    outcome = asyncio.wrap_future(in_daemon_thread(work, "letters"))
     try:
         return await asyncio.shield(outcome)
     except asyncio.CancelledError:
@@ -42,13 +37,6 @@ async def in_thread(work: Callable[[], _T], stop_seconds: float = STOP_SECONDS) 
             raise
         task.cancel()
         return outcome.result()
-
-
-def _carry_out(work: Callable[[], _T], made: Future[_T]) -> None:
-    try:
-        made.set_result(work())
-    except Exception as error:  # noqa: BLE001 - raised again where somebody waits
-        made.set_exception(error)
 
 
 log = structlog.get_logger(__name__)

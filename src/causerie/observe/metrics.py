@@ -6,6 +6,7 @@ import tomllib
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from operator import add, attrgetter
 from pathlib import Path
 from typing import Literal
@@ -39,15 +40,15 @@ class _Family(Struct, frozen=True):
     labels: tuple[str, ...] = ()
     buckets: tuple[float, ...] = ()
     merge: Literal["sum", "highest", "lowest"] = "sum"
+    of: Literal["engine", "member", "target"] | None = None
+    field: str = ""
 
 
 _FAMILIES = convert(
     tomllib.loads(Path(__file__).with_name("metrics.toml").read_text("utf-8")), dict[str, _Family]
 )
 _TIMES = [name for name, row in _FAMILIES.items() if row.buckets]
-_MERGES: Mapping[str, Callable[[float, float], float]] = {
-    **{"sum": add, "highest": max, "lowest": min}
-}
+_MERGES: dict[str, Callable[[float, float], float]] = {"sum": add, "highest": max, "lowest": min}
 _TOKENS = {
     kind: attrgetter(kind)
     for kind in ("prompt", "completion", "cached", "written", "reasoning", "discarded")
@@ -157,33 +158,19 @@ class MetricsCounters(Collector):
 
     def _gauge_metrics(self) -> Iterator[Metric]:
         yield _metric_family("build_info", [((__version__,), 1)])
-        engines, targets = self._engines(), self._targets()
-        states = [row for each in engines for row in _state_rows(each.state, each.model)]
-        yield _metric_family("engine_state", states)
-        yield _metric_family("engine_slots", [((each.model,), each.slots) for each in engines])
-        yield _metric_family("engine_busy_slots", [((each.model,), each.busy) for each in engines])
-        yield _metric_family(
-            "engine_restarts", [((each.model,), each.restarts) for each in engines]
-        )
-        sizes = [((s.model,), s.memory_bytes) for s in engines if s.memory_bytes is not None]
-        yield _metric_family("engine_memory_bytes", sizes)
+        engines = self._engines()
+        found: Mapping[str, Sequence[tuple[tuple[str, ...], object]]] = {
+            "engine": [((each.model,), each) for each in engines],
+            "member": [
+                ((pool.model, each.model), each) for pool in engines for each in pool.members
+            ],
+            "target": [((each.name,), each) for each in self._targets()],
+        }
+        for name, row in _FAMILIES.items():
+            if row.of is not None:
+                rows = (_status_rows(*one, row.field) for one in found[row.of])
+                yield _metric_family(name, chain.from_iterable(rows))
         yield _metric_family("queue_length", [((model,), n) for model, n in self._queue_lengths()])
-        members = [((pool.model, each.model), each) for pool in engines for each in pool.members]
-        states = [row for place, each in members for row in _state_rows(each.state, *place)]
-        yield _metric_family("pool_member_state", states)
-        yield _metric_family("pool_member_slots", [(place, each.slots) for place, each in members])
-        yield _metric_family(
-            "pool_member_busy_slots", [(place, each.busy) for place, each in members]
-        )
-        yield _metric_family("target_state", [((each.name, each.state), 1) for each in targets])
-        yield _metric_family(
-            "target_in_flight", [((each.name,), each.in_flight) for each in targets]
-        )
-        yield _metric_family("target_answers", [((each.name,), each.answered) for each in targets])
-        failed = [((each.name, why), n) for each in targets for why, n in each.failed.items()]
-        yield _metric_family("target_failures", failed)
-        calls = [((each.name, kind), n) for each in targets for kind, n in each.calls.items()]
-        yield _metric_family("tool_calls", calls)
         if (here := self._shared()) is not None:
             yield _metric_family("shared_store_up", [((), float(here))])
         if (store := self._store()) is not None:
@@ -272,8 +259,16 @@ class _Place:
         )
 
 
-def _state_rows(state: EngineState, *labels: str) -> Iterator[_Row]:
-    return (((*labels, one.value), float(state is one)) for one in EngineState)
+def _status_rows(labels: tuple[str, ...], status: object, field: str) -> Iterator[_Row]:
+    value = getattr(status, field)
+    if isinstance(value, EngineState):
+        yield from (((*labels, one.value), float(value is one)) for one in EngineState)
+    elif isinstance(value, str):
+        yield (*labels, value), 1
+    elif isinstance(value, Mapping):
+        yield from (((*labels, key), count) for key, count in value.items())
+    elif value is not None:
+        yield labels, value
 
 
 def _metric_family(name: str, rows: Iterable[_Row]) -> Metric:

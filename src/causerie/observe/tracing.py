@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
+import tomllib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from contextvars import Token as Reset
+from operator import attrgetter
+from pathlib import Path
 from typing import NamedTuple, Self, cast
 
 from opentelemetry import context
@@ -76,10 +79,17 @@ class TracedMeter(Meter):
 
     def tell(self, record: Record) -> None:
         super().tell(record)
-        if isinstance(record.span, _Open):
-            context.detach(record.span.reset)
-            _end_span(record.span.span, record)
-            record.span = None
+        if not isinstance(record.span, _Open):
+            return
+        (span, reset), record.span = record.span, None
+        context.detach(reset)
+        if span.is_recording():
+            told = _span_attributes(record)
+            span.update_name(f"{told['gen_ai.operation.name']} {record.model}".rstrip())
+            span.set_attributes(dict(told))
+            if record.status >= 500:  # what a client does wrong is no error of a server
+                span.set_status(Status(StatusCode.ERROR, record.reason))
+        span.end()
 
 
 def current() -> Mapping[str, str]:
@@ -89,46 +99,22 @@ def current() -> Mapping[str, str]:
     return carrier
 
 
-def _end_span(span: Span, record: Record) -> None:
-    if span.is_recording():
-        told = _span_attributes(record)
-        span.update_name(f"{told['gen_ai.operation.name']} {record.model}".rstrip())
-        span.set_attributes(dict(told))
-        if record.status >= 500:  # what a client does wrong is no error of a server
-            span.set_status(Status(StatusCode.ERROR, record.reason))
-    span.end()
-
-
 # Names of the semantic conventions.
 _OPERATIONS = {"completions": "text_completion", "responses": "chat", "messages": "chat"}
+_FIELDS = tomllib.loads(Path(__file__).with_name("tracing.toml").read_text("utf-8"))
+_ALWAYS, _UNLESS_EMPTY = (
+    {name: attrgetter(field) for name, field in _FIELDS[table].items()}
+    for table in ("always", "unless_empty")
+)
 
 
 def _span_attributes(record: Record) -> Mapping[str, str | int | float | bool | Sequence[str]]:
-    used = record.used
-    told: dict[str, str | int | float | bool | Sequence[str] | None] = {
+    told = {
         "gen_ai.operation.name": _OPERATIONS.get(record.operation, record.operation),
         "gen_ai.provider.name": "causerie",
-        "gen_ai.request.model": record.model or None,
-        "gen_ai.request.stream": record.stream,
-        "gen_ai.response.id": record.request_id,
         "gen_ai.response.finish_reasons": [record.finish] if record.finish else None,
-        "gen_ai.response.time_to_first_chunk": record.first_token_seconds,
-        "gen_ai.usage.input_tokens": used.prompt,
-        "gen_ai.usage.cache_read.input_tokens": used.cached,
-        "gen_ai.usage.cache_creation.input_tokens": used.written or None,
-        "causerie.cache_miss": record.cache_miss or None,
-        "gen_ai.usage.output_tokens": used.completion,
-        "gen_ai.usage.reasoning.output_tokens": used.reasoning,
-        "http.response.status_code": record.status,
-        "error.type": record.code,
-        "causerie.door": record.door,
-        "causerie.key": record.key or None,
-        "causerie.project": record.project or None,
-        "causerie.served_by": record.served_by or None,
-        "causerie.attempts": record.attempts,
-        "causerie.continued": record.continued,
-        "causerie.queue_seconds": record.queue_seconds,
-        "causerie.overhead_seconds": record.overhead_seconds,
+        **{name: value_of(record) for name, value_of in _ALWAYS.items()},
+        **{name: value_of(record) or None for name, value_of in _UNLESS_EMPTY.items()},
     }
     return {name: value for name, value in told.items() if value is not None}
 

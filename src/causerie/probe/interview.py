@@ -10,13 +10,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import date
-from typing import Protocol, Self
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime
+from typing import Literal, Protocol, Self
 from urllib.parse import quote, urlsplit
 
 import msgspec
+from msgspec import Struct
 
+from causerie.errors import ServiceError
 from causerie.http.client import HttpClient, Reach
 from causerie.http.client_connection import TransportFailed
 from causerie.probe.question import (
@@ -36,8 +38,21 @@ from causerie.probe.question import (
     step,
     unclear,
 )
-from causerie.probe.questions.listing import LONGEST_ASKED, TOO_LONG, longest_prompt
+from causerie.probe.questions import QUESTIONS
+from causerie.probe.questions.listing import (
+    LONGEST_ASKED,
+    TOO_LONG,
+    entries,
+    entry_of,
+    longest_prompt,
+)
 from causerie.probe.questions.sampling import ROOM
+from causerie.protocol.alike import alike
+from causerie.protocol.parameters import ParsingRules
+from causerie.providers.dialect import Dialect
+from causerie.providers.dialects import DIALECTS
+from causerie.providers.outgoing import outgoing
+from causerie.shapes.chat_completions.reader import parse
 
 _KEPT = (
     "content-type",
@@ -193,15 +208,15 @@ class Finding:
 class Interview:
     """One model's interview. ``subject`` grows with what is found; ``spent`` is in tokens.
 
-    With ``dialect_preview``, which sends requests as this kind of server wants them, a
-    parameter that does nothing by our name is asked for once more that way.
+    With a dialect, a parameter that does nothing by our name is asked for once more as this kind of
+    server wants it.
     """
 
     subject: Subject
     _asks: RequestSender
     _patience: Patience = Patience()
     _asking: Callable[[ProbeQuestion], None] = lambda question: None
-    dialect_preview: RequestSender | None = field(default=None, kw_only=True)
+    dialect: Dialect | None = field(default=None, kw_only=True)
     spent: int = 0
     requests: int = 0
 
@@ -222,6 +237,13 @@ class Interview:
         and had capacity.
         """
         return self._serves and not self._ended and not self._was_busy
+
+    async def run(self, questions: Sequence[ProbeQuestion] = QUESTIONS) -> CompletedInterview:
+        """Ask all questions; return what was found and what it took."""
+        findings = [one async for one in self.findings(questions)]
+        found = entry(self.subject, findings, datetime.now(UTC).date())
+        spent = self.requests, self.spent
+        return CompletedInterview(found, tuple(findings), *spent, self.complete)
 
     async def findings(self, questions: Sequence[ProbeQuestion]) -> AsyncIterator[Finding]:
         for question in questions:
@@ -244,9 +266,9 @@ class Interview:
     async def _finding_of(self, question: ProbeQuestion) -> Finding:
         found, seen = await self._ask_question(question, self._asks)
         self.subject = found.learned or self.subject
-        if self.dialect_preview is None or not question.decides or found.good or self._ended:
+        if self.dialect is None or not question.decides or found.good or self._ended:
             return Finding(question, found, seen)
-        other, more = await self._ask_question(question, self.dialect_preview)
+        other, more = await self._ask_question(question, DialectPreview(self._asks, self.dialect))
         if other.good:
             found = partly(f"in the server's own terms{': ' * bool(other.how)}{other.how}")
         return Finding(question, found, (*seen, *more))
@@ -434,3 +456,101 @@ def cost(
         if_taken=sum(longest_prompt(length) for length in lengths if length <= LONGEST_ASKED),
         if_thinking=completions * ROOM * len(subjects),
     )
+
+
+# The interview of one model whole, and its report for the command and the pages.
+
+_RULES = ParsingRules(reasoning_object=True)
+
+
+@dataclass(frozen=True, slots=True)
+class DialectPreview:
+    """Sends chat completions as the gateway sends them to this kind of server, the rest unchanged.
+
+    A parameter without effect under our name may have one under the server's own.
+    """
+
+    asks: RequestSender
+    dialect: Dialect
+
+    async def put(self, ask: ProbeRequest, seconds: float | None = None) -> ProbeReply:
+        """Return the reply; a request that the dialect refuses is never sent."""
+        if ask.path != "/chat/completions" or not ask.body:
+            return await self.asks.put(ask, seconds)
+        try:
+            request = parse(ask.body, _RULES)
+            sent = outgoing(request, self.dialect, request.model)
+        except ServiceError as error:
+            body = msgspec.json.encode(error.body())
+            return ProbeReply(error.status, {"content-type": "application/json"}, body)
+        reply = await self.asks.put(replace(ask, body=sent.body), seconds)
+        return reply if request.stream else reply.plain()
+
+
+_OWNERS = {
+    "causerie": "causerie",
+    "library": "ollama",
+    "llamacpp": "llama-server",
+    "sglang": "sglang",
+    "vllm": "vllm",
+}
+
+
+Answer = Literal["yes", "partly", "no", "unclear"]
+
+
+class Found(Struct, frozen=True, kw_only=True):
+    """One question: by which rule, what came out and how, what was seen.
+
+    ``decides`` are the parameters that it shows to be supported.
+    """
+
+    id: str
+    rule: str
+    question: str
+    decides: tuple[str, ...]
+    answer: Answer
+    how: str
+    evidence: tuple[RecordedExchange, ...]
+
+    @staticmethod
+    def of(finding: Finding) -> Found:
+        question, verdict = finding.question, finding.verdict
+        return alike(
+            Found,
+            question,
+            question=question.words,
+            answer=verdict.grade.value,
+            how=verdict.how,
+            evidence=finding.exchanges,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CompletedInterview:
+    """The result of an interview. ``tokens`` are those that the provider has counted itself."""
+
+    entry: ProbedModel
+    findings: tuple[Finding, ...]
+    requests: int
+    tokens: int
+    complete: bool
+
+    def report(self, base_url: str) -> dict[str, object]:
+        """Return all of it as data: findings in the order of asking, and what follows from them."""
+        return {
+            "base_url": base_url,
+            "model": self.entry.id,
+            "requests": self.requests,
+            "tokens": self.tokens,
+            "findings": [Found.of(one) for one in self.findings],
+            "entry": self.entry.values(),
+            "evidence": self.entry.evidence,
+            "overclaimed": self.entry.overclaimed,
+        }
+
+
+def guess_dialect(listed: ProbeReply, model: str) -> Dialect | None:
+    """Return the dialect of the server that names itself the owner of its models."""
+    owner = dig(entry_of(listed, model), "owned_by") or dig(entries(listed), 0, "owned_by")
+    return DIALECTS.get(_OWNERS.get(str(owner), ""))

@@ -11,7 +11,6 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
-from inspect import getdoc
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -281,7 +280,7 @@ class Subject:
 T = TypeVar("T")
 Steps = Generator[ProbeRequest, ProbeReply, T]  # a part of a script, which comes to some result
 Script = Steps[ProbeVerdict]
-MakeQuestion = Callable[[Callable[["Subject"], Script]], "ProbeQuestion"]
+MakeScript = TypeVar("MakeScript", bound=Callable[..., Script])
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,16 +296,21 @@ class ProbeQuestion:
     tokens: int = 0  # limit on the tokens of each request, prompt and output
     loud: bool = False  # it asks with thinking on, so it is only for models that think
     alone: bool = False  # it is asked even if no completion has come
+    quick: bool = False  # it decides whether usual clients work, and takes little time
 
 
-def question(id: str, rule: str, words: str = "", **facts: Any) -> MakeQuestion:
-    """Make a question of a script, whose docstring is its words unless they are given."""
-    return lambda script: ProbeQuestion(id, rule, words or getdoc(script) or "", script, **facts)
+SCRIPTS: dict[str, Callable[..., Script]] = {}
+"""Scripts by their names, which rows of `questions/questions.toml` name."""
 
 
-def of_parameter(name: str, words: str = "", **facts: Any) -> MakeQuestion:
-    """Make the question whether a parameter of the contract's first section is supported."""
-    return question(name, "contract 1", words, decides=(name,), **facts)
+def script(name: str) -> Callable[[MakeScript], MakeScript]:
+    """Enter a function into the scripts under a name, which is the id of its only question."""
+
+    def register(function: MakeScript) -> MakeScript:
+        SCRIPTS[name] = function
+        return function
+
+    return register
 
 
 def step(script: Script, reply: ProbeReply | None) -> ProbeRequest | ProbeVerdict:

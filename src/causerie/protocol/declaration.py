@@ -65,14 +65,12 @@ class Parameter(Struct, frozen=True):
 
     @property
     def optional(self) -> Any:
-        if get_origin(self.annotation) is not Annotated:
-            return self.annotation | None
-        inner, *notes = get_args(self.annotation)
-        return Annotated[(inner | None, *notes)]
+        inner, notes = _unwrapped(self.annotation)
+        return Annotated[(inner | None, *notes)] if notes else inner | None
 
     @property
     def bare(self) -> Any:
-        return get_args(self.type)[0] if get_origin(self.type) is Annotated else self.type
+        return _unwrapped(self.type)[0]
 
     @property
     def number(self) -> Number | None:
@@ -103,11 +101,12 @@ def declared(group: type[Struct]) -> Iterator[Parameter]:
     hints = typing.get_type_hints(group, include_extras=True)
     for each in structs.fields(group):
         annotation = hints[each.name]
-        kind, notes = _type_and_notes(annotation)
+        inner, notes = _unwrapped(annotation)
+        kind = without_none(inner)
         yield Parameter(
             name=each.encode_name,
             annotation=annotation,
-            type=kind,
+            type=annotation if kind is inner else kind,
             facts=next((note for note in notes if isinstance(note, Facts)), Facts()),
             required=each.required,
             description=next(
@@ -118,8 +117,7 @@ def declared(group: type[Struct]) -> Iterator[Parameter]:
 
 
 def metas(kind: Any) -> list[Meta]:
-    notes = get_args(kind)[1:] if get_origin(kind) is Annotated else ()
-    return [note for note in notes if isinstance(note, Meta)]
+    return [note for note in _unwrapped(kind)[1] if isinstance(note, Meta)]
 
 
 def without_none(kind: Any) -> Any:
@@ -128,9 +126,8 @@ def without_none(kind: Any) -> Any:
     return reduce(or_, (each for each in get_args(kind) if each is not NoneType))
 
 
-def _type_and_notes(kind: Any) -> tuple[Any, tuple[Any, ...]]:
+def _unwrapped(kind: Any) -> tuple[Any, tuple[Any, ...]]:
     if get_origin(kind) is not Annotated:
-        return without_none(kind), ()
+        return kind, ()
     inner, *notes = get_args(kind)
-    value = without_none(inner)
-    return (kind if value is inner else value), tuple(notes)
+    return inner, tuple(notes)

@@ -89,15 +89,20 @@ class Usage(Struct, frozen=True, gc=False):
 class PassedBytes(Struct, frozen=True, gc=False):
     """Bytes of a provider's reply that its client gets unchanged, since both speak one API.
 
-    They are an event of a stream, or a whole reply. Other events say the same, for those who count
-    and keep. ``whole``: they are no event. ``last``: they tell the client that the reply is
-    complete.
+    They are an event of a stream. Other events say the same, for those who count and keep.
+    ``last``: they tell the client that the reply is complete.
     """
 
     data: bytes
     choice: int = 0
     last: bool = False
-    whole: bool = False
+
+
+class PassedReply(PassedBytes, frozen=True, gc=False):
+    """A whole reply that passes; it stands before the end of the only choice and the usage.
+
+    A stream cannot hold it, and is encoded from the other events.
+    """
 
 
 ContentEvent = ReasoningDelta | TextDelta | ToolCallStarted | ToolCallDelta
@@ -225,7 +230,7 @@ def is_large_batch(batch: Batch) -> bool:
         text = batch[0]
         if text.__class__ is TextDelta and not text.logprobs:
             return len(text.text) > PORTION
-    if batch and isinstance(first := batch[0], PassedBytes) and first.whole:
+    if len(batch) > 2 and batch[-3].__class__ is PassedReply:
         return False  # nothing of it is encoded
     return len(batch) > _MAX_EVENTS or sum(map(_event_size, batch)) > PORTION
 

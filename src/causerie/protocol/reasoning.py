@@ -67,7 +67,12 @@ def unreadable(value: object) -> bool:
 
 def are_plain(blocks: Iterable[Block]) -> bool:
     """Return true if the blocks hold nothing but text, so that their text is enough."""
-    return all(_is_plain(block) for block in blocks)
+    return all(
+        block["type"] == "reasoning.text"
+        and block.get("format") in (None, "unknown")
+        and {name for name, value in block.items() if value is not None} <= _PLAIN
+        for block in blocks
+    )
 
 
 def seal_of(call: str, extra: Mapping[str, Any]) -> Block:
@@ -111,15 +116,6 @@ def _joined_block(run: Sequence[Block]) -> Block:
 
 def _object_items(value: object) -> Iterable[Block]:
     return (one for one in value if isinstance(one, dict)) if isinstance(value, list) else ()
-
-
-def _is_plain(block: Block) -> bool:
-    told = {name for name, value in block.items() if value is not None}
-    return (
-        block["type"] == "reasoning.text"
-        and told <= _PLAIN
-        and block.get("format") in (None, "unknown")
-    )
 
 
 def _continues_block(run: Sequence[Block], block: Block) -> bool:

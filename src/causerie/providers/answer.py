@@ -7,6 +7,7 @@ from io import StringIO
 from typing import Any, Protocol
 
 from msgspec import Struct, field
+from msgspec.structs import astuple
 
 from causerie.protocol.events import (
     ContentEvent,
@@ -163,7 +164,7 @@ class AnswerState(Struct, eq=False):
         if delta is None and message is None and choice.text:
             delta = ProviderDelta(content=choice.text)
         is_whole = message is not None and (
-            delta is None or _is_empty(delta) or self._is_whole_text_again(delta, message)
+            delta is None or not any(astuple(delta)) or self._is_whole_text_again(delta, message)
         )
         said = message if is_whole else delta
         if said is not None:
@@ -466,13 +467,6 @@ def _token_logprob(token: ProviderAlternative, top: tuple[TokenLogprob, ...] = (
     if raw is None or not all(0 <= byte < 256 for byte in raw):
         return TokenLogprob(token.token, logprob, token.token.encode("utf-8", "surrogatepass"), top)
     return TokenLogprob(token.token, logprob, bytes(raw), top)
-
-
-def _is_empty(delta: ProviderDelta) -> bool:
-    return not (
-        delta.content or delta.reasoning_content or delta.reasoning or delta.refusal
-        or delta.tool_calls or delta.function_call or delta.reasoning_details
-    )  # fmt: skip
 
 
 def _text_of(content: str | list[Any] | None) -> str:

@@ -123,7 +123,10 @@ class ChoiceCalls(Struct, eq=False):
     def feed(self, calls: Iterable[ProviderCall], events: list[Event]) -> None:
         """Read pieces of calls; raises :class:`UnusableOutput` for what can be none."""
         for call in calls:
-            self._advance_call(self._find_call(call), call, events)
+            found = self._call_by_id_or_index(call)
+            if found is None or not self._is_more_of(found, call):
+                found = self._open_call(call)
+            self._advance_call(found, call, events)
 
     def feed_whole(self, calls: Iterable[ProviderCall], events: list[Event]) -> None:
         """Read the calls of a message; those that have come before are passed over."""
@@ -165,12 +168,6 @@ class ChoiceCalls(Struct, eq=False):
             self._emit_unsent(current, events)
             if not current.text and not cut:
                 events.append(ToolCallDelta(current.index or 0, "{}", self._choice))
-
-    def _find_call(self, call: ProviderCall) -> _PendingCall:
-        found = self._call_by_id_or_index(call)
-        if found is None or not self._is_more_of(found, call):
-            return self._open_call(call)
-        return found
 
     def _call_by_id_or_index(self, call: ProviderCall) -> _PendingCall | None:
         if call.id and (same := self._by_id.get(call.id)) is not None:

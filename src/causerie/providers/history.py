@@ -106,8 +106,12 @@ def _adapted_assistant(draft: RequestDraft, index: int, message: Entry) -> Entry
     message = _with_reasoning(draft, message)
     calls: Sequence[Entry] = message.get("tool_calls") or ()
     if calls:
-        calls = [_adapted_call(draft, call, extras) for call in calls]
-        return {**message, "tool_calls": _with_ids(draft, index, calls)}
+        places = [f"messages[{index}].tool_calls[{at}]" for at in range(len(calls))]
+        adapted = [
+            _adapted_call(draft, place, call, extras)
+            for place, call in zip(places, calls, strict=True)
+        ]
+        return {**message, "tool_calls": adapted}
     if "tool_calls" in message:  # none, which some servers want said by silence alone
         message = _without_fields(message, {"tool_calls"})
     return message
@@ -128,7 +132,8 @@ def _with_reasoning(draft: RequestDraft, message: Entry) -> Entry:
     bare = _without_fields(message, _REASONING)
     if history.parts and reasoning:
         draft.moved(f"messages.{given[0]}", "messages.content")
-        return {**bare, "content": _as_parts(reasoning, message.get("content"))}
+        thought = {"type": "thinking", "thinking": [{"type": "text", "text": reasoning}]}
+        return {**bare, "content": [thought, *_parts_of(message.get("content"))]}
     if not history.reasoning:
         draft.dropped(f"messages.{given[0]}")
     elif given[0] not in history.reasoning:
@@ -155,32 +160,26 @@ def _with_details(draft: RequestDraft, message: Entry) -> Entry:
     return bare
 
 
-def _as_parts(reasoning: str, content: object) -> list[Any]:
-    said: list[Any] = list(content) if isinstance(content, list) else []
+def _parts_of(content: Any) -> Sequence[Any]:
     if isinstance(content, str) and content:
-        said = [{"type": "text", "text": content}]
-    return [{"type": "thinking", "thinking": [{"type": "text", "text": reasoning}]}, *said]
+        return [{"type": "text", "text": content}]
+    return content if isinstance(content, list) else ()
 
 
-def _adapted_call(draft: RequestDraft, call: Entry, extras: Mapping[str, Entry]) -> Entry:
+def _adapted_call(
+    draft: RequestDraft, place: str, call: Entry, extras: Mapping[str, Entry]
+) -> Entry:
     extra = call.get(_EXTRA) or extras.get(str(call.get("id")))
     if extra and draft.dialect.history.extras:
         call = {**call, _EXTRA: extra}
     elif extra or _EXTRA in call:
         call = _without_fields(call, {_EXTRA})
         draft.dropped(f"messages.tool_calls.{_EXTRA}")
-    return call
-
-
-def _with_ids(draft: RequestDraft, index: int, calls: Sequence[Entry]) -> Sequence[Entry]:
     ids = draft.dialect.history.call_ids
-    if ids is None:
-        return calls
-    made = [{**call, "id": ids.fitting(call["id"])} for call in calls]
-    for at, (call, old) in enumerate(zip(made, calls, strict=True)):
-        if call["id"] != old["id"]:
-            draft.changes.append(f"messages[{index}].tool_calls[{at}].id rewritten")
-    return made
+    if ids is not None and (fitting := ids.fitting(call["id"])) != call["id"]:
+        call = {**call, "id": fitting}
+        draft.changes.append(f"{place}.id rewritten")
+    return call
 
 
 def in_strict_order(messages: Sequence[Message]) -> bool:

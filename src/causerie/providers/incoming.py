@@ -22,7 +22,9 @@ from causerie.providers.wire import (
     NoJson,
     ProviderChoice,
     ProviderChunk,
+    ProviderCompletionDetails,
     ProviderDelta,
+    ProviderPromptDetails,
     ProviderUsage,
     is_cut,
     mended,
@@ -71,16 +73,15 @@ def counted(
     for answer in answers:
         reasoned += answer.reasoned
         size += answer.size
-    prompt, completion, reasoning = (
-        told.prompt_tokens,
-        told.completion_tokens,
-        _reasoning_tokens(told),
-    )
-    prompt = prompt or told.input_tokens
-    completion = completion or told.output_tokens
+    prompt = told.prompt_tokens or told.input_tokens
+    completion = told.completion_tokens or told.output_tokens
+    asked = told.prompt_tokens_details or ProviderPromptDetails()
+    made = told.completion_tokens_details or ProviderCompletionDetails()
+    reasoning = told.reasoning_tokens if made.reasoning_tokens is None else made.reasoning_tokens
+    other_cached = told.prompt_cache_hit_tokens or told.cached_tokens or 0
+    cached = other_cached if asked.cached_tokens is None else asked.cached_tokens
     if reasoning and told.total_tokens == (prompt or 0) + (completion or 0) + reasoning:
         completion = (completion or 0) + reasoning
-    cached = _cached_tokens(told)
     if prompt and cached > prompt:  # counted apart
         prompt += cached
     impossible = False
@@ -98,9 +99,7 @@ def counted(
     if reasoning is None:
         reasoning = round(completion * reasoned / size) if reasoned else 0
     cached, reasoning = min(cached, prompt), min(reasoning, completion)
-    details = told.prompt_tokens_details
-    written = 0 if details is None else details.cache_write_tokens or 0
-    written = min(written, prompt - cached)
+    written = min(asked.cache_write_tokens or 0, prompt - cached)
     return Usage(
         prompt, completion, cached, reasoning, unsure, impossible=impossible, written=written
     )
@@ -140,20 +139,6 @@ def estimated_tokens(pieces: int, size: int) -> int:
     """Return about how many tokens ``size`` characters in so many pieces are."""
     apart = pieces > 1 and size <= pieces * _OF_ONE
     return pieces if apart else -(-size // _CHARACTERS)
-
-
-def _reasoning_tokens(told: ProviderUsage) -> int | None:
-    details = told.completion_tokens_details
-    if details is not None and details.reasoning_tokens is not None:
-        return details.reasoning_tokens
-    return told.reasoning_tokens
-
-
-def _cached_tokens(told: ProviderUsage) -> int:
-    details = told.prompt_tokens_details
-    if details is not None and details.cached_tokens is not None:
-        return details.cached_tokens
-    return told.prompt_cache_hit_tokens or told.cached_tokens or 0
 
 
 # Chunks that differ from the one before in their text alone, as most of a stream do.

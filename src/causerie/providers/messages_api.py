@@ -83,21 +83,17 @@ def _turn_blocks(draft: RequestDraft, message: Entry) -> tuple[str, list[Block]]
 
 def _signed_blocks(draft: RequestDraft, message: Entry) -> Iterator[tuple[int, Block]]:
     for block in blocks_of(message.get("reasoning_details")):
-        made = _signed_block(block) if block.get("format") in _FORMATS else None
-        if made is None:
+        kind, format = block["type"], block.get("format")
+        if kind == "reasoning.encrypted" and format == MESSAGES_FORMAT:
+            made = {"type": "redacted_thinking", "data": block.get("data")}
+        elif kind == "reasoning.text" and format in _FORMATS and block.get("signature"):
+            text = block.get("text") or ""
+            made = {"type": "thinking", "thinking": text, "signature": block["signature"]}
+        else:
             draft.dropped("messages.reasoning_details")
             continue
         index = block.get("index")
         yield (index if isinstance(index, int) else 0), made
-
-
-def _signed_block(block: Entry) -> Block | None:
-    if block["type"] == "reasoning.encrypted" and block.get("format") == MESSAGES_FORMAT:
-        return {"type": "redacted_thinking", "data": block.get("data")}
-    if block["type"] == "reasoning.text" and block.get("signature"):
-        text = block.get("text") or ""
-        return {"type": "thinking", "thinking": text, "signature": block["signature"]}
-    return None
 
 
 def _interleaved(thinking: Iterable[tuple[int, Block]], others: list[Block]) -> Iterator[Block]:
@@ -131,17 +127,15 @@ def _content_blocks(content: object) -> Iterator[Block]:
     # The API refuses blank texts.
     parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
     for part in parts if isinstance(parts, Iterable) else ():
-        block = _content_block(part)
+        block: Block
+        if part["type"] == "image_url":
+            block = {"type": "image", "source": _image_source(part["image_url"]["url"])}
+        else:
+            block = {"type": "text", "text": part.get("text") or part.get("refusal") or ""}
         if block["type"] == "text" and not block["text"].strip():
             continue
         more = part.keys() - {"type", "text", "image_url", "refusal"}
         yield block | {name: part[name] for name in more if part[name] is not None}
-
-
-def _content_block(part: Entry) -> Block:
-    if part["type"] == "image_url":
-        return {"type": "image", "source": _image_source(part["image_url"]["url"])}
-    return {"type": "text", "text": part.get("text") or part.get("refusal") or ""}
 
 
 def _image_source(url: str) -> Block:

@@ -11,11 +11,12 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
 import msgspec
-from msgspec import Meta, Raw, Struct, field, structs
+from msgspec import Meta, Raw, Struct, field
+from msgspec.structs import replace
 
 from causerie.errors import ServiceError, UpstreamFailed
 from causerie.protocol import sse
@@ -25,6 +26,7 @@ from causerie.protocol.events import (
     Finished,
     FinishReason,
     PassedBytes,
+    PassedReply,
     TextDelta,
     Usage,
 )
@@ -46,14 +48,15 @@ from causerie.providers.other_replies import (
     LAST_OF_RESPONSES,
     MessagesReader,
     ResponsesReader,
-    decode_messages,
-    decode_responses,
 )
 from causerie.providers.refusal import failure_in_reply
-from causerie.providers.request_body import check_addresses
+from causerie.providers.request_body import Outgoing, check_addresses
 from causerie.providers.wire import (
     ProviderChoice,
+    ProviderCompletionDetails,
+    ProviderPromptDetails,
     ProviderUsage,
+    Tokens,
     finish_reason,
     is_nothing,
     later,
@@ -84,6 +87,7 @@ _OF_A_PEER = {
 }
 """Parameters of chat completions that have their names in these APIs at a service like this one."""
 _encode = msgspec.json.Encoder().encode
+_UNREADABLE = (ValueError, RecursionError)  # msgspec's errors are among them
 
 
 def native_of(request: ChatRequest, dialect: Dialect) -> NativeRequest | None:
@@ -92,20 +96,19 @@ def native_of(request: ChatRequest, dialect: Dialect) -> NativeRequest | None:
     return native if native is not None and native.shape in dialect.native else None
 
 
-def native_body(
+def native_request(
     request: ChatRequest, native: NativeRequest, dialect: Dialect, model: str
-) -> tuple[bytes, Sequence[str]]:
-    """Return the body for a provider, and the report of what was left out."""
+) -> Outgoing:
+    """Return the request for a provider, with the report of what was left out."""
     api, sent = NATIVE_APIS[native.shape], native.sent
-    own: dict[str, Any] = {**api.writes, "model": model}
-    if request.max_tokens is not None:
-        own[api.limit] = request.max_tokens  # lowered where the model writes less
+    # The limit is lowered where the model writes less.
+    own = {"model": model, api.limit: request.max_tokens, **api.writes}
     if isinstance(sent, Unread):  # of whose fields all are listed
-        return _encode(structs.replace(sent, **own)), ()
+        return Outgoing(_encode(replace(sent, **own)), (), request.stream, native)
     body, changes = _listed_fields(request, native, dialect)
-    if api.limit not in body:
-        own.pop(api.limit, None)
-    return _encode({**body, **own}), changes
+    if api.limit not in body or request.max_tokens is None:
+        del own[api.limit]
+    return Outgoing(_encode({**body, **own}), tuple(changes), request.stream, native)
 
 
 def _listed_fields(
@@ -159,22 +162,26 @@ def _without_hosts(holder: Any, place: str, changes: list[str]) -> Any:
 
 def only(body: bytes, fields: Collection[str]) -> bytes:
     document: dict[str, msgspec.Raw] = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
-    return msgspec.json.encode({name: document[name] for name in document if name in fields})
+    return _encode({name: document[name] for name in document if name in fields})
 
 
 # Replies, passed on as they come.
 
 _ENDS = LAST_OF_RESPONSES | {"message_delta", "message_stop"}
-_NAMES_MODEL = {
+_EDITED_EVENTS = {
     "message_start": "message",
+    "message_delta": "",
+    "message_stop": "",
     **dict.fromkeys(
         ("response.created", "response.in_progress", "response.queued", *LAST_OF_RESPONSES),
         "response",
     ),
 }
-"""Events that name the model, and their field that holds it."""
+"""Events that name the model or may have a price, and their member that holds them."""
 
 
+_EDITED = re.compile(rb'"(?:model|%b)"' % "|".join(sorted(PRICES)).encode())
+_ONLY_MODEL = [b'"model"']
 _MODEL = re.compile(rb'"model"\s*:\s*("(?:[^"\\]|\\.)*+")')
 
 
@@ -258,7 +265,8 @@ class NativeIncoming(Incoming, eq=False):
         if not self._answers:
             raise self._unreadable_reply("no reply of this API")
         self.finish(events)
-        return [_whole(body, self.request), *events]
+        *said, finished, usage = events
+        return [*said, PassedReply(_edited(body, "", self.request.model)), finished, usage]
 
     def _read_choices(
         self, choices: Sequence[ProviderChoice], events: list[Event], *, mended: bool
@@ -278,21 +286,11 @@ class NativeIncoming(Incoming, eq=False):
 
     def _renamed_event(self, data: bytes) -> PassedBytes:
         kind = data.name.decode("latin-1") if isinstance(data, NamedEvent) else _type_of(data)
-        if (field := _NAMES_MODEL.get(kind)) is not None:
-            data = _with_model(data, field, self.request.model)
-        if kind in _ENDS:
-            data = _without_prices(data)
+        if (holder := _EDITED_EVENTS.get(kind)) is not None:
+            data = _edited(data, holder, self.request.model)
         lines, name = data.replace(b"\n", b"\ndata: "), kind.encode("latin-1", "replace")
-        event = _event_bytes(name, lines) if name and kind.isprintable() else sse.encode(lines)
-        return PassedBytes(event, last=kind in _ENDS)
-
-
-def _whole(body: bytes, request: ChatRequest) -> PassedBytes:
-    return PassedBytes(_without_prices(_with_model(body, "", request.model)), whole=True)
-
-
-def _event_bytes(name: bytes, data: bytes) -> bytes:
-    return b"event: %b\ndata: %b\n\n" % (name, data)
+        named = b"event: %b\n" % name if name and kind.isprintable() else b""
+        return PassedBytes(named + sse.encode(lines), last=kind in _ENDS)
 
 
 def _type_of(data: bytes) -> str:
@@ -302,84 +300,120 @@ def _type_of(data: bytes) -> str:
         return ""
 
 
-def _with_model(data: bytes, field: str, model: str) -> bytes:
-    if data.count(b'"model"') == 1 and (named := _MODEL.search(data)) is not None:
-        return data[: named.start(1)] + msgspec.json.encode(model) + data[named.end(1) :]
-    event = _decoded_member(data, Any)
-    holder = event.get(field) if field and isinstance(event, dict) else event
-    if not isinstance(holder, dict) or "model" not in holder:
+def _edited(data: bytes, holder: str, model: str) -> bytes:
+    """Return a reply or an event with our name of the model and without a provider's prices.
+
+    ``holder`` is the member that holds both; empty: the reply itself.
+    """
+    if _EDITED.findall(data) == _ONLY_MODEL and (named := _MODEL.search(data)) is not None:
+        start, end = named.span(1)
+        return data[:start] + _encode(model) + data[end:]
+    event = _decoded_member(data, Any) if _EDITED.search(data) else None
+    held = event.get(holder, event) if isinstance(event, dict) else None
+    if not isinstance(held, dict):
         return data
-    holder["model"] = model
-    return msgspec.json.encode(event)
+    if "model" in held:
+        held["model"] = model
+    if isinstance(usage := held.get("usage"), dict):
+        held["usage"] = {name: value for name, value in usage.items() if name not in PRICES}
+    return _encode(event)
 
 
-def _without_prices(data: bytes) -> bytes:
-    if not any(b'"%b"' % name.encode() in data for name in PRICES):
-        return data
-    event = _decoded_member(data, Any)
-    holder = event.get("response", event) if isinstance(event, dict) else None
-    if not isinstance(holder, dict) or not isinstance(usage := holder.get("usage"), dict):
-        return data
-    if usage.keys().isdisjoint(PRICES):
-        return data
-    holder["usage"] = {name: value for name, value in usage.items() if name not in PRICES}
-    return msgspec.json.encode(event)
+# Whole replies as most are: one text, why it ended, its tokens. Judged in one pass of native code;
+# others are read as all replies are.
 
-
-# Whole replies as most are: one text, why it ended, its tokens. Others are read as all replies are.
-
-_ENDS_OF_TEXT: Mapping[str | None, FinishReason] = {
-    "completed": "stop", "end_turn": "stop", "stop_sequence": "stop", "max_tokens": "length",
+_Some = Annotated[int, Meta(ge=1)]
+_Text = Annotated[str, Meta(min_length=1)]
+_REASONS: Mapping[str, FinishReason] = {
+    "end_turn": "stop", "stop_sequence": "stop", "max_tokens": "length",
 }  # fmt: skip
+
+
+class _TextBlock(Struct, tag_field="type", tag="text", gc=False):
+    text: _Text
+
+
+class _MessageUsage(Struct, gc=False):
+    output_tokens: _Some
+    input_tokens: Tokens = 0
+    cache_read_input_tokens: Tokens | None = None
+    cache_creation_input_tokens: Tokens | None = None
+    output_tokens_details: None = None
+
+
+class _PlainMessage(Struct, tag_field="type", tag="message", gc=False):
+    content: Annotated[list[_TextBlock], Meta(min_length=1, max_length=1)]
+    stop_reason: Literal["end_turn", "stop_sequence", "max_tokens"]
+    usage: _MessageUsage
+    stop_sequence: str | None = None
+    error: None = None
+
+
+class _TextPart(Struct, gc=False):
+    text: _Text
+
+
+class _TextItem(Struct, tag_field="type", tag="message", gc=False):
+    content: Annotated[list[_TextPart], Meta(min_length=1, max_length=1)]
+
+
+class _ResponseUsage(Struct, gc=False):
+    input_tokens: Annotated[int, Meta(ge=1, le=BELIEVED_PROMPT)]
+    output_tokens: _Some
+    input_tokens_details: ProviderPromptDetails = ProviderPromptDetails()
+    output_tokens_details: ProviderCompletionDetails = ProviderCompletionDetails()
+
+
+class _PlainResponse(Struct, tag_field="object", tag="response", gc=False):
+    output: Annotated[list[_TextItem], Meta(min_length=1, max_length=1)]
+    status: Literal["completed"]
+    usage: _ResponseUsage
+    error: None = None
+    incomplete_details: None = None
+
+
+_STOPPED = Finished("stop")
+_decode_message = msgspec.json.Decoder(_PlainMessage).decode
+_decode_response = msgspec.json.Decoder(_PlainResponse).decode
 
 
 def read_plain(body: bytes, native: NativeRequest, request: ChatRequest) -> PlainRead | None:
     """Return the events of a reply that is one text; ``None`` for other kinds of replies."""
-    read = _plain_response if native.shape == "responses" else _plain_message
     try:
-        text, finished, usage = read(body)
-    except (ValueError, KeyError, RecursionError):
+        text, finished, usage = _PLAIN_READERS[native.shape](body)
+    except _UNREADABLE:
         return None
-    prompt, made, most = usage.prompt, usage.completion, request.max_tokens
-    if not text or not 0 < prompt <= BELIEVED_PROMPT or usage.cached + usage.written > prompt:
+    made, most = usage.completion, request.max_tokens
+    if made > len(text) + UNSHOWN or (most is not None and made > most):
         return None
-    if not usage.reasoning <= made <= len(text) + UNSHOWN or not made:
-        return None
-    if most is not None and made > most:
-        return None
-    return (_whole(body, request), TextDelta(text), finished, usage), None
+    whole = _edited(body, "", request.model)
+    return (TextDelta(text), PassedReply(whole), finished, usage), None
 
 
 def _plain_message(body: bytes) -> tuple[str, Finished, Usage]:
-    reply = decode_messages(body)
-    told, [block] = reply.usage, reply.content
-    if told is None or told.output_tokens_details is not None or reply.error is not None:
-        raise ValueError("more than a text and its tokens")
-    if reply.type != "message" or block.type != "text":
-        raise ValueError("more than a text")
+    reply = _decode_message(body)
+    told = reply.usage
     cached, written = told.cache_read_input_tokens or 0, told.cache_creation_input_tokens or 0
-    prompt = (told.input_tokens or 0) + cached + written
-    finished = Finished(_ENDS_OF_TEXT[reply.stop_reason], stop_sequence=reply.stop_sequence)
-    return block.text, finished, Usage(prompt, told.output_tokens or 0, cached, written=written)
+    prompt = told.input_tokens + cached + written
+    if not 0 < prompt <= BELIEVED_PROMPT:
+        raise ValueError("no numbers of tokens that are believed at once")
+    finished = Finished(_REASONS[reply.stop_reason], stop_sequence=reply.stop_sequence)
+    usage = Usage(prompt, told.output_tokens, cached, written=written)
+    return reply.content[0].text, finished, usage
 
 
 def _plain_response(body: bytes) -> tuple[str, Finished, Usage]:
-    reply = decode_responses(body)
-    told, [item] = reply.usage, reply.output or []
-    [part] = item.content or []
-    if told is None or reply.error is not None or reply.incomplete_details is not None:
-        raise ValueError("more than a text and its tokens")
-    if reply.object != "response" or item.type != "message":
-        raise ValueError("more than a text")
-    asked, made = told.input_tokens_details, told.output_tokens_details
-    usage = Usage(
-        told.input_tokens or 0,
-        told.output_tokens or 0,
-        0 if asked is None else asked.cached_tokens or 0,
-        0 if made is None else made.reasoning_tokens or 0,
-        written=0 if asked is None else asked.cache_write_tokens or 0,
-    )
-    return part.text or "", Finished(_ENDS_OF_TEXT[reply.status]), usage
+    reply = _decode_response(body)
+    told = reply.usage
+    details, reasoned = told.input_tokens_details, told.output_tokens_details.reasoning_tokens or 0
+    cached, written = details.cached_tokens or 0, details.cache_write_tokens or 0
+    if cached + written > told.input_tokens or reasoned > told.output_tokens:
+        raise ValueError("no numbers of tokens that are believed at once")
+    usage = Usage(told.input_tokens, told.output_tokens, cached, reasoned, written=written)
+    return reply.output[0].content[0].text, _STOPPED, usage
+
+
+_PLAIN_READERS = {"messages": _plain_message, "responses": _plain_response}
 
 
 # Replies of other operations, which pass through.
@@ -390,7 +424,6 @@ _CONTENT: Mapping[str, tuple[str, ...]] = {
     "completions": ("choices",),
 }
 """Members of which a reply has one."""
-_UNREADABLE = (ValueError, RecursionError)  # msgspec's errors are among them
 
 
 class _Choice(Struct, gc=False):
@@ -443,7 +476,12 @@ class PassedReader(Struct, eq=False):
         unsure = impossible or not prompt
         if unsure and request.passed is not None:
             prompt = request.passed.tokens
-        most, units = self._most_completion, self._units
+        units, most = self._units, 0
+        if request.operation == "completions":
+            # A token makes a byte or more, but for a few that show nowhere.
+            most = _BYTES_OF_CHARACTER * self._size + UNSHOWN
+            if request.max_tokens is not None:
+                most = min(request.max_tokens * request.n, most)
         impossible = impossible or completion > most
         if not 0 < completion <= most:
             completion = estimated_tokens(self._pieces, self._size)
@@ -454,15 +492,6 @@ class PassedReader(Struct, eq=False):
         details = told.prompt_tokens_details
         cached = 0 if details is None else min(details.cached_tokens or 0, prompt)
         return Usage(prompt, completion, cached, 0, unsure, impossible=impossible, units=units)
-
-    @property
-    def _most_completion(self) -> int:
-        # A token makes a byte or more, but for a few that show nowhere.
-        if self.request.operation != "completions":
-            return 0
-        shown = _BYTES_OF_CHARACTER * self._size + UNSHOWN
-        limit = self.request.max_tokens
-        return shown if limit is None else min(limit * self.request.n, shown)
 
     def feed(self, stream: Iterable[bytes], events: list[Event]) -> None:
         for data in stream:
@@ -540,10 +569,8 @@ class PassedReader(Struct, eq=False):
             self._reported = told if self._reported is None else merged(self._reported, told)
         if self.request.operation != "rerank":
             return
-        meta, units = (
-            _decoded_member(fields.get("meta"), _Meta),
-            _decoded_member(fields.get("usage"), _Units),
-        )
+        meta = _decoded_member(fields.get("meta"), _Meta)
+        units = _decoded_member(fields.get("usage"), _Units)
         billed = None if meta is None else meta.billed_units
         for each in (units, billed):
             self._units = int((each and each.search_units) or self._units)

@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
 from causerie.errors import InvalidRequest
@@ -28,8 +27,8 @@ from causerie.providers import request_body, thinking
 from causerie.providers.dialect import Dialect
 from causerie.providers.history import check_references, in_strict_order, write_messages
 from causerie.providers.messages_api import messages_fields
-from causerie.providers.native import native_body, native_of
-from causerie.providers.request_body import RequestDraft, write_shape, write_tools
+from causerie.providers.native import native_request
+from causerie.providers.request_body import Outgoing, RequestDraft, write_shape, write_tools
 from causerie.providers.thinking import write_thinking
 
 _LIMITS = ("max_completion_tokens", "max_tokens")
@@ -59,14 +58,6 @@ _NAME = re.compile(r"(?:^|->)(\w+)")  # of the fields that a change tells of
 _encode = msgspec.json.Encoder().encode
 
 
-class Outgoing(Struct, frozen=True, gc=False):
-    """``streamed`` says whether the reply was asked for as a stream."""
-
-    body: bytes
-    changes: tuple[str, ...]
-    streamed: bool
-
-
 def outgoing(
     request: ChatRequest, dialect: Dialect, model: str, partial: Partial | None = None
 ) -> Outgoing:
@@ -74,27 +65,29 @@ def outgoing(
 
     Raises :class:`InvalidRequest` for parameters that the provider does not support.
     """
-    if request.passed is not None:
-        return _passed_through(request, dialect, model)
-    native = None if request.native is None or partial is not None else native_of(request, dialect)
-    if native is not None:
-        _listed_fields(request, dialect)  # which raises for unknown fields of a strict request
-        written, left_out = native_body(request, native, dialect, model)
-        return Outgoing(written, tuple(left_out), request.stream)
-    if request.unread is not None:
-        request.check_translated()
+    native = request.native
+    if native is not None and partial is None and native.shape in dialect.native:
+        if request.unlisted is not None:
+            _listed_fields(request, dialect)  # which raises for unknown fields of a strict request
+        return native_request(request, native, dialect, model)
     streamed = request.stream or dialect.streams
     sent, params = request.sent, request.params
     if (
         sent.__class__ is FastFields
         and params <= dialect.plain
+        and partial is None
         and (dialect.history.lenient or in_strict_order(request.messages))
         and not params >= _EITHER_LIMIT
-        and partial is None
     ):
         asks = _USAGE if streamed and dialect.tells_usage else None
-        given = replace(sent, model=model, stream=streamed or None, stream_options=asks)
-        return Outgoing(_with_cache_salt(_encode(given), request, dialect), (), streamed)
+        body = _encode(replace(sent, model=model, stream=streamed or None, stream_options=asks))
+        if request.cache_scope:
+            body = _with_cache_salt(body, request, dialect)
+        return Outgoing(body, (), streamed)
+    if request.passed is not None:
+        return _passed_through(request, dialect, model)
+    if request.unread is not None:
+        request.check_translated()
     draft = drafted(request, dialect, model, partial, streamed=streamed)
     fields = draft.fields if dialect.api.bodies == "chat" else messages_fields(draft)
     body = _with_cache_salt(_encode(fields), request, dialect)

@@ -40,10 +40,11 @@ def overflow(error: Mapping[str, object]) -> Overflow | None:
     known = bool({str(error.get("code")), str(error.get("type"))} & _CODES)
     if not known and _ANOTHER_ERROR.search(words):
         return None
-    counts = _token_counts(words)
-    if not known and counts is None and not _OVERFLOW_WORDS.search(words):
+    found = next(filter(None, (pattern.search(words) for pattern in _PATTERNS)), None)
+    if not known and found is None and not _OVERFLOW_WORDS.search(words):
         return None
-    counts = counts or {}
+    numbers = {} if found is None else found.groupdict()
+    counts = {name: int(number.replace(",", "")) for name, number in numbers.items()}
     return Overflow(
         prompt=_whole_number(error.get("n_prompt_tokens")) or _prompt_tokens(counts),
         output=counts.get("output"),
@@ -56,15 +57,6 @@ def error_texts(error: Mapping[str, object]) -> list[str]:
     behind = error.get("metadata")
     raw = behind.get("raw") if isinstance(behind, Mapping) else None
     return [text[:_MAX_LENGTH] for text in (error.get("message"), raw) if isinstance(text, str)]
-
-
-def _token_counts(words: str) -> dict[str, int] | None:
-    for pattern in _PATTERNS:
-        if (match := pattern.search(words)) is not None:
-            return {
-                name: int(number.replace(",", "")) for name, number in match.groupdict().items()
-            }
-    return None
 
 
 def _prompt_tokens(counts: Mapping[str, int]) -> int | None:

@@ -56,7 +56,8 @@ class PriceList:
     def __init__(self, rows: Iterable[ListedPrice]) -> None:
         ordered = sorted(rows, key=lambda one: (one.provider, one.model, one.above))
         self.models: Mapping[tuple[str, str], Sequence[ListedPrice]] = {
-            name: tuple(found) for name, found in groupby(ordered, lambda one: _row_name(one))
+            name: tuple(found)
+            for name, found in groupby(ordered, lambda row: (row.provider, row.model))
         }
 
     def of(self, provider: str, model: str) -> Sequence[ListedPrice]:
@@ -129,7 +130,3 @@ def _listed_price(row: Mapping[str, str]) -> ListedPrice:
         raise ValueError(f"above is {above}; it is a number of prompt tokens")
     day = date.fromisoformat(row["date"])
     return ListedPrice(row["provider"], row["model"], int(above), prices, row["source"], day)
-
-
-def _row_name(row: ListedPrice) -> tuple[str, str]:
-    return row.provider, row.model

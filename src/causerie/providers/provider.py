@@ -144,16 +144,12 @@ class Provider:
         self.listed: Sequence[str] = ()  # ids of its models, as a check has read them last
         self._client = client
         self._headers: Callable[[], Mapping[str, str]] | None = None
-        self._keys: tuple[str | None, ...] = (None,)  # the present one, and the one before
+        self.credential: str | None = None
         self.use(credential)
-
-    @property
-    def credential(self) -> str | None:
-        return self._keys[0]
 
     def use(self, credential: str | None) -> None:
         """Send this key from now on; requests under way are not touched."""
-        self._keys = (credential, self._keys[0])
+        self._former_credential, self.credential = self.credential, credential
         api = self.dialect.api
         always = (*api.credential(credential), *api.headers)
         self._asking = (*always, ("accept", "application/json"))
@@ -225,7 +221,7 @@ class Provider:
 
     def private(self, failure: ServiceError) -> ServiceError:
         """Return the failure after removing our key, which the provider may have quoted."""
-        for key in self._keys:
+        for key in (self.credential, self._former_credential):
             failure.message = without(failure.message, key)
             if (code := failure.metadata.get("upstream_code")) != without(str(code), key):
                 failure.metadata.pop("upstream_code", None)

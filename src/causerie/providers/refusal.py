@@ -11,7 +11,7 @@ import base64
 import math
 import re
 import string
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
@@ -117,14 +117,13 @@ def _duration(value: object) -> float | None:
 
 
 def _duration_seconds(duration: str) -> float:
-    return sum(map(_part_seconds, _PARTS.findall(duration)))
-
-
-def _part_seconds(part: str) -> float:
-    number = part.rstrip(string.ascii_letters + "µ" + string.whitespace)
-    unit = part[len(number) :].strip().lower()
-    factor = 1e-3 if unit.startswith(("ms", "milli")) else _SECONDS_OF[unit[0]]
-    return float(number) * factor
+    seconds = 0.0
+    for part in _PARTS.findall(duration):
+        number = part.rstrip(string.ascii_letters + "µ" + string.whitespace)
+        unit = part[len(number) :].strip().lower()
+        factor = 1e-3 if unit.startswith(("ms", "milli")) else _SECONDS_OF[unit[0]]
+        seconds += float(number) * factor
+    return seconds
 
 
 def _reset_seconds(value: str, now: datetime) -> float | None:
@@ -134,29 +133,26 @@ def _reset_seconds(value: str, now: datetime) -> float | None:
             seconds /= 1000 if seconds >= 1000 * _EPOCH else 1
             return max(seconds - now.timestamp(), 0)
         return seconds
-    return _duration(value) if "-" not in value else _seconds_until(_iso_timestamp(value), now)
+    if "-" not in value:
+        return _duration(value)
+    moment = _parsed_date(value, datetime.fromisoformat)
+    return _seconds_until(moment if moment and moment.tzinfo else None, now)
 
 
 def _seconds_until(moment: datetime | None, now: datetime) -> float | None:
     return None if moment is None else (moment - now).total_seconds()
 
 
-def _iso_timestamp(text: str) -> datetime | None:
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return moment if moment.tzinfo is not None else None
-
-
 def _http_date(text: str) -> datetime | None:
-    if not _HTTP_DATE.fullmatch(text):
-        return None
+    moment = _parsed_date(text, parsedate_to_datetime) if _HTTP_DATE.fullmatch(text) else None
+    return moment.replace(tzinfo=moment.tzinfo or UTC) if moment else None
+
+
+def _parsed_date(text: str, parse: Callable[[str], datetime]) -> datetime | None:
     try:
-        moment = parsedate_to_datetime(text)
+        return parse(text)
     except (ValueError, OverflowError):
         return None
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
 # Make a server's text safe to show to our clients: one short line, without private parts.

@@ -16,6 +16,19 @@ from causerie.protocol.parameters import ToolParameters
 from causerie.providers.dialect import Choice, Dialect, Shape, Shaping
 
 
+class Outgoing(Struct, frozen=True, gc=False):
+    """The request to a provider.
+
+    ``streamed`` says whether the reply was asked for as a stream, ``native`` is the client's
+    request where that passes.
+    """
+
+    body: bytes
+    changes: tuple[str, ...]
+    streamed: bool
+    native: requests.NativeRequest | None = None
+
+
 class RequestDraft(Struct, eq=False):
     """``fields`` become the body; ``document`` is what the client sent of those that may go out."""
 
@@ -89,7 +102,10 @@ def _write_choice(draft: RequestDraft) -> None:
     sent = draft.document.get("tool_choice")
     if sent is None:
         return
-    way, known = _choice_form(sent), draft.dialect.choices
+    way: Choice = "none" if sent == "none" else "required" if sent == "required" else "auto"
+    if isinstance(sent, dict):
+        way = "named" if sent.get("type") == "function" else "allowed"
+    known = draft.dialect.choices
     if way in known:
         draft.fields["tool_choice"] = sent
         return
@@ -111,12 +127,6 @@ def _write_choice(draft: RequestDraft) -> None:
             if choice.mode in known:
                 draft.fields["tool_choice"] = choice.mode
             draft.moved("tool_choice", choice.mode)
-
-
-def _choice_form(sent: object) -> Choice:
-    if isinstance(sent, dict):
-        return "named" if sent.get("type") == "function" else "allowed"
-    return "none" if sent == "none" else "required" if sent == "required" else "auto"
 
 
 # The shape that an answer must have, in the fields of the server that is to enforce it.
@@ -181,21 +191,16 @@ def _write_response_format(draft: RequestDraft) -> None:
     if sent is None or sent["type"] != "json_schema":
         if sent is not None and sent["type"] == "json_object":
             draft.moved(output.param, "response_format.json_schema")
-        sent = {
-            "type": "json_schema",
-            "json_schema": {"name": output.name, "schema": _as_object(output), "strict": True},
-        }
+        schema: Any = output.schema
+        if isinstance(schema, bool):  # an object is what servers take
+            schema = {} if schema else {"not": {}}
+        named = {"name": output.name, "schema": schema, "strict": True}
+        sent = {"type": "json_schema", "json_schema": named}
     elif draft.dialect.strict_schemas and sent["json_schema"].get("strict") is not True:
         # Some servers enforce only a schema that is marked as strict.
         sent = {**sent, "json_schema": {**sent["json_schema"], "strict": True}}
         draft.changes.append("response_format.json_schema.strict->true")
     draft.fields["response_format"] = sent
-
-
-def _as_object(output: requests.JsonSchema) -> Mapping[str, object]:
-    if isinstance(output.schema, bool):
-        return {} if output.schema else {"not": {}}
-    return output.schema
 
 
 def _gbnf_literal(text: str) -> str:

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Seque
 from contextlib import suppress
 from functools import partial
 from time import monotonic
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 import msgspec
 from msgspec import Meta, Struct, field
@@ -49,35 +49,15 @@ from causerie.providers.native import (
     only,
     read_plain,
 )
-from causerie.providers.outgoing import Outgoing, outgoing
+from causerie.providers.outgoing import outgoing
 from causerie.providers.provider import MAX_REPLY_BYTES, Provider, failed
+from causerie.providers.request_body import Outgoing
 
 _NEVER = float("inf")
 
 _AT_ONCE = 16 * 1024  # bytes: what is read of a body before others have their turn
 _TAIL_SECONDS = 2.0  # for usage, once every choice has ended
 _CLOSING_SECONDS = 0.1  # for the end of the body after the end of the stream
-
-
-class BufferedBody:
-    """A complete body with the interface of one that is still arriving."""
-
-    __slots__ = ("_response_body", "due", "late", "taker")
-
-    def __init__(self, body: bytes) -> None:
-        self._response_body = body
-        self.due = self.late = _NEVER  # what is there cannot be late
-        self.taker: Callable[[bytes], bool] | None = None  # nor does it arrive
-
-    async def piece(self, late: float = _NEVER) -> bytes:
-        body, self._response_body = self._response_body, b""
-        return body
-
-    async def finish(self, seconds: float) -> None:
-        """Do nothing: the body is complete."""
-
-    def close(self) -> None:
-        """Do nothing: no connection is open."""
 
 
 class BodyStream(Struct, eq=False):
@@ -89,7 +69,7 @@ class BodyStream(Struct, eq=False):
     """
 
     _incoming: Incoming | PassedReader
-    _response_body: HttpResponse | DecodedResponse | BufferedBody
+    _response_body: HttpResponse | DecodedResponse
     _chunk_seconds: float
     _end: float
     _bytes_left: int = MAX_REPLY_BYTES
@@ -144,7 +124,7 @@ class BodyStream(Struct, eq=False):
                 else:
                     await self._read_piece(piece, events)
             except (TransportFailed, LineTooLong, ServiceError) as failure:
-                await self._record_failure(_service_error(failure), events)
+                await self._record_failure(failure, events)
             if events:
                 body.due = self._end
                 self._seconds = _TAIL_SECONDS if incoming.complete else self._chunk_seconds
@@ -199,25 +179,21 @@ class BodyStream(Struct, eq=False):
         self._pending.extend(others)
         return first
 
-    async def _record_failure(self, failure: ServiceError, events: list[Event]) -> None:
+    async def _record_failure(
+        self, failure: TransportFailed | LineTooLong | ServiceError, events: list[Event]
+    ) -> None:
         # A reply that lacks only its usage is complete.
         incoming = self._incoming
-        if incoming.ended or not incoming.complete:
+        if not incoming.ended and incoming.complete:
+            with suppress(ServiceError, LineTooLong):  # of half an event
+                await self._read_piece(b"", events)
+            incoming.finish(events)
+        elif isinstance(failure, ServiceError):
             self._failure = failure
-            return
-        with suppress(ServiceError, LineTooLong):  # of half an event
-            await self._read_piece(b"", events)
-        incoming.finish(events)
-
-
-def _service_error(failure: TransportFailed | LineTooLong | ServiceError) -> ServiceError:
-    if isinstance(failure, ServiceError):
-        return failure
-    if isinstance(failure, LineTooLong):
-        return UpstreamFailed("The provider sent an event that is too long.")
-    told = failed(failure)
-    told.__cause__ = failure
-    return told
+        else:
+            too_long = UpstreamFailed("The provider sent an event that is too long.")
+            self._failure = failed(failure) if isinstance(failure, TransportFailed) else too_long
+            self._failure.__cause__ = failure
 
 
 # Replies as most are: one choice, its text, why it ended, its tokens.
@@ -249,14 +225,9 @@ class FastDelta(Struct, gc=False):
 class FastChoice(Struct, gc=False):
     message: FastDelta
     finish_reason: Literal["stop", "length", "content_filter"]
-    stop_reason: Any = None
+    stop_reason: str | None = None
     index: Literal[0] = 0
     delta: None = None
-
-
-class FastPromptDetails(Struct, gc=False):
-    cached_tokens: wire.Tokens | None = None
-    cache_write_tokens: Literal[0] | None = None  # others have a price of their own
 
 
 class FastUsage(Struct, gc=False):
@@ -265,7 +236,7 @@ class FastUsage(Struct, gc=False):
     prompt_tokens: Annotated[int, Meta(ge=1, le=BELIEVED_PROMPT)]
     completion_tokens: _Some
     total_tokens: wire.Tokens | None = None
-    prompt_tokens_details: FastPromptDetails | None = None
+    prompt_tokens_details: wire.ProviderPromptDetails | None = None
     completion_tokens_details: wire.ProviderCompletionDetails | None = None
     prompt_cache_hit_tokens: None = None
     cached_tokens: None = None
@@ -303,19 +274,19 @@ def read_fast_path(
     cached = reasoned = 0
     if (asked := told.prompt_tokens_details) is not None:
         cached = asked.cached_tokens or 0
-        if cached > prompt:
+        if cached > prompt or asked.cache_write_tokens:  # which have a price of their own
             return None
     if (thought := told.completion_tokens_details) is not None:
         reasoned = min(thought.reasoning_tokens or 0, made)
         if reasoned and (told.total_tokens or 0) > prompt + made:  # which leave it out
             return None
-    stop = choice.stop_reason
-    finished = Finished(choice.finish_reason, stop_sequence=stop if stop.__class__ is str else None)
+    finished = Finished(choice.finish_reason, stop_sequence=choice.stop_reason)
     usage = Usage(prompt, made, cached, reasoned)
     return (TextDelta(text), finished, usage), reply.system_fingerprint
 
 
 _NOTHING = Usage(0, 0)
+_VALUES = tuple(start for start in TEXTS if start[:1] in (b"{", b"["))  # of uncompressed JSON
 _MOST_BLANKS = 1024  # bytes before a reply, until it is read as a stream
 
 
@@ -328,7 +299,7 @@ class ProviderReply(Struct, eq=False):
     _request: ChatRequest
     _model: str
     _partial: Partial | None
-    _native: NativeRequest | None  # the request as it came, where that is passed on
+    _native: NativeRequest | None = None  # the request as it came, where that is passed on
     changes: Sequence[str] = ()
     _sent_request: Outgoing | None = None  # until it is
     _streamed: bool = False  # whether it was asked for as a stream
@@ -381,7 +352,7 @@ class ProviderReply(Struct, eq=False):
             else self._outgoing_request()
         )
         self._sent_request = sent
-        self.changes, self._streamed = sent.changes, sent.streamed
+        self.changes, self._streamed, self._native = sent.changes, sent.streamed, sent.native
         if not self._target.provider.slots.take():
             raise Overloaded("The provider has no room now; please try again later.")
         return self
@@ -426,16 +397,15 @@ class ProviderReply(Struct, eq=False):
                 response.close()
                 response = await self._send_again(due)
             at_hand = response.at_hand()
-            usual = response.status == 200 and at_hand.startswith(TEXTS)
+            usual = response.status == 200 and at_hand.startswith(_VALUES)
             whole = at_hand if usual else await self._whole_body(response, end)
             if whole is not None:
                 if len(whole) <= LARGE:
                     self._read_body(whole)
                 else:
                     await offload(self._read_body, whole)
-                    if self._stream is None:
-                        self._batch, *others = in_portions(self._batch)
-                        self._pending = others[::-1]
+                    self._batch, *others = in_portions(self._batch)
+                    self._pending = others[::-1]
         except TransportFailed as failure:
             raise failed(failure) from failure
         except InvalidRequest as failure:
@@ -471,11 +441,11 @@ class ProviderReply(Struct, eq=False):
                 self._response = None  # which costs nothing
                 raise await self._target.provider.refused(response)
             body = await decoded(response)
-            is_value = _begins_value(await body.beginning(_shows_kind))
-            if is_value and response.media_type != b"text/event-stream":
+            start = (await body.beginning(_shows_kind)).removeprefix(BOM_UTF8).lstrip()
+            if start[:1] in (b"{", b"[") and response.media_type != b"text/event-stream":
                 passed = self._request.passed is not None
                 most = self._target.provider.max_reply_bytes if passed else MAX_EVENT_BYTES
-                return await body.read(most)
+                return (await body.read(most)).removeprefix(BOM_UTF8)
             self._start_stream(body, end)
             return None
         except BaseException:
@@ -483,34 +453,28 @@ class ProviderReply(Struct, eq=False):
             raise
 
     def _read_body(self, body: bytes) -> None:
-        asked, request, body = self._target, self._request, body.removeprefix(BOM_UTF8)
-        if (
+        asked, request = self._target, self._request
+        read: PlainRead | None = None
+        if self._native is not None:
+            read = read_plain(body, self._native, request)
+        elif (
             self._partial is None
             and request.top_logprobs is None
             and request.passed is None
             and not request.continue_final_message
-            and len(body) <= LARGE
         ):
-            if self._native is None:
-                read = read_fast_path(body, asked.separators, request.max_tokens)
-            else:
-                read = read_plain(body, self._native, request)
-            if read is not None:
-                if request.cache_scope:
-                    (*said, used), named = read
-                    used = asked.provider.dialect.reported(used, request.cache_scope)
-                    read = (*said, used), named
-                self._batch, self._fast_read = read[0], read
-                return
-        if _begins_value(body):
-            incoming = self._incoming = self._reply_reader()
-            self._batch = incoming.whole(body)
-        else:
-            self._start_stream(BufferedBody(body), _NEVER)
+            read = read_fast_path(body, asked.separators, request.max_tokens)
+        if read is not None:
+            if request.cache_scope:
+                (*said, used), named = read
+                used = asked.provider.dialect.reported(used, request.cache_scope)
+                read = (*said, used), named
+            self._batch, self._fast_read = read[0], read
+            return
+        incoming = self._incoming = self._reply_reader()
+        self._batch = incoming.whole(body)
 
-    def _start_stream(
-        self, body: HttpResponse | DecodedResponse | BufferedBody, end: float
-    ) -> None:
+    def _start_stream(self, body: HttpResponse | DecodedResponse, end: float) -> None:
         incoming, provider = self._reply_reader(), self._target.provider
         self._incoming = incoming
         lines = isinstance(incoming, NativeIncoming)
@@ -538,10 +502,6 @@ class ProviderReply(Struct, eq=False):
 
 def _shows_kind(start: bytes) -> bool:
     return bool(start.removeprefix(BOM_UTF8).strip()) or len(start) > _MOST_BLANKS
-
-
-def _begins_value(start: bytes) -> bool:
-    return start.removeprefix(BOM_UTF8).lstrip()[:1] in (b"{", b"[")
 
 
 class ProviderTarget:
@@ -578,10 +538,7 @@ class ProviderTarget:
         return self.model.replace("*", request.wildcard, 1) if "*" in self.model else self.model
 
     def generate(self, request: ChatRequest, partial: Partial | None = None) -> ProviderReply:
-        native = None
-        if request.native is not None and partial is None:
-            native = native_of(request, self.provider.dialect)
-        return ProviderReply(self, request, self.model_for(request), partial, native)
+        return ProviderReply(self, request, self.model_for(request), partial)
 
     def continues(self, request: ChatRequest, partial: Partial) -> bool:
         """Servers begin calls and structured output anew, so neither is continued."""

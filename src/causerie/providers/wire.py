@@ -149,12 +149,12 @@ def _by_probability(top: dict[str, float | None] | None) -> list[ProviderAlterna
     return sorted(found, key=lambda each: -inf if each.logprob is None else each.logprob)[::-1]
 
 
-class ProviderPromptDetails(Struct, gc=False):
+class ProviderPromptDetails(Struct, frozen=True, gc=False):
     cached_tokens: Tokens | None = None
     cache_write_tokens: Tokens | None = None
 
 
-class ProviderCompletionDetails(Struct, gc=False):
+class ProviderCompletionDetails(Struct, frozen=True, gc=False):
     reasoning_tokens: Tokens | None = None
 
 

@@ -37,7 +37,7 @@ class Attempt(Struct, eq=False):
     upstream_seconds: float = 0.0
     _entry: AbstractAsyncContextManager[float] | None = None
     _reply: AbstractAsyncContextManager[TargetReply] | None = None
-    _is_counted: bool = False  # whether it counts as under way
+    _left: bool = False
     reached: bool = False  # whether the target had the request, where it failed
     resting: bool = False  # whether the target was to be left alone, after repeated failures
     _is_probe: bool = False  # whether this one finds out if the target is there again
@@ -49,12 +49,10 @@ class Attempt(Struct, eq=False):
         return self.target_state.name
 
     def __str__(self) -> str:
-        return f"{self.target_state.name}: {self.failure or 'answered'}"
+        return f"{self.target}: {self.failure or 'answered'}"
 
     def changes(self, request: ChatRequest, made: Sequence[str]) -> Sequence[str]:
         sent = self.request
-        if sent is request:
-            return made
         if sent.min_tokens != request.min_tokens:
             made = (f"min_tokens lowered to {sent.min_tokens}", *made)
         if sent.max_tokens != request.max_tokens:
@@ -67,7 +65,6 @@ class Attempt(Struct, eq=False):
         breaker, latency_stats = target_state.breaker, target_state.latency_stats
         clock = breaker.clock
         target_state.in_flight += 1
-        self._is_counted = True
         if not breaker.well:
             self.resting = breaker.failures >= THRESHOLD and not breaker.admits()
             self._is_probe = breaker.begin()
@@ -115,9 +112,9 @@ class Attempt(Struct, eq=False):
         await self.leave()
 
     async def leave(self) -> None:
-        if not self._is_counted:
+        if self._left:
             return
-        self._is_counted = False
+        self._left = True
         self.target_state.in_flight -= 1
         if self._is_probe and not self._answered:
             self.target_state.breaker.left()

@@ -91,17 +91,12 @@ class CircuitBreaker:
         self._trial_until = 0.0
 
     def answers(self) -> None:
-        if not self.well:
-            self.rejections = 0
-            self._rejected_until = 0.0
-            self._is_there()
+        self.rejections = 0
+        self._rejected_until = 0.0
+        self.refuses()
 
     def refuses(self) -> None:
         """Record that it refused one request for its content, so that it is reachable."""
-        if not self.well:
-            self._is_there()
-
-    def _is_there(self) -> None:
         self.failures = min(self.failures, THRESHOLD - 1)
         self.open = self._absent = False
         self._down_until = self._full_until = self._trial_until = 0.0
@@ -109,7 +104,7 @@ class CircuitBreaker:
 
     def rejects(self, reason: str) -> None:
         """Record that it refused a request because of our key, the model or our account."""
-        self._is_there()
+        self.refuses()
         self.rejections += 1
         self.well = False
         self.reason = reason

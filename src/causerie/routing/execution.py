@@ -81,12 +81,10 @@ class Passed(Struct):
         text: list[str] = []
         arguments: dict[_At, list[str]] = {}
         for batch in self.batches:
-            for event in batch:
+            for event in batch:  # passed bytes are none of these: other events say them again
                 match event:
                     case events.TextDelta():
                         text.append(event.text)
-                    case events.PassedBytes():
-                        pass  # which other events say again
                     case events.ReasoningDelta():
                         reasoning.append(event.text)
                     case events.ToolCallStarted():
@@ -97,18 +95,15 @@ class Passed(Struct):
                         at = event.choice, event.index
                         arguments.setdefault(at, []).append(event.arguments)
                     case events.Finished():
-                        self._note_choice_end(event)
+                        self._finish = event.reason
+                        self._finished += 1
+                        if event.reason in ("stop", "tool_calls"):
+                            self._uncut.add(event.choice)
         self.batches.clear()
         self._reasoning.append("".join(reasoning))
         self._text.append("".join(text))
         for at, pieces in arguments.items():
             self._arguments.setdefault(at, []).append("".join(pieces))
-
-    def _note_choice_end(self, event: events.Finished) -> None:
-        self._finish = event.reason
-        self._finished += 1
-        if event.reason in ("stop", "tool_calls"):
-            self._uncut.add(event.choice)
 
 
 def added(before: events.Usage, new: events.Usage) -> events.Usage:
@@ -139,7 +134,8 @@ class ReplyObserver(Protocol):
 
 
 class Execution(TargetSelector, eq=False):
-    """One request over its targets: ``begin``, then ``stream``, and in any case ``leave``.
+    """One request over its targets: ``begin``, then ``stream``; in any case ``end``, and leave the
+    ``attempt`` that there is then.
 
     ``continued`` counts targets that continued the reply, ``whole``: it was passed on to its end,
     ``finish`` is the last finish reason, once it is over. One budget of attempts and time holds for
@@ -162,9 +158,7 @@ class Execution(TargetSelector, eq=False):
     async def again(self, failure: errors.ServiceError) -> Attempt:
         """Start a reply, of which the client saw nothing, elsewhere; else raise ``failure``."""
         failed = {one.target for one in self.tried if one.failure}
-        others = [
-            target_state for target_state in self.target_states() if target_state.name not in failed
-        ]
+        others = [state for state in self.target_states() if state.name not in failed]
         if self.spent() or not others:
             raise failure
         before, self._earlier = self._earlier, NOTHING  # which nobody pays for, if all is made anew
@@ -179,11 +173,12 @@ class Execution(TargetSelector, eq=False):
             self.watch.forget()
         return attempt
 
-    def leave(self) -> Awaitable[object] | None:
+    def end(self) -> events.Usage:
+        """Return the usage, and keep it: who answers is gone afterwards."""
         if self._usage is None:
-            self._usage = self.usage()  # who answers is gone afterwards
+            self._usage = self.usage()
             self.finish = self._passed.finish
-        return None if self.attempt is None else self.attempt.leave()
+        return self._usage
 
     def calls(self) -> Sequence[tuple[str, str]]:
         return self._passed.calls() if self.whole else ()
@@ -211,8 +206,9 @@ class Execution(TargetSelector, eq=False):
         upcoming: Callable[[], Awaitable[events.Batch]] | None = None
         while True:
             if batch:
-                if isinstance(batch[-1], events.Usage) and not self.whole:
-                    batch = self._complete_attempt(attempt, batch, batch[-1])
+                last = batch[-1]
+                if last.__class__ is events.Usage and not self.whole:
+                    batch = self._complete_attempt(attempt, batch, last)
                 if not self._pass_on(emit, batch):
                     await self._wait_for_client()
                 if self.whole:
@@ -233,7 +229,8 @@ class Execution(TargetSelector, eq=False):
                 await self._wait_for_client()
 
     def _pass_on(self, emit: events.BatchSink, batch: events.Batch) -> bool:
-        self._client_ready = ready = emit(batch)
+        if (ready := emit(batch)) is not None:
+            self._client_ready = ready
         batches = self._passed.batches  # what could not be emitted is none of them
         batches.append(batch)
         if len(batches) >= MANY or len(batch) > LONG:
@@ -315,16 +312,11 @@ class Execution(TargetSelector, eq=False):
             else:
                 self.continued += 1
                 return attempt
-            await self.context.pause(seconds)
-            self.waited(seconds)
+            await self.wait(seconds)
         raise failure
 
     def _able_to_continue(self, partial: events.Partial) -> list[TargetState]:
         request = self.request
         failed = {attempt.target for attempt in self.tried}
-        able = [
-            target_state
-            for target_state in self.target_states()
-            if target_state.target.continues(request, partial)
-        ]
-        return sorted(able, key=lambda target_state: target_state.name in failed)
+        able = [one for one in self.target_states() if one.target.continues(request, partial)]
+        return sorted(able, key=lambda one: one.name in failed)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
@@ -167,24 +168,35 @@ class Measurements:
         _update_kept(
             self._days, await self._store.days(max(all_days, new - targets.DAY_SECONDS)), all_days
         )
-        self._read_until = (
-            now - now % targets.QUARTER_SECONDS - targets.QUARTER_SECONDS
-        )  # late ones are seen
+        quarter = targets.QUARTER_SECONDS
+        self._read_until = now - now % quarter - quarter  # late ones are seen
 
     def history(self, name: str) -> Sequence[targets.TimeBucket]:
         """Return the quarters of the last day that had requests, the oldest first."""
+        state = self._router().target_state(name)
         if self._store is None:
-            return self._router().history(name)
+            return () if state is None else state.latency_stats.history.day()
         sums = dict(self._quarters.get(name, {}))
-        if (state := self._router().target_state(name)) is not None:
+        if state is not None:
             for start, added in self._unwritten_sums(state):
                 sums[start] = sums.get(start, _NONE).plus(added)
         since = self._wall() // 1_000_000_000 - targets.DAY_SECONDS
         return [sums[start].bucket(start) for start in sorted(sums) if start > since]
 
-    def days(self, name: str) -> Sequence[targets.TimeBucket]:
-        """Return the last 90 days (UTC) that had requests, at most a minute old."""
-        return [sums.bucket(start) for start, sums in sorted(self._days.get(name, {}).items())]
+    def days(self, *names: str) -> Sequence[targets.TimeBucket]:
+        """Return the requests of all these targets by day (UTC), the last 90, a minute old at most.
+
+        Days without requests are left out, and so are times.
+        """
+        answered, failed = defaultdict[int, int](int), defaultdict[int, int](int)
+        for name in names:
+            for start, sums in self._days.get(name, {}).items():
+                answered[start] += sums.answered
+                failed[start] += sums.failed
+        return [
+            targets.TimeBucket(start, answered[start], failed[start], None, None)
+            for start in sorted(answered)
+        ]
 
     def figures(self, name: str) -> targets.Figures:
         """Return what lists show of a target, each from the shortest time that has it."""

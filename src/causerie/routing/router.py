@@ -13,7 +13,7 @@ from msgspec import Struct, structs
 
 from causerie.errors import InvalidRequest, ServiceError
 from causerie.protocol.request import ChatRequest
-from causerie.protocol.targets import CallClass, Candidate, TargetStats, TimeBucket
+from causerie.protocol.targets import CallClass, Candidate, TargetStats
 from causerie.routing import target_selector as selector
 from causerie.routing.attempt import Attempt
 from causerie.routing.circuit_breaker import CircuitBreaker
@@ -99,16 +99,11 @@ class Router:
         context = self._context
         target_states: dict[str, TargetState] = {}
         for name, target in targets.items():
-            target_state = context.target_states.get(name)
-            admission_queue = admission_queues.get(name)
-            if (
-                target_state is None
-                or target_state.target is not target
-                or target_state.admission_queue is not admission_queue
-            ):
+            state, queue = context.target_states.get(name), admission_queues.get(name)
+            if state is None or state.target is not target or state.admission_queue is not queue:
                 breaker = CircuitBreaker(context.clock, context.chance)
-                target_state = TargetState(name, target, admission_queue, breaker)
-            target_states[name] = target_state
+                state = TargetState(name, target, queue, breaker)
+            target_states[name] = state
         self._context = structs.replace(context, target_states=target_states)
 
     def renewed(
@@ -132,12 +127,10 @@ class Router:
         ``watch`` sees everything that is passed on. ``tried`` has earlier attempts with budgets of
         their own, and gets the new ones.
         """
-        execution = Execution(self._context, request, candidates)
-        if tried is not None:
-            execution.tried, execution.uncounted = tried, len(tried)
-        if watch is not None:
-            execution.watch = watch
-        return execution
+        tried = [] if tried is None else tried
+        return Execution(
+            self._context, request, candidates, tried=tried, uncounted=len(tried), watch=watch
+        )
 
     async def count_tokens(
         self, candidates: Sequence[Candidate], request: ChatRequest
@@ -182,17 +175,12 @@ class Router:
         return self._context.target_states.get(name)
 
     def target_stats(self, name: str) -> TargetStats | None:
-        target_state = self._context.target_states.get(name)
-        return target_state.target_stats() if target_state is not None else None
-
-    def history(self, name: str) -> Sequence[TimeBucket]:
-        target_state = self._context.target_states.get(name)
-        return target_state.latency_stats.history.day() if target_state is not None else ()
+        state = self.target_state(name)
+        return None if state is None else state.target_stats()
 
     def count_calls(self, name: str, classes: Sequence[CallClass]) -> None:
-        target_state = self._context.target_states.get(name)
-        if target_state is not None:
-            target_state.call_stats.add(classes)
+        if (state := self.target_state(name)) is not None:
+            state.call_stats.add(classes)
 
     def status(self) -> list[TargetStatus]:
         return [target_state.status() for target_state in self._context.target_states.values()]

@@ -105,7 +105,11 @@ def order(
     down = [one for one in resting if one not in rejecting]
     ordered: list[TargetState] = []
     for _, group in sorted(groups.items()):
-        ordered += _order_group(group, target_states, request, chance, last)
+        if len(group) > 1:
+            first = affinity_target(group, target_states, affinity_key(request), last)
+            ranks = {one: (one != first, load(one, target_states), chance()) for one in group}
+            group = sorted(group, key=ranks.__getitem__)
+        ordered += [target_states[candidate.name] for candidate in group]
     return ordered + down[:1] + rejecting[:1]
 
 
@@ -126,20 +130,6 @@ def load(one: Candidate, target_states: Mapping[str, TargetState]) -> float:
     return (target_states[one.name].in_flight + 1) / one.weight
 
 
-def _order_group(
-    group: Sequence[Candidate],
-    target_states: Mapping[str, TargetState],
-    request: ChatRequest,
-    chance: Callable[[], float],
-    last: str,
-) -> list[TargetState]:
-    if len(group) == 1:
-        return [target_states[group[0].name]]
-    first = affinity_target(group, target_states, affinity_key(request), last)
-    by_load = sorted(group, key=lambda one: (one != first, load(one, target_states), chance()))
-    return [target_states[candidate.name] for candidate in by_load]
-
-
 def affinity_target(
     group: Sequence[Candidate],
     target_states: Mapping[str, TargetState],
@@ -158,13 +148,13 @@ def affinity_target(
 
 def preferred(group: Sequence[Candidate], conversation: str, last: str = "") -> list[Candidate]:
     key = blake2b(conversation.encode("utf-8", "surrogatepass"), digest_size=32).digest()
-    return sorted(group, key=lambda one: (one.name != last, _rendezvous_distance(one, key)))
 
+    def distance(one: Candidate) -> tuple[bool, float]:
+        # Exponential with the weight as its rate: the smallest distance wins by weight.
+        drawn = blake2b(one.name.encode(), key=key, digest_size=8).digest()
+        return one.name != last, -math.log((int.from_bytes(drawn, "big") + 1) / 2**64) / one.weight
 
-def _rendezvous_distance(candidate: Candidate, conversation: bytes) -> float:
-    # Exponential with the weight as its rate: the smallest distance wins by weight.
-    drawn = blake2b(candidate.name.encode(), key=conversation, digest_size=8).digest()
-    return -math.log((int.from_bytes(drawn, "big") + 1) / 2**64) / candidate.weight
+    return sorted(group, key=distance)
 
 
 def affinity_key(request: ChatRequest) -> str:
@@ -210,21 +200,19 @@ class TargetSelector(Struct, eq=False):
     uncounted: int = 0  # how many of ``tried`` cost nothing of the budget
     _seconds: float = 0.0  # without an answer
 
-    def routed_seconds(self) -> float:
+    def routed_seconds(self, attempt: Attempt) -> float:
         """Return the time that attempts at other targets took before the one that answers."""
-        if self.attempt is None or len(self.tried) == 1:
-            return 0.0
-        return self.attempt.started - min(one.started for one in self.tried)
+        return attempt.started - min(one.started for one in self.tried)
 
     def spent(self) -> bool:
         budget, counted = self.context.budget, len(self.tried) - self.uncounted
         return counted >= budget.attempts or self._seconds >= budget.seconds
 
-    @property
     def reached(self) -> bool:
         return self.attempt is not None or any(one.reached for one in self.tried)
 
-    def waited(self, seconds: float) -> None:
+    async def wait(self, seconds: float) -> None:
+        await self.context.pause(seconds)
         self._seconds += seconds
 
     def broke(self, attempt: Attempt, failure: ServiceError) -> None:
@@ -252,7 +240,7 @@ class TargetSelector(Struct, eq=False):
         for place, target_state in enumerate(asked):
             if failures and self._is_short(target_state, failures):
                 continue
-            if place >= len(target_states):
+            if failures and place >= len(target_states):
                 await self._pause_before(target_state)
             request = self.request.within(self._bounds_of(target_state.name))
             attempt = Attempt(target_state, request, partial)
@@ -267,9 +255,6 @@ class TargetSelector(Struct, eq=False):
                 raise
             else:
                 self._record_served(attempt)
-                self.tried.append(attempt)
-                self.queued_seconds += attempt.queued_seconds
-                self.upstream_seconds += attempt.upstream_seconds
                 return attempt
             self._seconds += self.context.clock() - attempt.started
             if partial is None and not _may_succeed_elsewhere(failures[-1]):
@@ -283,9 +268,7 @@ class TargetSelector(Struct, eq=False):
 
     async def _pause_before(self, target_state: TargetState) -> None:
         jitter = 0.5 + 0.5 * self.context.chance()
-        seconds = _RETRY_SECONDS * 2 ** self._tries_of(target_state) * jitter
-        await self.context.pause(seconds)
-        self.waited(seconds)
+        await self.wait(_RETRY_SECONDS * 2 ** self._tries_of(target_state) * jitter)
 
     def _may_retry(self, target_state: TargetState, failure: ServiceError) -> bool:
         return (
@@ -300,7 +283,10 @@ class TargetSelector(Struct, eq=False):
 
     def _record_served(self, attempt: Attempt) -> None:
         self.attempt = attempt
+        self.tried.append(attempt)
         self._note_served(attempt.target_state.name)
+        self.queued_seconds += attempt.queued_seconds
+        self.upstream_seconds += attempt.upstream_seconds
         if len(self.candidates) > 1:
             context, target = self.context, attempt.target
             context.last_targets.note(affinity_key(self.request), target, context.clock())
@@ -317,11 +303,8 @@ class TargetSelector(Struct, eq=False):
         return UNBOUNDED_TOKENS
 
     def _is_short(self, target_state: TargetState, failures: Sequence[ServiceError]) -> bool:
-        reported = [
-            failure.metadata.get("context_length")
-            for failure in failures
-            if failure.code == "context_length_exceeded"
-        ]
+        exceeded = [each for each in failures if each.code == "context_length_exceeded"]
+        reported = (each.metadata.get("context_length") for each in exceeded)
         short = max((length for length in reported if isinstance(length, int)), default=0)
         length = self._bounds_of(target_state.name).context_length
         return length is not None and length <= short
@@ -354,12 +337,11 @@ class TargetSelector(Struct, eq=False):
         *,
         hopeless: bool,
     ) -> ServiceError:
-        telling = [one for one in failures if not _is_of_target(one)]
+        telling = [one for one in failures if one.code not in _OF_THE_TARGET]
         passing = [one for one in telling if one.retryable] or telling
         failure = passing[-1] if passing else next(iter(failures), None)
-        rests = {
-            one.name: self.context.target_states[one.name].breaker.wait() for one in self.candidates
-        }
+        states = self.context.target_states
+        rests = {one.name: states[one.name].breaker.wait() for one in self.candidates}
         if failure is None or (hopeless and isinstance(failure, UpstreamFailed)):
             wait = max(1, math.ceil(min(rests.values(), default=1.0)))
             why = f" {_last_failure_words(failure)}" if isinstance(failure, UpstreamFailed) else ""
@@ -408,8 +390,4 @@ def _last_failure_words(failure: UpstreamFailed) -> str:
 
 def _may_succeed_elsewhere(failure: ServiceError) -> bool:
     of_the_target = (Overloaded, RateLimited, TemplateFailed, UpstreamFailed)
-    return isinstance(failure, of_the_target) or _is_of_target(failure)
-
-
-def _is_of_target(failure: ServiceError) -> bool:
-    return failure.code in _OF_THE_TARGET
+    return isinstance(failure, of_the_target) or failure.code in _OF_THE_TARGET

@@ -52,21 +52,16 @@ class Samples(Struct, eq=False):
     _values: deque[tuple[float, float]] = msgspec.field(
         default_factory=partial(deque, maxlen=SAMPLES_KEPT)
     )
-    _empty: bool = False  # a window had nothing when it was last asked for
-    _summaries: dict[float, tuple[float, Percentiles | None]] = {}
+    _summaries: dict[float, tuple[float, Percentiles]] = {}
 
     def add(self, value: float, now: float) -> None:
         self._values.append((now, value))
-        if self._empty:
-            self._empty = False
-            self._summaries.clear()
 
     def newest(self) -> float | None:
         """Return the median of the newest few of the last seconds; ``None`` with less than two."""
         since = self._clock() - _NOW_SECONDS
-        values = sorted(
-            value for made, value in islice(reversed(self._values), _NEWEST) if made >= since
-        )
+        newest = islice(reversed(self._values), _NEWEST)
+        values = sorted(value for made, value in newest if made >= since)
         return values[(len(values) - 1) // 2] if len(values) > 1 else None
 
     def median_since(self, since: float) -> float | None:
@@ -75,18 +70,14 @@ class Samples(Struct, eq=False):
 
     def percentiles(self, window: float = FIVE_MINUTES) -> Percentiles | None:
         """Return the percentiles of the last ``window`` seconds; ``None`` without measurements."""
-        if not self._values:
-            return None
         now = self._clock()
-        counted, percentiles = self._summaries.get(window, (float("-inf"), None))
-        if now - counted < _FRESH_SECONDS:
-            return percentiles
+        if not self._values or self._values[-1][0] < now - window:
+            return None
+        if window in self._summaries and now - self._summaries[window][0] < _FRESH_SECONDS:
+            return self._summaries[window][1]
         values = sorted(value for made, value in self._values if made >= now - window)
-        if values:
-            last = len(values) - 1
-            found = Percentiles(*(values[min(int(len(values) * one), last)] for one in _SHARES))
-        else:
-            found, self._empty = None, True
+        last = len(values) - 1
+        found = Percentiles(*(values[min(int(len(values) * one), last)] for one in _SHARES))
         self._summaries[window] = (now, found)
         return found
 
@@ -198,9 +189,8 @@ class LatencyStats:
         if now >= self._minute_ends:
             self._next_minute(now)
         self._minute.answered += 1
-        asked = now - seconds
-        if asked > self._answered_from:
-            self._answered_from = asked
+        if now - seconds > self._answered_from:
+            self._answered_from = now - seconds
         self.first_token.add(seconds, now)
 
     def failed(self) -> None:
@@ -260,8 +250,6 @@ class CallStats(Struct, eq=False):
         self._quarters[-1][1].update(classes)
 
     def day(self) -> CallCounts | None:
-        if not self._quarters:
-            return None
         since = self._number() - QUARTERS_KEPT
         newer = (counts for number, counts in self._quarters if number > since)
         total = sum(newer, Counter[CallClass]())
@@ -412,11 +400,9 @@ def wait_of(failure: ServiceError) -> float:
 
 
 def _is_answered(failure: ServiceError) -> bool:
-    # 408 means that the target was too slow.
-    if failure.error_class is ErrorClass.UNUSABLE_OUTPUT:
-        return True
     status = failure.metadata.get("upstream_status")
-    return isinstance(status, int) and status < 500 and failure.code != "upstream_timeout"
+    answered = isinstance(status, int) and status < 500 and failure.code != "upstream_timeout"
+    return answered or failure.error_class is ErrorClass.UNUSABLE_OUTPUT
 
 
 class Check(Struct, frozen=True):

@@ -5,14 +5,13 @@ letters.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from msgspec import Meta, Struct
 
 from causerie.settings import values
-from causerie.settings.problems import Broken, taken
+from causerie.settings.problems import Broken, tables, taken
 from causerie.settings.provider import address_rules, certificate_rules, is_readable
-from causerie.settings.toml import KeyPath
 
 
 class Mail(Struct, frozen=True, kw_only=True):
@@ -51,7 +50,7 @@ def mail_rules(mail: Mail, address: str | None, *, sign_up: bool) -> Iterator[Br
 
 AlertName = Literal["budget", "provider", "error_rate", "key_expiry", "job"]
 OWNERS = "owners"  # the channel of reminders to owners of keys
-ALERT_NAMES: tuple[AlertName, ...] = ("budget", "provider", "error_rate", "key_expiry", "job")
+ALERT_NAMES: tuple[AlertName, ...] = get_args(AlertName)
 
 EmailAddress = Annotated[
     str,
@@ -63,9 +62,6 @@ EmailAddress = Annotated[
 Percent = Annotated[int, Meta(ge=1, le=1000)]
 
 
-WebhookFormat = Literal["standard", "slack", "teams"]
-
-
 class AlertWebhook(Struct, frozen=True, kw_only=True):
     """An address that gets alerts as JSON."""
 
@@ -73,7 +69,7 @@ class AlertWebhook(Struct, frozen=True, kw_only=True):
     """Name of the channel."""
     url: values.WebAddress
     """Where alerts are posted; `https://`, but on this machine."""
-    format: WebhookFormat = "standard"
+    format: Literal["standard", "slack", "teams"] = "standard"
     """`standard` is signed JSON by the Standard Webhooks specification; `slack` and `teams` are
     messages for an incoming webhook of Slack, or of a workflow in Microsoft Teams."""
     secret: values.KeyPlace | None = None
@@ -128,31 +124,20 @@ class Alerts(Struct, frozen=True, kw_only=True):
 
 
 def alert_rules(alerts: Alerts, mail: Mail) -> Iterator[Broken]:
-    yield from _name_rules(alerts)
-    for index, webhook in enumerate(alerts.webhooks):
-        yield from _webhook_rules(("alerts", "webhooks", index), webhook)
+    channels = list(tables(alerts, "webhooks", "emails"))
+    yield from taken((("alerts", *place, "name"), one.name) for place, one in channels)
+    for place, one in channels:
+        if one.name == OWNERS:
+            words = f'"{OWNERS}" stands for the owners of keys; choose another'
+            yield Broken(("alerts", *place, "name"), words)
+    for place, webhook in tables(alerts, "webhooks"):
+        at, base = ("alerts", *place), webhook.url.partition("?")[0]
+        yield from address_rules((*at, "url"), base, "sign with `secret` instead")
+        if webhook.secret is None and webhook.format == "standard":
+            yield Broken((*at, "secret"), "is missing; receivers check signatures by it")
+        yield from certificate_rules((*at, "ca_file"), webhook.ca_file)
+        if is_readable(base) and not webhook.allow_http:
+            words = "begins with `http://`: anybody on the way could read it; use `https://`, or "
+            yield Broken((*at, "url"), f"{words}set `allow_http = true`")
     if alerts.emails and mail.host is None:
         yield Broken(("alerts", "emails"), "needs `mail.host`, the server that takes letters")
-
-
-def _name_rules(alerts: Alerts) -> Iterator[Broken]:
-    names: list[tuple[KeyPath, str]] = [
-        (("alerts", kind, index, "name"), one.name)
-        for kind in ("webhooks", "emails")
-        for index, one in enumerate(getattr(alerts, kind))
-    ]
-    yield from taken(names)
-    for at, name in names:
-        if name == OWNERS:
-            yield Broken(at, f'"{OWNERS}" stands for the owners of keys; choose another')
-
-
-def _webhook_rules(at: KeyPath, webhook: AlertWebhook) -> Iterator[Broken]:
-    base = webhook.url.partition("?")[0]
-    yield from address_rules((*at, "url"), base, "sign with `secret` instead")
-    if webhook.secret is None and webhook.format == "standard":
-        yield Broken((*at, "secret"), "is missing; receivers check signatures by it")
-    yield from certificate_rules((*at, "ca_file"), webhook.ca_file)
-    if is_readable(base) and not webhook.allow_http:
-        words = "begins with `http://`: anybody on the way could read it; use `https://`, or set "
-        yield Broken((*at, "url"), f"{words}`allow_http = true`")

@@ -4,7 +4,6 @@ visitors may chat with.
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Literal
 
@@ -114,11 +113,9 @@ class CatalogModelSettings(Struct, frozen=True, kw_only=True):
     """Name for people. Unset: the id."""
     description: str = ""
     """A few sentences for the catalog."""
-    created: Annotated[datetime.date | None, Meta(extra={"words": "a day like `2026-11-21`"})] = (
-        None
-    )
+    created: values.Day | None = None
     """When the model came out. Unset: not known, and 0 in `GET /models`."""
-    ends: Annotated[datetime.date | None, Meta(extra={"words": "a day like `2026-11-21`"})] = None
+    ends: values.Day | None = None
     """Its last day in the catalog. Unset: it stays."""
     limits: values.LimitSettings = values.LimitSettings()
 

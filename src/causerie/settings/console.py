@@ -1,5 +1,5 @@
-"""Pages for people: the console, their name, colour and logos, and the providers that people may
-sign in with.
+"""Pages for people: the console, their name, colour and logos, the providers that people may sign
+in with, and the policies of people and projects.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from msgspec import Meta, Struct
 
 from causerie.settings import values
-from causerie.settings.problems import Broken, taken
+from causerie.settings.problems import Broken, repeated, taken
 from causerie.settings.provider import certificate_rules, is_readable
 from causerie.settings.toml import KeyPath
 
@@ -93,6 +93,10 @@ class ConsoleSettings(Struct, frozen=True, kw_only=True):
     public_rankings: bool = False
     """Whether everybody may see which models and providers of the catalog are used most, by tokens
     of all projects together. Otherwise only operators see it."""
+    public_apps: tuple[values.Text, ...] = ()
+    """Apps that public rankings may name, like `["Aider", "chat.example.org"]`, by the names in
+    *Usage*. A client can give itself any name, so name those whose makers agreed. Operators see
+    all; others see none that is not here."""
     public_status: bool = False
     """Whether everybody may see how the catalog's providers stand, and their uptime of each of the
     last 90 days, at `/console/status`. Otherwise only operators see it."""
@@ -157,7 +161,24 @@ def is_data(text: str) -> bool:
 
 def read_logo(text: str) -> tuple[str, bytes]:
     """Return media type and content of a logo; raise :class:`ValueError` with what is wrong."""
-    media_type, content = _decoded_image(text) if is_data(text) else _read_image(Path(text))
+    if is_data(text):
+        found = _DATA.fullmatch(text)
+        if found is None:
+            raise ValueError("is no `data:image/png;base64,…`, nor of `svg+xml` or `webp`")
+        try:
+            media_type, content = found[1], base64.b64decode(found[2], validate=True)
+        except binascii.Error as error:
+            raise ValueError("is not valid base64") from error
+    else:
+        file = Path(text)
+        media_type = _TYPES.get(file.suffix.lower(), "")
+        if not media_type:
+            raise ValueError(f'"{file}" is none of {", ".join(_TYPES)}')
+        try:
+            with file.open("rb") as opened:
+                content = opened.read(_MOST_BYTES + 1)
+        except OSError as error:
+            raise ValueError(f'"{file}" cannot be read: {error.strerror or error}') from error
     if len(content) > _MOST_BYTES:
         raise ValueError(f"has {len(content):,} bytes; a logo has at most {_MOST_BYTES:,}")
     return media_type, content
@@ -169,27 +190,6 @@ def logo_rules(logos: Mapping[str, str]) -> Iterator[Broken]:
             read_logo(text)
         except ValueError as error:
             yield Broken(("branding", "logos", name), str(error))
-
-
-def _decoded_image(text: str) -> tuple[str, bytes]:
-    found = _DATA.fullmatch(text)
-    if found is None:
-        raise ValueError("is no `data:image/png;base64,…`, nor of `svg+xml` or `webp`")
-    try:
-        return found[1], base64.b64decode(found[2], validate=True)
-    except binascii.Error as error:
-        raise ValueError("is not valid base64") from error
-
-
-def _read_image(file: Path) -> tuple[str, bytes]:
-    content_type = _TYPES.get(file.suffix.lower())
-    if content_type is None:
-        raise ValueError(f'"{file}" is none of {", ".join(_TYPES)}')
-    try:
-        with file.open("rb") as opened:
-            return content_type, opened.read(_MOST_BYTES + 1)
-    except OSError as error:
-        raise ValueError(f'"{file}" cannot be read: {error.strerror or error}') from error
 
 
 # Settings of providers that people may sign in with.
@@ -322,3 +322,69 @@ def _wrong_issuer(issuer: str) -> str | None:
         words = "anybody on the way could sign in as everybody; use `https://`"
         return f"begins with `http://`: {words}"
     return None
+
+
+# Policies: the defaults of new people and projects, and rules for all of them.
+
+
+class PolicySettings(Struct, frozen=True, kw_only=True):
+    """The policy of people or of projects: what each new one begins with; operators change it for
+    single ones. Needs keys of accounts."""
+
+    name: Literal["people", "projects"]
+    """`people`: each new person, in all projects; `projects`: each new project."""
+    budget: values.Money | None = None
+    """Money that each may spend in a period, like `"25"`. Unset: no budget."""
+    period: Literal["day", "week", "month", "never"] = "month"
+    """When the budget begins anew, in UTC."""
+    soft: bool = False
+    """Whether the budget refuses nothing and is only notified."""
+    limits: values.LimitSettings = values.LimitSettings()
+    models: tuple[values.ModelPattern, ...] | None = None
+    """Models that each may use; one with `*` at the end stands for all that begin so. Unset:
+    all."""
+    doors: tuple[values.DoorName, ...] | None = None
+    """Doors that each may use. Unset: all."""
+    providers: tuple[values.DoorName, ...] | None = None
+    """Providers whose models each may use; `causerie` stands for models of this service. Unset:
+    all."""
+    prompt_price: values.Money | None = None
+    """Highest price of 1M input tokens. Unset: any."""
+    completion_price: values.Money | None = None
+    """Highest price of 1M output tokens. Unset: any."""
+    personal_projects: Literal["sign_up", "never"] = "sign_up"
+    """For `people`: with `sign_up`, people who sign up get a project of their own; with `never`
+    they come only into projects of their groups or by invitation."""
+    personal_project_name: Annotated[str, Meta(min_length=1, max_length=100)] = "{name}'s project"
+    """For `people`: its name; `{name}` and `{email}` are replaced by theirs."""
+    role: Literal["owner", "admin", "member", "viewer"] = "owner"
+    """For `people`: their role in it. Only owners and admins invite others and turn on request
+    logging."""
+    request_logging: Literal["admins", "owners", "nobody"] = "admins"
+    """For `projects`, old ones too: who may turn on request logging: `admins` (owners, admins and
+    management keys), `owners`, or `nobody`, and then nothing is logged."""
+
+
+POLICIES = {each: PolicySettings(name=each) for each in ("people", "projects")}
+_OF = {
+    "personal_projects": "people",
+    "personal_project_name": "people",
+    "role": "people",
+    "request_logging": "projects",
+}
+
+
+def policy_rules(policies: Sequence[PolicySettings]) -> Iterator[Broken]:
+    """Yield a policy that is there twice, and settings that mean nothing in one."""
+    places = [(("policies", index, "name"), each.name) for index, each in enumerate(policies)]
+    for at, name, other in repeated(places):
+        yield Broken(at, f'"{name}" is there already; join both', other)
+    for index, each in enumerate(policies):
+        for name, kind in _OF.items():
+            if each.name != kind and getattr(each, name) != getattr(POLICIES[kind], name):
+                yield Broken(("policies", index, name), f"is a setting of the policy of {kind}")
+
+
+def policy_of(policies: Sequence[PolicySettings], name: str) -> PolicySettings:
+    """Return the policy of this name, or one without settings."""
+    return next((each for each in policies if each.name == name), POLICIES[name])

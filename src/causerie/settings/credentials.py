@@ -99,7 +99,14 @@ def secret_value(secret: Secret, environ: Mapping[str, str]) -> str:
         if not value:
             raise ValueError(f"{where} is not set; set it for the service")
     elif secret.file is not None:
-        where, value = f"the file {secret.file}", _file_text(Path(secret.file))
+        where = f"the file {secret.file}"
+        try:
+            with Path(secret.file).open("rb") as source:
+                value = source.read(_MOST_BYTES).decode()
+        except OSError as error:
+            raise ValueError(f"{where} cannot be read: {error.strerror}") from error
+        except UnicodeDecodeError:
+            raise ValueError(f"{where} is not text") from None
     else:
         program = (secret.command or ("",))[0]
         where, value = f"the command {program}", _command_output(secret)
@@ -130,16 +137,6 @@ def _read_secret(loaded: Loaded, path: KeyPath, secret: Secret, environ: Mapping
     except ValueError as error:
         raise SettingsError([Problem(loaded.where(path), dotted(path), str(error))]) from error
     return value
-
-
-def _file_text(file: Path) -> str:
-    try:
-        with file.open("rb") as source:
-            return source.read(_MOST_BYTES).decode()
-    except OSError as error:
-        raise ValueError(f"the file {file} cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError:
-        raise ValueError(f"the file {file} is not text") from None
 
 
 def _command_output(secret: Secret) -> str:

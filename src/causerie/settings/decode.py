@@ -51,7 +51,11 @@ class SettingsDecoder:
         known = fields(kind)
         for key in value:
             if key not in known:
-                self._report_unknown(path, str(key), value, list(known))
+                near = nearest(str(key), list(known), ALIKE)
+                advice = f"did you mean `{near}`?" if near else f"known here: {', '.join(known)}"
+                meant = near if near and near not in value else str(key)
+                fault = (*path, meant)
+                self._add_problem((*path, str(key)), f"is not a setting; {advice}", fault)
         decoded: dict[str, Any] = {}
         for name, field in known.items():
             if name in value:
@@ -113,20 +117,8 @@ class SettingsDecoder:
             self._add_problem(path, f"is {known}; it takes {describe(kind)}")
             return _WRONG
 
-    def _report_unknown(
-        self, path: KeyPath, key: str, table: Mapping[Any, Any], known: list[str]
-    ) -> None:
-        near = nearest(key, known, ALIKE)
-        advice = f"did you mean `{near}`?" if near else f"known here: {', '.join(known)}"
-        meant = near if near and near not in table else key
-        self.faults.append((*path, meant))
-        self._report_problem((*path, key), f"is not a setting; {advice}")
-
-    def _add_problem(self, path: KeyPath, advice: str) -> None:
-        self.faults.append(path)
-        self._report_problem(path, advice)
-
-    def _report_problem(self, path: KeyPath, advice: str) -> None:
+    def _add_problem(self, path: KeyPath, advice: str, fault: KeyPath | None = None) -> None:
+        self.faults.append(path if fault is None else fault)
         self.problems.append(Problem(self._place_of(path), dotted(path), advice))
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterator
-from urllib.parse import urlsplit
 
 from msgspec import Struct
 
@@ -19,6 +18,7 @@ from causerie.settings.toml import KeyPath
 from causerie.settings.tree import DoorSettings, ModelSettings, Settings
 
 _ODD = re.compile(r"[^a-z0-9]+")
+_OPEN = (None, "off")
 _LONGEST = 63  # of a part of a host name (RFC 1035, section 2.3.4)
 
 
@@ -61,13 +61,6 @@ def has_accounts(settings: Settings) -> bool:
     return any(door_address.door.keys == "accounts" for door_address in door_addresses(settings))
 
 
-def host_names(settings: Settings) -> Iterator[str]:
-    """Yield the host names of the service that are neither its domain nor a door's."""
-    yield from settings.server.hosts
-    if settings.console.address is not None:
-        yield urlsplit(settings.console.address).hostname or ""
-
-
 def default_address(settings: Settings) -> DoorAddress:
     """Return the door behind plain ``/v1``; raises :class:`LookupError` where there is none."""
     every = door_addresses(settings)
@@ -84,26 +77,32 @@ def slug(model: ModelSettings) -> str:
 
 
 def _listed_doors(settings: Settings) -> Iterator[DoorAddress]:
+    domain = settings.server.public_host
     for index, door in enumerate(settings.doors):
+        names = [door.name]
+        if door.kind == "hosted":
+            names.append("api")
+        if door.kind == "router" and door.name != "router":
+            names.append("router")
         yield DoorAddress(
             door=door,
             prefix=door.prefix or _path_prefix(door.name, door.kind),
-            hosts=(*_names_of_door(door, settings.server.public_host), *door.hosts),
+            hosts=(*(f"{name}.{domain}" for name in names), *door.hosts),
             models=behind(settings, door.kind) if door.models is None else door.models,
             at=("doors", index),
         )
 
 
-def _names_of_door(door: DoorSettings, domain: str) -> Iterator[str]:
-    yield f"{door.name}.{domain}"
-    if door.kind == "hosted":
-        yield f"api.{domain}"
-    if door.kind == "router" and door.name != "router":
-        yield f"router.{domain}"
-
-
 def _own_doors(settings: Settings) -> Iterator[DoorAddress]:
-    offered = _offered_by_routers(settings)
+    routers = (each for each in _listed_doors(settings) if each.door.kind == "router")
+    shown = {id for each in routers for id in each.models}
+    offered = {
+        endpoint.model
+        for entry in settings.catalog
+        if entry.id in shown
+        for endpoint in entry.endpoints
+        if endpoint.provider is None
+    }
     for index, model in enumerate(settings.models):
         if model.keys is None and model.id in offered:
             continue
@@ -117,19 +116,6 @@ def _own_doors(settings: Settings) -> Iterator[DoorAddress]:
             at=("models", index),
             own=True,
         )
-
-
-def _offered_by_routers(settings: Settings) -> frozenset[str]:
-    shown = {
-        id for each in _listed_doors(settings) if each.door.kind == "router" for id in each.models
-    }
-    return frozenset(
-        endpoint.model
-        for entry in settings.catalog
-        if entry.id in shown
-        for endpoint in entry.endpoints
-        if endpoint.provider is None
-    )
 
 
 def _path_prefix(name: str, kind: str) -> str:
@@ -201,24 +187,21 @@ def _address_collisions(every: tuple[DoorAddress, ...]) -> Iterator[Broken]:
     names: dict[str, DoorAddress] = {}
     addresses: dict[str, DoorAddress] = {}
     for way in every:
+        instead = "set another `door` for the model" if way.own else "give the door another"
         other = names.setdefault(way.door.name, way)
         if other is not way:
-            advice = f'"{way.door.name}" is taken by {_door_words(other)}; {_door_advice(way)}'
+            advice = f'"{way.door.name}" is taken by {_door_words(other)}; {instead}'
             yield Broken((*way.at, "id" if way.own else "name"), advice, other.at)
             continue
         for key, address in [("prefix", way.prefix), *(("hosts", host) for host in way.hosts)]:
             other = addresses.setdefault(address, way)
             if other is not way:
-                advice = f'"{address}" leads to {_door_words(other)} already; {_door_advice(way)}'
+                advice = f'"{address}" leads to {_door_words(other)} already; {instead}'
                 yield Broken((*way.at, "id" if way.own else key), advice, other.at)
 
 
 def _door_words(way: DoorAddress) -> str:
     return f"the own door of {dotted(way.at)}" if way.own else dotted(way.at)
-
-
-def _door_advice(way: DoorAddress) -> str:
-    return "set another `door` for the model" if way.own else "give the door another"
 
 
 def _listed_door_rules(way: DoorAddress, settings: Settings) -> Iterator[Broken]:
@@ -265,15 +248,15 @@ def has_chat_page(settings: Settings) -> bool:
         return False
     if server.chat_page is not None:
         return server.chat_page
-    return is_loopback(server.host) or any(map(_is_open, door_addresses(settings)))
+    return is_loopback(server.host) or any(
+        each.door.keys in _OPEN for each in door_addresses(settings)
+    )
 
 
 def chat_base_urls(settings: Settings) -> tuple[str, ...]:
     """Return the paths that the page offers: the usual door's, then those that need no key."""
     usual = default_address(settings)
-    others = (each for each in door_addresses(settings) if each != usual and _is_open(each))
+    others = (
+        each for each in door_addresses(settings) if each != usual and each.door.keys in _OPEN
+    )
     return ("/v1", *(each.prefix for each in others))
-
-
-def _is_open(address: DoorAddress) -> bool:
-    return address.door.keys in (None, "off")

@@ -8,97 +8,149 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
+from msgspec import Struct
 
 from causerie.engines.weights.errors import BadReference
 from causerie.engines.weights.reference import Kind, Reference
 from causerie.providers.dialects import KNOWN_PROVIDERS
-from causerie.settings.policies import PolicySettings
+from causerie.settings.console import PolicySettings
 from causerie.settings.problems import Problem, SettingsError
+from causerie.settings.values import Secret
 
 if TYPE_CHECKING:
     from causerie.settings.load import Loaded
     from causerie.settings.tree import Settings
 
 
-# Rules for each entry of the database alone.
-
-KINDS: Mapping[Section, EntryKind] = {
-    "providers": "provider",
-    "aliases": "alias",
-    "catalog": "catalog_model",
-    "models": "model",
-    "doors": "door",
-    "policies": "policy",
-    "webhooks": "webhook",
-    "emails": "email",
-}
-"""Kind of an entry in the database, by the section of the file; the order is that of lists."""
-NAMES: Mapping[Section, str] = dict.fromkeys(KINDS, "name") | dict.fromkeys(
-    ("aliases", "catalog", "models"), "id"
-)
-PATHS: Mapping[Section, tuple[str, ...]] = {
-    **{section: (section,) for section in KINDS},
-    "webhooks": ("alerts", "webhooks"),
-    "emails": ("alerts", "emails"),
-}
-"""Path of the tables of a section in the file."""
-KEYS: Mapping[Section, str] = {"providers": "key", "webhooks": "secret"}
-"""Setting of the file that says where a key is found, which an entry keeps apart."""
-DEFAULT_DOORS: Mapping[str, str] = {"gateway": "aliases", "router": "catalog"}
+EntryKind = Literal[
+    "provider", "alias", "catalog_model", "model", "door", "policy", "webhook", "email"
+]
+EntryKey = tuple[EntryKind, str]
+DEFAULT_DOORS: Mapping[str, EntryKind] = {"gateway": "alias", "router": "catalog_model"}
 """Doors that are there by default, by what is behind them. Their kinds are their names."""
+OFF = "all providers that it names are switched off"
 _ENGINES = ("llamacpp", "openvino", "vllm", "fake")
 _PLACE = "only the file may name a place on this machine"
 _PROGRAM = "only the file may say how a program is started"
-_FILE_ONLY: Mapping[Section, Mapping[str, str]] = {
-    "providers": dict.fromkeys(("key", "tls.ca_file", "tls.client_cert", "tls.client_key"), _PLACE),
-    "models": {
-        **dict.fromkeys(("template", "llamacpp.draft", "llamacpp.lora", "llamacpp.mmproj"), _PLACE),
-        **dict.fromkeys(("vllm.key", "vllm.tls"), _PLACE),
-        **dict.fromkeys(("llamacpp.command", "llamacpp.args"), _PROGRAM),
-        **dict.fromkeys(("vllm.command", "vllm.args", "options"), _PROGRAM),
-        **dict.fromkeys((f"{engine}.environment" for engine in _ENGINES[:3]), _PROGRAM),
-        "keys": "only the file may hold digests of keys",
-    },
-    "webhooks": dict.fromkeys(("secret", "ca_file"), _PLACE),
-}
-_COMPLETED: Mapping[Section, Sequence[str]] = {
-    "aliases": ("name", "description", "limits", "price"),
-    "catalog": ("name", "description", "ends", "limits"),
-    "models": (
-        *("name", "description", "limits", "max_output_tokens", "networks", "price", "queue"),
-        "sampling",
-    ),
-    "doors": (
-        "models",
-        "networks",
-        "limits",
-        "unknown_params",
-        "long_output",
-        "reasoning",
-        "cache_scope",
-    ),
-    "policies": tuple(name for name in PolicySettings.__struct_fields__ if name != "name"),
-}
-"""Settings that an entry may add to what the file names, where the file does not set them."""
 
 
-def tables_of(settings: Settings, section: Section) -> Sequence[Any]:
-    found: Any = settings
-    for part in PATHS[section]:
-        found = getattr(found, part)
-    return tuple(found)
+class EntryTable(Struct, frozen=True):
+    """The tables of the file that entries of one kind have the form of."""
+
+    path: tuple[str, ...]
+    name: str = "name"
+    """Setting that names an entry."""
+    key: str = ""
+    """Setting that says where a key is found, which an entry keeps apart."""
+    targets: str = ""
+    """Setting that lists targets."""
+    completed: Sequence[str] = ()
+    """Settings that an entry may add to what the file names, where the file does not set them."""
+    file_only: Mapping[str, str] = {}
+    """Settings that no entry may have, and why."""
+
+
+TABLES: Mapping[EntryKind, EntryTable] = {
+    "provider": EntryTable(
+        ("providers",),
+        key="key",
+        file_only=dict.fromkeys(
+            ("key", "tls.ca_file", "tls.client_cert", "tls.client_key"), _PLACE
+        ),
+    ),
+    "alias": EntryTable(
+        ("aliases",),
+        name="id",
+        targets="targets",
+        completed=("name", "description", "limits", "price"),
+    ),
+    "catalog_model": EntryTable(
+        ("catalog",),
+        name="id",
+        targets="endpoints",
+        completed=("name", "description", "ends", "limits"),
+    ),
+    "model": EntryTable(
+        ("models",),
+        name="id",
+        completed=(
+            *("name", "description", "limits", "max_output_tokens", "networks", "price", "queue"),
+            "sampling",
+        ),
+        file_only={
+            **dict.fromkeys(
+                ("template", "llamacpp.draft", "llamacpp.lora", "llamacpp.mmproj"), _PLACE
+            ),
+            **dict.fromkeys(("vllm.key", "vllm.tls"), _PLACE),
+            **dict.fromkeys(("llamacpp.command", "llamacpp.args"), _PROGRAM),
+            **dict.fromkeys(("vllm.command", "vllm.args", "options"), _PROGRAM),
+            **dict.fromkeys((f"{engine}.environment" for engine in _ENGINES[:3]), _PROGRAM),
+            "keys": "only the file may hold digests of keys",
+        },
+    ),
+    "door": EntryTable(
+        ("doors",),
+        completed=(
+            *("models", "networks", "limits", "unknown_params", "long_output", "reasoning"),
+            "cache_scope",
+        ),
+    ),
+    "policy": EntryTable(
+        ("policies",),
+        completed=[name for name in PolicySettings.__struct_fields__ if name != "name"],
+    ),
+    "webhook": EntryTable(
+        ("alerts", "webhooks"),
+        key="secret",
+        file_only=dict.fromkeys(("secret", "ca_file"), _PLACE),
+    ),
+    "email": EntryTable(("alerts", "emails")),
+}
+"""By the kind of an entry; the order is that of lists."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A table of the file's form without its name and its key, or an addition to such a table."""
+
+    kind: EntryKind
+    name: str
+    body: Mapping[str, Any]
+    enabled: bool = True
+    place: str = ""
+    """File and line that it was read from, if it was."""
+    secret: Secret | None = None
+    """Place of its key that the file gives, if it does."""
+
+    @property
+    def key(self) -> EntryKey:
+        return self.kind, self.name
+
+    @property
+    def table(self) -> EntryTable:
+        return TABLES[self.kind]
+
+    @property
+    def origin(self) -> str:
+        return self.place or f'the entry of {self.kind.replace("_", " ")} "{self.name}"'
+
+
+# Rules for each entry of the database alone.
+
+
+def tables_of(settings: Settings, kind: EntryKind) -> Sequence[Any]:
+    found: Sequence[Any] = attrgetter(".".join(TABLES[kind].path))(settings)
+    return found
 
 
 def filed_index(entry: Entry, alone: Loaded) -> int | None:
     """Return the index of what the file has under this name, if it has something."""
-    label = NAMES[entry.section]
-    for index, one in enumerate(tables_of(alone.settings, entry.section)):
-        if getattr(one, label) == entry.name:
-            return index
-    return None
+    names = (getattr(one, entry.table.name) for one in tables_of(alone.settings, entry.kind))
+    return next((index for index, name in enumerate(names) if name == entry.name), None)
 
 
 def refusals(entry: Entry, alone: Loaded) -> tuple[str, ...]:
@@ -106,22 +158,22 @@ def refusals(entry: Entry, alone: Loaded) -> tuple[str, ...]:
     index = filed_index(entry, alone)
     if index is not None:
         return tuple(_conflicts_with_file(entry, alone, index))
-    origin = alone.origins.get(PATHS[entry.section], "line")
-    if entry.section == "models" and alone.chosen:
+    origin = alone.origins.get(entry.table.path, "line")
+    if entry.kind == "model" and alone.chosen:
         if entry.name not in alone.chosen:
             return ("`--model` of the command line leaves it out",)
     elif not origin.startswith("line"):
-        return (f"{origin} says which {entry.section} there are",)
-    if entry.section == "models":
+        return (f"{origin} says which {entry.table.path[-1]} there are",)
+    if entry.kind == "model":
         return (*_file_only(entry), *_model_refusals(entry.body))
-    if entry.section == "doors":
+    if entry.kind == "door":
         return tuple(_door_refusals(entry))
     return tuple(_file_only(entry))
 
 
 def _conflicts_with_file(entry: Entry, alone: Loaded, index: int) -> Iterator[str]:
-    completed = _COMPLETED.get(entry.section, ())
-    path, one = PATHS[entry.section], tables_of(alone.settings, entry.section)[index]
+    completed, path = entry.table.completed, entry.table.path
+    one = tables_of(alone.settings, entry.kind)[index]
     if not entry.body or not set(entry.body) <= set(completed):
         place = alone.where((*path, index)) or "the default"
         rest = f"; an entry may add {', '.join(completed)}" if completed else ""
@@ -134,7 +186,7 @@ def _conflicts_with_file(entry: Entry, alone: Loaded, index: int) -> Iterator[st
 
 
 def _file_only(entry: Entry) -> Iterator[str]:
-    for path, words in _FILE_ONLY.get(entry.section, {}).items():
+    for path, words in entry.table.file_only.items():
         if has_value(entry.body, path.split(".")):
             yield f"{path}: {words}"
     if isinstance(entry.body.get("proxy"), Mapping):
@@ -160,10 +212,10 @@ def _door_refusals(entry: Entry) -> Iterator[str]:
         yield f'kind: is missing, and the file has no door "{entry.name}" to add this to'
 
 
-def pop_name(section: Section, body: dict[str, Any]) -> str | None:
+def pop_name(kind: EntryKind, body: dict[str, Any]) -> str | None:
     """Take the name of an entry out of its table; a known provider has one by itself."""
-    known = KNOWN_PROVIDERS.get(str(body.get("known"))) if section == "providers" else None
-    name = body.pop(NAMES[section], known.name if known is not None else None)
+    known = KNOWN_PROVIDERS.get(str(body.get("known"))) if kind == "provider" else None
+    name = body.pop(TABLES[kind].name, known.name if known is not None else None)
     return name if isinstance(name, str) and name else None
 
 
@@ -176,39 +228,7 @@ def has_value(table: object, path: Sequence[str | int]) -> bool:
     return True
 
 
-# Entries of the configuration that do not come from the file.
-
-Section = Literal[
-    "providers", "aliases", "catalog", "models", "doors", "policies", "webhooks", "emails"
-]
-EntryKind = Literal[
-    "provider", "alias", "catalog_model", "model", "door", "policy", "webhook", "email"
-]
-EntryKey = tuple[Section, str]
-OFF = "all providers that it names are switched off"
-_TARGETS: Mapping[Section, str] = {"aliases": "targets", "catalog": "endpoints"}
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A table of the file's form without its name and its key, or an addition to such a table."""
-
-    section: Section
-    name: str
-    body: Mapping[str, Any]
-    enabled: bool = True
-    place: str = ""
-    """File and line that it was read from, if it was."""
-
-    @property
-    def key(self) -> EntryKey:
-        return self.section, self.name
-
-    @property
-    def origin(self) -> str:
-        noun = KINDS[self.section].replace("_", " ")
-        return self.place or f'the entry of {noun} "{self.name}"'
-
+# Entries together with the file.
 
 ReadWith = Callable[[Sequence[Entry], str | None], "Loaded"]
 """Reads the settings with some entries; with a text, the file is not read but says this."""
@@ -224,9 +244,9 @@ def merged(read: ReadWith, entries: Sequence[Entry], text: str | None = None) ->
     left_out = {entry.key: reasons for entry in entries if (reasons := refusals(entry, alone))}
     tried = [one for one in entries if one.key not in left_out]
     usable = list(without_switched_off(tried, alone))
-    left_out |= {
-        now.key: (OFF,) for one, now in zip(tried, usable, strict=True) if _lost_targets(one, now)
-    }
+    for one, now in zip(tried, usable, strict=True):
+        if one.body.get(one.table.targets) and not now.body.get(one.table.targets):
+            left_out[one.key] = (OFF,)
     wanted = [one for one in usable if one.enabled and one.key not in left_out]
     while wanted:
         try:
@@ -244,7 +264,7 @@ def without_switched_off(entries: Sequence[Entry], alone: Loaded) -> Iterator[En
     """
     off = {one.key for one in entries if not one.enabled and filed_index(one, alone) is None}
     for entry in entries:
-        label = _TARGETS.get(entry.section, "")
+        label = entry.table.targets
         targets = entry.body.get(label)
         if not isinstance(targets, list):
             yield entry
@@ -253,18 +273,13 @@ def without_switched_off(entries: Sequence[Entry], alone: Loaded) -> Iterator[En
         yield replace(entry, body={**entry.body, label: kept})
 
 
-def _lost_targets(before: Entry, after: Entry) -> bool:
-    label = _TARGETS.get(before.section, "")
-    return bool(before.body.get(label)) and not after.body.get(label)
-
-
 def _target_key(target: object) -> EntryKey | None:
     if not isinstance(target, Mapping):
         return None
     provider = target.get("provider")
     if provider is None:
-        return "models", str(target.get("model"))
-    return "providers", str(provider)
+        return "model", str(target.get("model"))
+    return "provider", str(provider)
 
 
 def _entry_problems(
@@ -276,13 +291,9 @@ def _entry_problems(
     for problem in problems:
         places = (problem.where, problem.other)
         entry = next((by_origin[place] for place in places if place in by_origin), entries[-1])
-        words = ": ".join(part for part in (_key_below_entry(problem.key), problem.advice) if part)
+        section, bracket, rest = problem.key.partition("[")
+        below = bracket and section in {".".join(table.path) for table in TABLES.values()}
+        key = rest.partition("]")[2].lstrip(".") if below else problem.key
+        words = ": ".join(part for part in (key, problem.advice) if part)
         found[entry.key] = (*found.get(entry.key, ()), words)
     return found
-
-
-def _key_below_entry(key: str) -> str:
-    section, bracket, rest = key.partition("[")
-    if bracket and section in map(".".join, PATHS.values()):
-        return rest.partition("]")[2].lstrip(".")
-    return key

@@ -42,11 +42,6 @@ def no_colour() -> bool:
     return bool(os.environ.get("NO_COLOR"))
 
 
-def worker() -> str | None:
-    """Return the place that the supervisor of workers gives this process, or ``None``."""
-    return os.environ.get(WORKER)
-
-
 def expanded(path: str) -> Path:
     """Return the path with its ``~`` resolved, unchanged if that is nobody's home."""
     try:

@@ -25,12 +25,10 @@ from causerie.settings.decode import SettingsDecoder, alone, extras, fields, pla
 from causerie.settings.doors import has_accounts
 from causerie.settings.entries import (
     DEFAULT_DOORS,
-    KEYS,
-    NAMES,
-    PATHS,
+    TABLES,
     Entry,
     EntryKey,
-    Section,
+    EntryKind,
     has_value,
     pop_name,
 )
@@ -39,8 +37,8 @@ from causerie.settings.problems import Broken, Findings, Problem, SettingsError,
 from causerie.settings.rules import broken_rules
 from causerie.settings.store import StoreSettings
 from causerie.settings.toml import KeyPath, line_numbers, of_nearest
-from causerie.settings.tree import DEFAULT_MODEL, DoorSettings, ModelSettings, Settings
-from causerie.settings.values import PLACES, Keys, Secret, secrets
+from causerie.settings.tree import DEFAULT_MODEL, ModelSettings, Settings
+from causerie.settings.values import PLACES, Secret, secrets
 
 _SQLITE = "sqlite:///"
 
@@ -52,6 +50,8 @@ def settled(settings: Settings, folder: Path, cache: Path, data: Path) -> Settin
     """
     settings = _with_absolute_paths(settings, Settings, folder)
     server, weights = settings.server, settings.weights
+    unset = settings.models == (DEFAULT_MODEL,) and not settings.providers
+    serve = unset and not has_accounts(settings) if weights.serve is None else weights.serve
     host = server.host
     if host.startswith("[") and host.endswith("]"):  # an IPv6 address as in a URL
         host = host[1:-1]
@@ -62,14 +62,15 @@ def settled(settings: Settings, folder: Path, cache: Path, data: Path) -> Settin
     return replace(
         settings,
         server=replace(server, host=host),
-        weights=replace(
-            weights,
-            cache=weights.cache or str(cache),
-            serve=_nothing_to_answer(settings) if weights.serve is None else weights.serve,
-        ),
+        weights=replace(weights, cache=weights.cache or str(cache), serve=serve),
         store=_with_url(settings.store, folder, data),
         branding=replace(settings.branding, logos=logos),
-        doors=tuple(replace(each, keys=_door_keys(each, server.keys)) for each in settings.doors),
+        doors=tuple(
+            replace(each, keys="accounts" if each.kind in ("hosted", "router") else server.keys)
+            if each.keys is None
+            else each
+            for each in settings.doors
+        ),
         models=tuple(_with_absolute_ref(model, folder) for model in settings.models),
     )
 
@@ -100,17 +101,6 @@ def _with_url(store: StoreSettings, folder: Path, data: Path) -> StoreSettings:
     return replace(store, folder=place, url=url)
 
 
-def _door_keys(door: DoorSettings, keys: Keys | None) -> Keys | None:
-    if door.keys is not None:
-        return door.keys
-    return "accounts" if door.kind in ("hosted", "router") else keys
-
-
-def _nothing_to_answer(settings: Settings) -> bool:
-    unset = settings.models == (DEFAULT_MODEL,) and not settings.providers
-    return unset and not has_accounts(settings)
-
-
 def _with_absolute_ref(model: ModelSettings, folder: Path) -> ModelSettings:
     ref = model.ref or ""
     is_file = model.engine == "vllm" or ref.endswith(".gguf")
@@ -126,7 +116,7 @@ def _absolute_path(path: str, folder: Path) -> str:
 # Layers: the file, variables, flags and entries.
 
 FILE_NAME = "causerie.toml"
-_BEHIND_NO_DOOR = {"providers", "policies", "webhooks", "emails"}
+_BEHIND_NO_DOOR = {"provider", "policy", "webhook", "email"}
 _TRUE = {"1", "true", "yes", "on"}
 _FALSE = {"0", "false", "no", "off"}
 _LINE = re.compile(r" \(at line (\d+), column \d+\)$")
@@ -233,7 +223,7 @@ def load(
     """
     environ = environment.variables() if environ is None else environ
     folder = folder or Path.cwd()
-    layers = _read_layers(file or _usual_file(environ, folder), text)
+    layers = _read_layers(file, text, environ, folder)
     known = dict(leaves(Settings))
     _put_variables(layers, known, environ)
     problems = _put_overrides(layers, known, overrides)
@@ -249,8 +239,10 @@ def load(
     )
     broken = [rule for rule in broken_rules(settings) if not rule.follows(decoder.faults)]
     problems += [_problem_at(rule, layers) for rule in broken if not _is_stored_key(rule, layers)]
-    named = frozenset(secret.env for _, _, secret in secrets(settings) if secret.env)
-    ignored = tuple(_ignored_variables(environ, known, named))
+    readable = {variable(path) for path in known if len(path) > 1} | environment.ELSEWHERE
+    readable |= {secret.env for _, _, secret in secrets(settings) if secret.env}
+    own = sorted(name for name in environ if name.startswith(environment.PREFIX))
+    ignored = tuple(name for name in own if name not in readable)
     loaded = Loaded(settings, layers.file, layers.all_origins(), ignored, layers.text)
     if problems:
         raise SettingsError(problems, loaded)
@@ -272,15 +264,13 @@ def variable(path: KeyPath) -> str:
     return environment.PREFIX + "_".join(str(part) for part in path).upper()
 
 
-def _usual_file(environ: Mapping[str, str], folder: Path) -> Path | None:
-    named = environ.get(environment.CONFIG)
-    if named:
-        return environment.expanded(named)
-    found = folder / FILE_NAME
-    return found if found.is_file() else None
-
-
-def _read_layers(file: Path | None, text: str | None) -> _Layers:
+def _read_layers(
+    file: Path | None, text: str | None, environ: Mapping[str, str], folder: Path
+) -> _Layers:
+    if file is None and environ.get(environment.CONFIG):
+        file = environment.expanded(environ[environment.CONFIG])
+    elif file is None and (folder / FILE_NAME).is_file():
+        file = folder / FILE_NAME
     if file is None:
         return _Layers({}, {}, None)
     text, values = parsed(file, text)
@@ -348,33 +338,33 @@ def _problem_at(rule: Broken, layers: _Layers) -> Problem:
 def _is_stored_key(rule: Broken, layers: _Layers) -> bool:
     origin = layers.origins.get(rule.path[:-1], "line")
     return not origin.startswith("line") and any(
-        rule.path[:-2] == PATHS[section] and rule.path[-1] == key for section, key in KEYS.items()
+        rule.path[:-2] == each.path and rule.path[-1] == each.key for each in TABLES.values()
     )
 
 
 def _add_doors(values: dict[str, Any], entries: Sequence[Entry]) -> None:
     # Doors that only entries need come last, so that the door behind plain `/v1` stays.
-    filed = [kind for kind, key in DEFAULT_DOORS.items() if values.get(key)]
+    behind = {door: TABLES[kind].path[0] for door, kind in DEFAULT_DOORS.items()}
+    filed = [door for door, section in behind.items() if values.get(section)]
     doors = values.get("doors")
     listed = doors if isinstance(doors, list) else []
     named = [one.get("kind") for one in listed if isinstance(one, dict)]
     if filed or (named and all(kind in DEFAULT_DOORS for kind in named)):
         values.setdefault("models", [])
-    sections = {entry.section for entry in entries}
-    added = [kind for kind, key in DEFAULT_DOORS.items() if key in sections and kind not in filed]
-    if "doors" not in values and (filed or sections - _BEHIND_NO_DOOR):
+    kinds = {entry.kind for entry in entries}
+    added = [door for door, kind in DEFAULT_DOORS.items() if kind in kinds and door not in filed]
+    if "doors" not in values and (filed or kinds - _BEHIND_NO_DOOR):
         own = ["endpoint"] if values.get("models", True) else []
-        late = ["endpoint"] if "models" in sections and not own else []
-        kinds = (*filed, *own, *added, *late)
-        values["doors"] = [{"name": kind, "kind": kind} for kind in kinds]
+        late = ["endpoint"] if "model" in kinds and not own else []
+        doors = (*filed, *own, *added, *late)
+        values["doors"] = [{"name": door, "kind": door} for door in doors]
 
 
 def _put_entries(layers: _Layers, entries: Sequence[Entry]) -> None:
     filed: dict[KeyPath, Mapping[str, int]] = {}
     for entry in entries:
-        section, label = entry.section, NAMES[entry.section]
-        default = [msgspec.to_builtins(DEFAULT_MODEL)] if section == "models" else []
-        path, tables = PATHS[section], layers.values
+        path, label, tables = entry.table.path, entry.table.name, layers.values
+        default = [msgspec.to_builtins(DEFAULT_MODEL)] if entry.kind == "model" else []
         for part in path[:-1]:
             tables = tables.setdefault(part, {})
         tables = tables.setdefault(path[-1], default)
@@ -385,7 +375,7 @@ def _put_entries(layers: _Layers, entries: Sequence[Entry]) -> None:
         index = filed[path].get(entry.name)
         if index is None:
             layers.origins[*path, len(tables)] = entry.origin
-            default_door = section == "doors" and entry.name in DEFAULT_DOORS
+            default_door = entry.kind == "door" and entry.name in DEFAULT_DOORS
             kind = {"kind": entry.name} if default_door else {}
             tables.append({**kind, **entry.body, label: entry.name})
             continue
@@ -420,56 +410,35 @@ def _without_quotes(text: str) -> str:
     return text[1:-1] if len(text) > 1 and text[0] == text[-1] == '"' else text
 
 
-def _ignored_variables(
-    environ: Mapping[str, str], known: Mapping[KeyPath, Any], named: frozenset[str]
-) -> Iterator[str]:
-    readable = {variable(path) for path in known if len(path) > 1} | named | environment.ELSEWHERE
-    for name in sorted(environ):
-        if name.startswith(environment.PREFIX) and name not in readable:
-            yield name
-
-
 # A file of entries for the database, in the form of the configuration: its tables, each checked
 # alone. Whether they hold is decided with everything else that is in force.
 
 
-class FiledEntry(Struct, frozen=True):
-    """An entry with the place of its key, if it has one."""
+def read_entry_file(file: Path) -> tuple[Sequence[Entry], Sequence[str]]:
+    """Return the entries of a file, and the names of tables that are no entries.
 
-    entry: Entry
-    key: Secret | None = None
-
-
-class EntryFile(Struct, frozen=True):
-    """Entries in the order of the file; ``others`` are tables that are no entries."""
-
-    entries: tuple[FiledEntry, ...]
-    others: tuple[str, ...] = ()
-
-
-def read_entry_file(file: Path) -> EntryFile:
-    """Return the entries of a file. Raises :class:`SettingsError` with all problems."""
+    Raises :class:`SettingsError` with all problems.
+    """
     text, values = parsed(file)
     lines, findings = line_numbers(text), Findings()
-    found: dict[EntryKey, FiledEntry] = {}
-    for section, path in PATHS.items():
+    found: dict[EntryKey, Entry] = {}
+    for kind, form in TABLES.items():
+        path = form.path
         for index, table in enumerate(_entry_tables(file, path, values, findings)):
             place = f"{file}:{lines.get((*path, index)) or lines.get(path)}"
             with findings.collecting():
-                filed = _entry_from_file(section, table, place)
-                if (other := found.get(filed.entry.key)) is not None:
-                    advice = f'"{filed.entry.name}" stands here twice ({other.entry.place})'
+                entry = _entry_from_file(kind, table, place)
+                if (other := found.get(entry.key)) is not None:
+                    advice = f'"{entry.name}" stands here twice ({other.place})'
                     raise SettingsError([Problem(place, "", advice)])
-                found[filed.entry.key] = filed
+                found[entry.key] = entry
     findings.end()
-    return EntryFile(tuple(found.values()), tuple(_other_tables(values)))
-
-
-def _other_tables(values: Mapping[str, Any]) -> Iterator[str]:
+    paths, others = [each.path for each in TABLES.values()], []
     for name, value in values.items():
-        inner = {path[1] for path in PATHS.values() if len(path) > 1 and path[0] == name}
-        if (name,) not in PATHS.values() and not (isinstance(value, dict) and set(value) <= inner):
-            yield name
+        inner = {path[1] for path in paths if len(path) > 1 and path[0] == name}
+        if (name,) not in paths and not (isinstance(value, dict) and set(value) <= inner):
+            others.append(name)
+    return list(found.values()), others
 
 
 def _entry_tables(
@@ -485,11 +454,11 @@ def _entry_tables(
     return []
 
 
-def _entry_from_file(section: Section, table: Mapping[str, Any], place: str) -> FiledEntry:
+def _entry_from_file(kind: EntryKind, table: Mapping[str, Any], place: str) -> Entry:
     body = dict(msgspec.to_builtins(table))  # days become text, as the database keeps them
-    if (name := pop_name(section, body)) is None:
-        raise SettingsError([Problem(place, NAMES[section], "is missing; it takes a name")])
-    label = KEYS.get(section, "")
+    if (name := pop_name(kind, body)) is None:
+        raise SettingsError([Problem(place, TABLES[kind].name, "is missing; it takes a name")])
+    label = TABLES[kind].key
     key = body.pop(label, None)
     try:
         secret = None if key is None else msgspec.convert(key, Secret)
@@ -501,4 +470,4 @@ def _entry_from_file(section: Section, table: Mapping[str, Any], place: str) -> 
     if secret is not None and secret.lifetime is not None:
         advice = "has a `lifetime`, and an import keeps what it reads once; keep it in the file"
         raise SettingsError([Problem(place, label, advice)])
-    return FiledEntry(Entry(section, name, body, place=place), secret)
+    return Entry(kind, name, body, place=place, secret=secret)

@@ -52,26 +52,20 @@ class Prices:
         if target.provider is None:
             return TargetPrice(self._own_prices.get(target.model, _NOTHING))
         rows = self.list.of(self._lists.get(target.provider, ""), model or target.model)
-        return TargetPrice(listed(rows), rows) if rows else None
+        if not rows:
+            return None
+        base, *above = rows
+        tiers = tuple(PriceTier(above=each.above, **each.prices) for each in above)
+        return TargetPrice(PriceSettings(**base.prices, tiers=tiers), rows)
 
     def unpriced(self, alias: AliasSettings) -> bool:
         """Return true if a target has no price: a wildcard's, if its provider has no list."""
+        unknown = [each for each in alias.targets if self.of(alias, each) is None]
         return any(
-            self.of(alias, each) is None
-            and not ("*" in each.model and self._has_list(each.provider or ""))
-            for each in alias.targets
+            "*" not in each.model
+            or all(name != self._lists.get(each.provider or "", "") for name, _ in self.list.models)
+            for each in unknown
         )
-
-    def _has_list(self, provider: str) -> bool:
-        name = self._lists.get(provider, "")
-        return any(listed == name for listed, _ in self.list.models)
-
-
-def listed(rows: Sequence[ListedPrice]) -> PriceSettings:
-    """Return the prices of a model in the price list as settings."""
-    base, *above = rows
-    tiers = tuple(PriceTier(above=each.above, **each.prices) for each in above)
-    return PriceSettings(**base.prices, tiers=tiers)
 
 
 def price_list_file(settings: Settings) -> Path:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -68,6 +68,13 @@ def dotted(path: KeyPath) -> str:
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
     return text
+
+
+def tables(owner: object, *sections: str) -> Iterator[tuple[KeyPath, Any]]:
+    """Yield the path and the struct of each table in these lists of tables."""
+    for section in sections:
+        for index, one in enumerate(getattr(owner, section)):
+            yield (section, index), one
 
 
 def repeated(places: Iterable[tuple[KeyPath, str]]) -> Iterator[tuple[KeyPath, str, KeyPath]]:

@@ -4,7 +4,6 @@ secrets and certificates.
 
 from __future__ import annotations
 
-import datetime
 import ssl
 from collections.abc import Iterator
 from ipaddress import ip_address
@@ -98,8 +97,26 @@ class ProviderModelSettings(Struct, frozen=True, kw_only=True):
     """Whether it thinks, and whether that can be switched."""
     continues: bool | None = None
     """Whether it can go on with a reply that broke off."""
-    probed: Annotated[datetime.date | None, Meta(extra={"words": "a day like `2026-11-21`"})] = None
+    probed: values.Day | None = None
     """When that was found out."""
+
+
+class DataPolicySettings(Struct, frozen=True, kw_only=True):
+    """What the provider says of itself, for its page in the catalog; nothing here changes routing.
+
+    Unset values are not known, and not shown.
+    """
+
+    about: values.Text | None = None
+    """A sentence about it."""
+    retention: values.Text | None = None
+    """How long it keeps what it is sent, like `30 days` or `none`."""
+    trains: bool | None = None
+    """Whether it trains models with what it is sent."""
+    place: values.Text | None = None
+    """Where its servers are, like `Germany`."""
+    page: values.WebAddress | None = None
+    """Its own page about this."""
 
 
 ApiVersion = Annotated[
@@ -167,6 +184,7 @@ class ProviderSettings(Struct, frozen=True, kw_only=True):
     timeouts: TimeoutSettings = TimeoutSettings()
     tls: TlsSettings = TlsSettings()
     health: HealthCheckSettings = HealthCheckSettings()
+    policy: DataPolicySettings = DataPolicySettings()
     models: tuple[ProviderModelSettings, ...] = ()
 
 

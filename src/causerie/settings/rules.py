@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from causerie.chat.formats.registry import FORMATS
+from causerie.engines.options import LlamaCpp, OpenVino
 from causerie.engines.registry import engine_names
 from causerie.engines.weights.errors import BadReference
 from causerie.engines.weights.reference import Kind, Reference
@@ -26,12 +27,18 @@ from causerie.providers.dialects import DIALECTS, KNOWN_PROVIDERS
 from causerie.providers.outgoing import WRITTEN
 from causerie.settings import catalog
 from causerie.settings.alerts import alert_rules, mail_rules
-from causerie.settings.console import UNLIMITED, identity_rules, logo_rules, payment_rules
+from causerie.settings.console import (
+    UNLIMITED,
+    identity_rules,
+    logo_rules,
+    payment_rules,
+    policy_of,
+    policy_rules,
+)
 from causerie.settings.doors import DoorAddress, door_addresses, door_rules, has_accounts
-from causerie.settings.engine import LlamaCpp, OpenVino, Vllm, llamacpp_rules, vllm_rules
-from causerie.settings.policies import policy_of, policy_rules
+from causerie.settings.engine import Vllm, llamacpp_rules, vllm_rules
 from causerie.settings.prices import price_rules, without_price
-from causerie.settings.problems import Broken, dotted, no_such, repeated, suggestion, taken
+from causerie.settings.problems import Broken, dotted, no_such, repeated, suggestion, tables, taken
 from causerie.settings.provider import (
     ProviderModelSettings,
     ProviderSettings,
@@ -46,22 +53,29 @@ from causerie.settings.values import PLACES, LimitSettings, PriceSettings, secre
 
 
 def provider_rules(settings: Settings) -> Iterator[Broken]:
-    yield from taken(
-        (("providers", index, "name"), one.name) for index, one in enumerate(settings.providers)
-    )
-    for index, provider in enumerate(settings.providers):
-        at: KeyPath = ("providers", index)
+    yield from taken(((*at, "name"), one.name) for at, one in tables(settings, "providers"))
+    for at, provider in tables(settings, "providers"):
         yield from _provider_rules(at, provider)
-        for place, model in enumerate(settings.models):
+        for place, model in tables(settings, "models"):
             if model.id.startswith(f"{provider.name}/"):
                 yield Broken(
-                    ("models", place, "id"),
+                    (*place, "id"),
                     f'"{model.id}" could be taken for a model of provider "{provider.name}"; '
                     "choose another id",
                     (*at, "name"),
                 )
-    for index, alias in enumerate(settings.aliases):
-        yield from _alias_rules(("aliases", index), alias, settings)
+    for at, alias in tables(settings, "aliases"):
+        yield from _target_rules((*at, "targets"), alias.targets, settings)
+        for place, target in tables(alias, "targets"):
+            wild = alias.id.endswith("*")
+            if wild and (target.provider is None or target.model.count("*") != 1):
+                words = (
+                    f'"{alias.id}" needs a provider and one `*` in its model, like `model = "*"`'
+                )
+                yield Broken((*at, *place, "model"), words)
+            elif not wild and "*" in target.model:
+                words = f'"{target.model}" needs an alias whose id ends in `*`'
+                yield Broken((*at, *place, "model"), words)
 
 
 def _provider_rules(at: KeyPath, provider: ProviderSettings) -> Iterator[Broken]:
@@ -81,11 +95,11 @@ def _provider_rules(at: KeyPath, provider: ProviderSettings) -> Iterator[Broken]
                 f'"{host}" is no name in lower case, suffix like `.corp.example`, address or '
                 "network like `10.0.0.0/8`",
             )
-    ids = [((*at, "models", index, "id"), one.id) for index, one in enumerate(provider.models)]
+    ids = [((*at, *place, "id"), one.id) for place, one in tables(provider, "models")]
     for path, name, other in repeated(ids):
         yield Broken(path, f'"{name}" is there already', other)
-    for index, model in enumerate(provider.models):
-        yield from _parameter_rules((*at, "models", index), model)
+    for place, model in tables(provider, "models"):
+        yield from _parameter_rules((*at, *place), model)
 
 
 def _kind_rules(at: KeyPath, provider: ProviderSettings) -> Iterator[Broken]:
@@ -146,18 +160,6 @@ def _parameter_rules(
             yield Broken((*at, "supported_parameters"), advice)
 
 
-def _alias_rules(at: KeyPath, alias: catalog.AliasSettings, settings: Settings) -> Iterator[Broken]:
-    at = (*at, "targets")
-    yield from _target_rules(at, alias.targets, settings)
-    for index, target in enumerate(alias.targets):
-        wild, place = alias.id.endswith("*"), (*at, index, "model")
-        if wild and (target.provider is None or target.model.count("*") != 1):
-            words = f'"{alias.id}" needs a provider and one `*` in its model, like `model = "*"`'
-            yield Broken(place, words)
-        elif not wild and "*" in target.model:
-            yield Broken(place, f'"{target.model}" needs an alias whose id ends in `*`')
-
-
 def _target_rules(
     at: KeyPath, targets: Sequence[catalog.TargetSettings], settings: Settings
 ) -> Iterator[Broken]:
@@ -183,14 +185,13 @@ def _target_rules(
 
 def catalog_rules(settings: Settings) -> Iterator[Broken]:
     """Yield what is wrong with endpoints: they exist, and free ones are free."""
-    for number, entry in enumerate(settings.catalog):
-        at: KeyPath = ("catalog", number, "endpoints")
-        yield from _target_rules(at, entry.endpoints, settings)
-        for index, endpoint in enumerate(entry.endpoints):
+    for at, entry in tables(settings, "catalog"):
+        yield from _target_rules((*at, "endpoints"), entry.endpoints, settings)
+        for place, endpoint in tables(entry, "endpoints"):
             if entry.id.endswith(":free") and endpoint.price != PriceSettings():
                 advice = f'is set, and "{entry.id}" is free; remove it'
-                yield Broken((*at, index, "price"), advice)
-            yield from _parameter_rules((*at, index), endpoint)
+                yield Broken((*at, *place, "price"), advice)
+            yield from _parameter_rules((*at, *place), endpoint)
 
 
 # Rules for the service as a whole.
@@ -212,17 +213,17 @@ def worker_rules(settings: Settings) -> Iterator[Broken]:
         return
     if sys.platform == "win32":
         yield Broken(_WORKERS, "is more than 1; several processes need Linux or macOS")
-    for index, model in enumerate(settings.models):
+    for at, model in tables(settings, "models"):
         if model.engine != "vllm" or not model.vllm.elsewhere:
             yield Broken(
-                ("models", index),
+                at,
                 f"is run by this machine, and each of {count} workers would load it; serve it by "
                 "a service of its own with one worker, and name that one in `providers` here",
             )
-    for index, provider in enumerate(settings.providers):
+    for at, provider in tables(settings, "providers"):
         if provider.max_concurrent is not None and provider.max_concurrent < count:
-            at = ("providers", index, "max_concurrent")
-            yield Broken(at, f"is less than the {count} workers, among whom it is divided")
+            words = f"is less than the {count} workers, among whom it is divided"
+            yield Broken((*at, "max_concurrent"), words)
     if settings.shared.url is None:
         yield from _count_rules(settings, count)
 
@@ -237,10 +238,9 @@ def _count_rules(settings: Settings, count: int) -> Iterator[Broken]:
         f"count in each of {count} workers for itself; set `shared.url`, in which workers "
         "count together, or `server.workers = 1`"
     )
-    for name in ("doors", "models", "aliases", "catalog"):
-        for index, one in enumerate(getattr(settings, name) or ()):
-            if one.limits != LimitSettings():
-                yield Broken((name, index, "limits"), advice)
+    for at, one in tables(settings, "doors", "models", "aliases", "catalog"):
+        if one.limits != LimitSettings():
+            yield Broken((*at, "limits"), advice)
 
 
 # Rules between settings: names that clash, addresses that collide, open doors.
@@ -250,17 +250,10 @@ _FORMATS = [form.name for form in FORMATS]
 
 def broken_rules(settings: Settings) -> Iterator[Broken]:
     yield from _name_rules(settings)
-    for index, model in enumerate(settings.models):
-        yield from _model_rules(index, model)
+    yield from _model_rules(settings)
     for path, _, secret in secrets(settings):
         yield from secret_rules(path, secret)
-    yield from _network_rules(("console", "proxies"), settings.console.proxies)
-    yield from _network_rules(
-        ("server", "private_networks"), settings.server.private_networks or ()
-    )
-    for section in ("doors", "models"):
-        for index, one in enumerate(getattr(settings, section)):
-            yield from _network_rules((section, index, "networks"), one.networks or ())
+    yield from _network_rules(settings)
     yield from provider_rules(settings)
     yield from catalog_rules(settings)
     yield from price_rules(settings)
@@ -283,12 +276,18 @@ def broken_rules(settings: Settings) -> Iterator[Broken]:
         yield from address_rules(("tracing", "address"), settings.tracing.address, instead)
 
 
-def _network_rules(at: KeyPath, networks: Sequence[str]) -> Iterator[Broken]:
-    for network in networks:
-        try:
-            ipaddress.ip_network(network)
-        except ValueError as error:
-            yield Broken(at, f"holds no network: {error}")
+def _network_rules(settings: Settings) -> Iterator[Broken]:
+    places: list[tuple[KeyPath, Sequence[str] | None]] = [
+        (("console", "proxies"), settings.console.proxies),
+        (("server", "private_networks"), settings.server.private_networks),
+    ]
+    places += [((*at, "networks"), one.networks) for at, one in tables(settings, "doors", "models")]
+    for at, networks in places:
+        for network in networks or ():
+            try:
+                ipaddress.ip_network(network)
+            except ValueError as error:
+                yield Broken(at, f"holds no network: {error}")
 
 
 def _name_rules(settings: Settings) -> Iterator[Broken]:
@@ -297,28 +296,27 @@ def _name_rules(settings: Settings) -> Iterator[Broken]:
     if empty and not has_accounts(settings):
         yield Broken(("models",), "is empty; a service needs at least one model or alias")
     places: list[tuple[KeyPath, str]] = []
-    for section in ("models", "aliases", "catalog"):
-        for index, one in enumerate(getattr(settings, section)):
-            places.append(((section, index, "id"), one.id))
-            places += [((section, index, "aliases"), name) for name in getattr(one, "aliases", ())]
+    for at, one in tables(settings, "models", "aliases", "catalog"):
+        places.append(((*at, "id"), one.id))
+        places += [((*at, "aliases"), name) for name in getattr(one, "aliases", ())]
     for path, name, other in repeated(places):
         yield Broken(path, f'"{name}" is taken by {dotted(other)}; names are unique', other)
 
 
-def _model_rules(index: int, model: ModelSettings) -> Iterator[Broken]:
-    at: KeyPath = ("models", index)
-    yield from _engine_rules(at, model)
-    if model.format is not None:
-        yield from _known_name_rule((*at, "format"), model.format, _FORMATS)
-    yield from llamacpp_rules((*at, "llamacpp"), model.llamacpp)
-    yield from _operation_rules(at, model)
-    llamacpp = model.llamacpp
-    files = [("template", model.template), ("llamacpp.draft", llamacpp.draft)]
-    files.append(("llamacpp.mmproj", llamacpp.mmproj))
-    files += [("llamacpp.lora", path) for path in llamacpp.lora]
-    for key, file in files:
-        if file is not None and not Path(file).is_file():
-            yield Broken((*at, *key.split(".")), f'there is no file "{file}"')
+def _model_rules(settings: Settings) -> Iterator[Broken]:
+    for at, model in tables(settings, "models"):
+        yield from _engine_rules(at, model)
+        if model.format is not None:
+            yield from _known_name_rule((*at, "format"), model.format, _FORMATS)
+        yield from llamacpp_rules((*at, "llamacpp"), model.llamacpp)
+        yield from _operation_rules(at, model)
+        llamacpp = model.llamacpp
+        files = [("template", model.template), ("llamacpp.draft", llamacpp.draft)]
+        files.append(("llamacpp.mmproj", llamacpp.mmproj))
+        files += [("llamacpp.lora", path) for path in llamacpp.lora]
+        for key, file in files:
+            if file is not None and not Path(file).is_file():
+                yield Broken((*at, *key.split(".")), f'there is no file "{file}"')
 
 
 def _operation_rules(at: KeyPath, model: ModelSettings) -> Iterator[Broken]:
@@ -391,7 +389,12 @@ def notes(settings: Settings) -> Iterator[str]:
         if amount == "0" and policy.budget is not None:
             amount = policy.budget
         yield _newcomers_budget(amount, console.new_project_credits)
-    yield from _without_price(settings, found)
+    shown = {id for each in found for id in each.models}
+    if names := [name for name in without_price(settings) if name in shown]:
+        yield (
+            f"No price is known for {_listed_models(names)} of providers: no budget in money holds "
+            "there; set `price`."
+        )
 
 
 def _newcomers_budget(budget: str, credits: str) -> str:
@@ -410,15 +413,6 @@ def _newcomers_budget(budget: str, credits: str) -> str:
         f"People may sign up; their projects may {spend} until you change their budgets "
         "(`console.new_project_budget`)."
     )
-
-
-def _without_price(settings: Settings, found: list[DoorAddress]) -> Iterator[str]:
-    shown = {id for each in found for id in each.models}
-    if names := [name for name in without_price(settings) if name in shown]:
-        yield (
-            f"No price is known for {_listed_models(names)} of providers: no budget in money holds "
-            "there; set `price`."
-        )
 
 
 def _unlimited_free_models(settings: Settings, found: list[DoorAddress]) -> Iterator[str]:

@@ -124,17 +124,13 @@ def _setting_lines(name: str, value: object, remark: str) -> list[str]:
     line = f"{_bare_or_quoted(name)} = {as_toml(value)}"
     if len(line) <= _WIDTH or not isinstance(value, list | tuple):
         return [line + comment]
-    return [f"{_bare_or_quoted(name)} = [{comment}", *_wrapped_items(value), "]"]
-
-
-def _wrapped_items(items: Sequence[object]) -> list[str]:
     rows = [""]
-    for item in items:
+    for item in value:
         word = as_toml(item) + ","
         if len(rows[-1]) + len(word) > _WIDTH - 4:
             rows.append("")
         rows[-1] = f"{rows[-1]} {word}".strip()
-    return [f"  {row}" for row in rows]
+    return [f"{_bare_or_quoted(name)} = [{comment}", *(f"  {row}" for row in rows), "]"]
 
 
 def as_toml(value: object) -> str:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
+from causerie.engines.options import LlamaCpp, OpenVino
 from causerie.protocol.parameters import ModelSampling, SamplingDefaults
 from causerie.settings import values
 from causerie.settings.alerts import Alerts, Mail
@@ -27,9 +28,9 @@ from causerie.settings.console import (
     ConsoleSettings,
     IdentityProvider,
     PaymentSettings,
+    PolicySettings,
 )
-from causerie.settings.engine import LlamaCpp, OpenVino, Vllm
-from causerie.settings.policies import PolicySettings
+from causerie.settings.engine import Vllm
 from causerie.settings.provider import ProviderSettings
 from causerie.settings.store import RetentionSettings, SharedSettings, StoreSettings
 

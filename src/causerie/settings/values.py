@@ -5,6 +5,7 @@ Nothing here knows which setting takes which type.
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
@@ -80,8 +81,7 @@ Network = Annotated[
     str, matching(r"^[0-9a-fA-F.:]+(/[0-9]{1,3})?\Z", "an address or a network like `10.0.0.0/8`")
 ]
 Keys = Literal["off", "accounts"] | tuple[Digest, ...]
-
-
+Day = Annotated[datetime.date, Meta(extra={"words": "a day like `2026-11-21`"})]
 VariableName = Annotated[
     str,
     matching(

@@ -6,12 +6,11 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from causerie.errors import Error, ErrorDetails, ServiceError
 from causerie.protocol import sse
-from causerie.protocol.events import Batch, Event, PassedBytes
+from causerie.protocol.events import Batch, Event, PassedBytes, PassedReply
 from causerie.protocol.parameters import ParsingRules
 from causerie.protocol.request import ChatRequest
 from causerie.protocol.response import Reply, ResponseContext, StreamEncoder
@@ -118,9 +117,8 @@ class PassingReply(Struct, frozen=True):
     resume: Callable[[Any, bytes, bytes], None] | None = None
 
     def completion(self, context: ResponseContext, events: Sequence[Event]) -> object:
-        first = events[0] if events else None
-        if isinstance(first, PassedBytes) and first.whole:
-            return msgspec.Raw(first.data)
+        if len(events) > 2 and isinstance(passed := events[-3], PassedReply):
+            return Raw(passed.data)
         return self.encoded.completion(context, events)
 
     def encoder(self, context: ResponseContext) -> StreamEncoder:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
+from causerie.chat.schema.pattern import between_slashes
+
 # Copies of these share their content, so copying takes constant time, and so does adding.
 
 _T = TypeVar("_T")
@@ -232,4 +234,4 @@ def call_id_grammar(pattern: str, names: str) -> str:
     Numbers have an end, so that no id is longer than :class:`CallIdReader` waits for.
     """
     regex = pattern.replace("{index}", "[0-9]{1,9}").replace("{name}", f"({names})")
-    return "/" + regex.replace("/", "\\/") + "/"
+    return between_slashes(regex)

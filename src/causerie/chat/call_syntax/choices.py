@@ -14,7 +14,7 @@ from causerie.chat.schema.keywords import as_list, as_mapping, constants, one_or
 from causerie.chat.schema.narrowing import SchemaNarrowing
 from causerie.chat.schema.references import placed
 from causerie.chat.schema.rewriting import plain
-from causerie.chat.schema.values import is_number, json_type
+from causerie.chat.schema.values import canonical, is_number, json_type
 from causerie.chat.validation import following
 
 ALL = frozenset({"string", "number", "boolean", "null", "array", "object"})
@@ -109,8 +109,9 @@ def _without_single_reference(whole: Schema) -> Schema:
     if not isinstance(reference, str) or not all(map(words.is_annotation, others)):
         return whole
     target = resolved(whole, reference)
-    rest = {key: of for key, of in whole.items() if key != "$ref"}
-    return {**rest, **target} if isinstance(target, Mapping) else whole
+    if not isinstance(target, Mapping) or whole.get("type") not in (None, target.get("type")):
+        return whole
+    return {**{key: of for key, of in whole.items() if key != "$ref"}, **target}
 
 
 def _holds_subschemas(key: str, schema: Schema) -> bool:
@@ -165,13 +166,11 @@ def _choices_of_part(
     schema: Schema, shared: Schema, known: dict[int, tuple[object, Sequence[Schema]]]
 ) -> Sequence[Schema]:
     # Parts that refer to the same part twice, level by level, are read once each.
-    found: list[Schema] = [
-        {key: of for key, of in schema.items() if key not in ("$ref", "allOf", *_ALTERNATIVES)}
-    ]
+    applied = ("$ref", "allOf", *_ALTERNATIVES)
+    found: list[Schema] = [{key: of for key, of in schema.items() if key not in applied}]
     for options in _applied_subschemas(schema):
-        each = _without_duplicates(
-            [_of_option(option, shared, known) for option in options], shared
-        )
+        ways = [_of_option(option, shared, known) for option in options]
+        each = _without_duplicates(ways, shared)
         if len(each) > max(len(options), _MOST_UNITED):
             raise refused(schema, "it has too many alternatives.")
         if len(found) > 1 and len(found) * len(each) > _MOST:
@@ -204,12 +203,11 @@ def _without_duplicates(options: Sequence[Sequence[Schema]], shared: Schema) -> 
 
 def _without_contradicting_types(choice: Schema) -> Schema | None:
     # Schemas that hold at once may leave nothing of one alternative, and something of another.
+    bounds = {kind: (choice.get(low), choice.get(high)) for kind, (low, high) in _BOUNDS.items()}
     empty = {
         kind
-        for kind, (low, high) in _BOUNDS.items()
-        if is_number(least := choice.get(low))
-        and is_number(most := choice.get(high))
-        and least > most
+        for kind, (least, most) in bounds.items()
+        if is_number(least) and is_number(most) and least > most
     }
     if not empty:
         return choice
@@ -280,7 +278,7 @@ def admits(choice: Schema, value: object) -> bool:
     """Return whether a value is one of a choice's constants, or has its type and bounds."""
     values = constants(choice)
     if values is not None:
-        return any(same(value, each) for each in values)
+        return canonical(value) in map(canonical, values)
     return bool(following([value], {key: choice[key] for key in _PLAIN if key in choice}))
 
 
@@ -301,7 +299,8 @@ def met(one: Schema, other: Schema) -> Schema | None:
     first, second = constants(one), constants(other)
     if first is not None and second is not None:
         both.pop("const", None)
-        both["enum"] = [value for value in first if any(same(value, each) for each in second)]
+        shared = set(map(canonical, second))  # true is not 1, however deep
+        both["enum"] = [value for value in first if canonical(value) in shared]
     return None if both.get("type") == [] or both.get("enum") == [] else both
 
 
@@ -366,11 +365,6 @@ def _common_types(first: object, second: object) -> object:
 
 def _union(first: Sequence[object], second: Sequence[object]) -> list[object]:
     return [*first, *(item for item in second if item not in first)]
-
-
-def same(one: object, other: object) -> bool:
-    """Return whether two JSON values are equal; true is not 1."""
-    return one == other and isinstance(one, bool) == isinstance(other, bool)
 
 
 _TOGETHER: Mapping[str, Callable[[Any, Any], object]] = {

@@ -196,9 +196,8 @@ class _Elements(grammars.ArgumentRules[str | None]):
                 inside = self.object(choice, lists)
             case "array":
                 start = self.scope.literal(f"{self._mark}<{_ITEM}>")
-                inside = grammars.items_of(choice).grammar(
-                    lambda of: f"{start} {self.value(of, _ITEM)}", ""
-                )
+                items = grammars.items_of(choice)
+                inside = items.grammar(lambda of: f"{start} {self.value(of, _ITEM)}", "")
             case _:
                 inside = grammars.number_of(kind, choice, self.scope)
         return None if inside is None else f"{inside} {closed}"

@@ -112,9 +112,8 @@ class _Pretty(JsonLikeRules):
         return self.scope.literal(written)
 
     def string(self, choice: Schema) -> str:
-        rules = {
-            key: choice[key] for key in (*_LENGTHS, "pattern", "format", "allOf") if key in choice
-        }
+        known = (*_LENGTHS, "pattern", "format", "allOf")
+        rules = {key: choice[key] for key in known if key in choice}
         if not rules:
             return self.scope.terminal(rf'/"{_CHARACTER}*"/')
         if rules.keys() <= set(_LENGTHS):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Generic, TypeVar
@@ -15,7 +14,7 @@ from causerie.chat.call_syntax.choices import choices, definitions, kinds_of, pa
 from causerie.chat.grammar_text import GrammarText
 from causerie.chat.schema.disjoint import MOST_MATCHED, matches
 from causerie.chat.schema.keywords import FORMATS, SPELLED, as_list, as_mapping, constants
-from causerie.chat.schema.pattern import Refused, anywhere, searches
+from causerie.chat.schema.pattern import Refused, anywhere, between_slashes, searches
 
 
 def text_terminal(schema: Schema) -> str | None:
@@ -29,16 +28,12 @@ def text_terminal(schema: Schema) -> str | None:
         pattern, form = rules.get("pattern"), rules.get("format")
         if isinstance(pattern, str):
             try:
-                parts += [f"/{_escape_slashes(each)}/" for each in anywhere(pattern)]
+                parts += map(between_slashes, anywhere(pattern))
             except Refused as reason:
                 raise refused(schema, str(reason), "pattern") from None
         if form in FORMATS or form in SPELLED:
-            parts.append(f"/{_escape_slashes(FORMATS.get(form) or SPELLED[form])}/")
+            parts.append(between_slashes(FORMATS.get(form) or SPELLED[form]))
     return " & ".join(dict.fromkeys(parts)) or None
-
-
-def _escape_slashes(pattern: str) -> str:
-    return re.sub(r"(\\.)|/", lambda found: found[1] or "\\/", pattern)
 
 
 # Rules are written one after the other, not one within the other, so no schema is too deep.
@@ -244,7 +239,7 @@ def members_of(choice: Schema, key: str, writable: Callable[[str], bool]) -> Obj
     for constraints that cannot be enforced.
     """
     required = as_list(choice.get("required"))
-    declared = _rule_names(choice)
+    declared = _declared_names(choice)
     unnamed = declared.keys() - as_mapping(choice.get("properties")).keys()
     if len(unnamed) * len(patterns_of(choice)) > MOST_MATCHED:
         raise refused(choice, "too many required names for so many patterns.", "patternProperties")
@@ -275,7 +270,7 @@ def property_of(choice: Schema, name: str) -> Schema | None:
 
 
 def property_in(schema: Schema, name: str) -> Schema:
-    """Return the same of any schema, which may be an object in several ways."""
+    """Return the schema of a property of a schema with alternatives; they are combined."""
     return _united_schema(property_of(choice, name) or None for choice in choices(schema))
 
 
@@ -284,11 +279,11 @@ def patterns_of(choice: Schema) -> Mapping[str, object]:
 
 
 def names_in(schema: Schema) -> tuple[str, ...]:
-    found = (_rule_names(choice) for choice in choices(schema))
+    found = (_declared_names(choice) for choice in choices(schema))
     return tuple(dict.fromkeys(name for names in found for name in names))
 
 
-def _rule_names(choice: Schema) -> dict[str, None]:
+def _declared_names(choice: Schema) -> dict[str, None]:
     required = (str(name) for name in as_list(choice.get("required")))
     return dict.fromkeys([*as_mapping(choice.get("properties")), *required])
 

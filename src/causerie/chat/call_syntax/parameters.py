@@ -49,20 +49,17 @@ class OpenString:
         self._first = self._first or piece.lstrip()[:1]
         if self._first not in ("[", "{"):
             return False
-        self._count_quotes(piece)
+        at = min(int(self._escapes), len(piece))
+        for found in _COUNTED.finditer(piece, at):
+            at = found.end()
+            self._in_string ^= found.group() == '"'
+        self._escapes = piece.endswith("\\", at) if piece else self._escapes
         if self._literal is not None:
             try:
                 self._literal.feed(piece)
             except base.Unreadable:
                 self._literal = None
         return self._in_string and not (self._literal is not None and self._literal.whole)
-
-    def _count_quotes(self, piece: str) -> None:
-        at = min(int(self._escapes), len(piece))
-        for found in _COUNTED.finditer(piece, at):
-            at = found.end()
-            self._in_string ^= found.group() == '"'
-        self._escapes = piece.endswith("\\", at) if piece else self._escapes
 
 
 _CONSTANTS = ("True", "False", "None")
@@ -101,7 +98,7 @@ class ParameterReader(base.StepReader):
             head, typed, tail = form.between_json.partition("{type}")
             self._between.append(_search_loosely(form.between_json))
             self._typed_marks = (head.strip(), tail.strip()) if typed else None
-        self._count_quotes = 0
+        self._parameters_read = 0
         self._pending_key = ""  # of the value being read, which goes out with it
         self._open_value({}, None)
         self._step = self._read_key
@@ -129,8 +126,8 @@ class ParameterReader(base.StepReader):
         key = text[text.rfind(self._before, 0, at) + len(self._before) : at].strip()
         self._unread = text[end:]
         self._open_value(property_in(self._schema, key), raw)
-        lead = "{" if self._count_quotes == 0 else ", "
-        self._count_quotes += 1
+        lead = "{" if self._parameters_read == 0 else ", "
+        self._parameters_read += 1
         name = f"{lead}{json.dumps(key, ensure_ascii=False)}: "
         self._pending_key = "" if self._streams else name
         return f'{name}"' if self._streams else ""
@@ -138,14 +135,11 @@ class ParameterReader(base.StepReader):
     def _close_list(self, text: str) -> str:
         self._unread = text
         self._done = True
-        return "}" if self._count_quotes else "{}"
+        return "}" if self._parameters_read else "{}"
 
     def _announced(self, text: str) -> tuple[int, int, bool | None] | None:
-        found = [
-            (match.start(), -match.end(), mark)
-            for mark in self._between
-            if (match := mark.search(text, len(self._before)))
-        ]
+        matches = [mark.search(text, len(self._before)) for mark in self._between]
+        found = [(match.start(), -match.end(), match.re) for match in matches if match]
         if not found:
             return None
         at, end, mark = min(found, key=lambda each: each[:2])
@@ -192,7 +186,7 @@ class ParameterReader(base.StepReader):
             if self._form.after.startswith("\n"):
                 piece = piece.removesuffix("\n")
             if self._pending_key and not piece.strip() and self._expected and not self._is_text:
-                self._count_quotes -= 1
+                self._parameters_read -= 1
                 return ""
             return self._pending_key + self._close_value(piece)
         if not self._streams:
@@ -228,9 +222,8 @@ class ParameterReader(base.StepReader):
             if not self._strings.holds:
                 return found.span()
             self._search_from = found.start() + 1
-        self._search_from = max(
-            self._search_from, len(self._unread) - max(map(len, self._ends)) + 1
-        )
+        searched = len(self._unread) - max(map(len, self._ends)) + 1
+        self._search_from = max(self._search_from, searched)
         return None
 
     def _strip_wrapper(self, wrap: tuple[str, str]) -> bool:

@@ -51,13 +51,10 @@ def _list_rule(schema: Schema, scope: GrammarText) -> str | None:
     members = grammars.members_of(schema, _KEY, lambda name: name == name.strip())
     if members is None:
         return None
-    written = [
-        (
-            one.required,
-            scope.rule(f"{scope.literal(one.name + '=')} {_python_value(one.schema, scope)}"),
-        )
-        for one in members.named
-    ]
+    written = []
+    for one in members.named:
+        key = scope.literal(f"{one.name}=")
+        written.append((one.required, scope.rule(f"{key} {_python_value(one.schema, scope)}")))
     others = [
         scope.rule(f'{scope.terminal(key)} "=" {_python_value(of, scope)}')
         for key, of in members.free

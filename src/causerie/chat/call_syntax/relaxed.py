@@ -123,8 +123,7 @@ class RelaxedReader(StepReader):
         for name in self._odd_names:
             if self._unread.startswith(f"{name}="):
                 self._consume(len(name) + 1)
-                self._step = self._value
-                return f"{self._separator()}{_quoted(name)}: "
+                return self._begin_value(name)
             if f"{name}=".startswith(self._unread):
                 return None
         found = _KEYWORD.match(self._unread)
@@ -132,7 +131,6 @@ class RelaxedReader(StepReader):
             return None
         if found is not None and found.end() == len(self._unread):
             return None  # one ``=`` or two
-        self._step = self._value
         place = self._open[-1].count
         if found is not None:
             name = found.group(1)
@@ -141,6 +139,10 @@ class RelaxedReader(StepReader):
             name = self._parameters[place]
         else:
             raise Unreadable
+        return self._begin_value(name)
+
+    def _begin_value(self, name: str) -> str:
+        self._step = self._value
         return f"{self._separator()}{_quoted(name)}: "
 
     def _read_key(self) -> str | None:
@@ -156,8 +158,7 @@ class RelaxedReader(StepReader):
             return None
         name, size = found
         self._consume(size)
-        self._step = self._value
-        return f"{self._separator()}{_quoted(name)}: "
+        return self._begin_value(name)
 
     def _value(self) -> str | None:
         first = self._skip_space()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Generator, Iterable, Mapping
-from types import MappingProxyType
 
 from causerie.chat.call_syntax.base import NameReader, Reader, Schema, Tools, Unreadable, spelled
 from causerie.chat.call_syntax.json import MOST_RULES, JsonReader, pretty_grammar
@@ -215,7 +214,7 @@ def unmarked_grammar(
     control_tokens: Mapping[str, int],
     *,
     several: int,
-    known: Mapping[str, str] = MappingProxyType({}),
+    known: Mapping[str, str],
 ) -> tuple[str, str, str] | None:
     """Return the grammar of a reply that begins with an unmarked call: an expression, the rules
     that it refers to, and a regular expression of the texts with which no free text may begin.

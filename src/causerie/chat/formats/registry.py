@@ -28,11 +28,7 @@ def with_headless(form: ModelFormat) -> ModelFormat:
     between_markers = first.text[0] in "<[" and first.text[-1] in ">]"
     if between_markers and isinstance(second, Name) and _begins_with_marker(calls.call[2:]):
         found.append(_without_begin_marker(structs.replace(calls, call=calls.call[1:])))
-    return (
-        structs.replace(form, calls=structs.replace(calls, also=(*calls.also, *found)))
-        if found
-        else form
-    )
+    return structs.replace(form, calls=structs.replace(calls, also=(*calls.also, *found)))
 
 
 def _begins_with_marker(segments: Sequence[object]) -> bool:
@@ -73,9 +69,9 @@ def _reasoning(table: _Table) -> forms.Reasoning:
 
 
 def _thinking(table: _Table | str) -> forms.ThinkingSwitch:
-    return (
-        _SWITCHES[table] if isinstance(table, str) else forms.ThinkingSwitch(**_with_tuples(table))
-    )
+    if isinstance(table, str):
+        return _SWITCHES[table]
+    return forms.ThinkingSwitch(**_with_tuples(table))
 
 
 def _header(table: _Table) -> forms.MessageHeader:
@@ -106,12 +102,8 @@ def _segment(table: _Table) -> forms.Segment:
 
 
 _MAKERS = {"reasoning": _reasoning, "thinking": _thinking, "calls": _calls, "header": _header}
-_TABLES: Mapping[str, _Table] = {
-    table["name"]: table
-    for table in tomllib.loads(Path(__file__).with_name("formats.toml").read_text("utf-8"))[
-        "formats"
-    ]
-}
+_FILE = tomllib.loads(Path(__file__).with_name("formats.toml").read_text("utf-8"))
+_TABLES: Mapping[str, _Table] = {table["name"]: table for table in _FILE["formats"]}
 
 
 def _with_inherited(table: _Table) -> _Table:

@@ -9,7 +9,7 @@ from enum import Enum
 
 from causerie.chat.schema.keywords import Schema, SchemaRefused
 from causerie.chat.schema.normal import Rewriter
-from causerie.chat.schema.pattern import Refused, whole
+from causerie.chat.schema.pattern import Refused, between_slashes, whole
 
 MAX_CHARACTERS = 500_000  # of all options together
 
@@ -26,7 +26,7 @@ def regex(pattern: str, *, param: str) -> str:
         raise SchemaRefused(param, f"The pattern cannot be enforced: {refused}") from None
     if not text:
         raise SchemaRefused(param, "The pattern matches only the empty text.")
-    return "/" + text.replace("/", "\\/") + "/"
+    return between_slashes(text)
 
 
 def choice(options: Sequence[str], *, param: str) -> str:
@@ -40,15 +40,12 @@ def choice(options: Sequence[str], *, param: str) -> str:
         raise SchemaRefused(
             param, f"The options have {size} characters together, of at most {MAX_CHARACTERS}."
         )
-    return " | ".join(_quoted_option(option, param) for option in options)
-
-
-def _quoted_option(text: str, param: str) -> str:
     try:
-        text.encode()
+        "".join(options).encode()
     except UnicodeEncodeError:
         raise SchemaRefused(param, "An option holds half of a surrogate pair.") from None
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+    quoted = (json.dumps(option, ensure_ascii=False) for option in options)
+    return " | ".join(quoted).replace("\x7f", "\\u007f")
 
 
 _MAX_BYTES = 500_000
@@ -82,12 +79,10 @@ class PreparedSchema:
     rules: Mapping[str, object]
     """All that the schema says, rewritten, to check a finished document by."""
     left: tuple[tuple[str, str], ...]
-    """Pointers and keywords that the constraint does not hold, but the check does."""
+    """Pointers and keywords that the constraint does not hold, but the check does.
 
-    @property
-    def watched(self) -> bool:
-        """Return true if a document may have to be changed while it is written."""
-        return bool(self.left)
+    With any, a document may have to be changed while it is written.
+    """
 
 
 def prepare(

@@ -26,16 +26,12 @@ class _Document:
             schema = waiting.pop()
             if isinstance(schema, Mapping) and id(schema) not in known:
                 known[id(schema)] = schema
-                waiting += self._in_place(schema)
+                waiting += [*as_list(schema.get("allOf")), *self._referenced(schema)]
+                if not self.certain:
+                    waiting += [*as_list(schema.get("anyOf")), *as_list(schema.get("oneOf"))]
+                    waiting += as_mapping(schema.get("dependentSchemas")).values()
+                    waiting += [schema.get("then"), schema.get("else")]
         return AppliedSchemas(tuple(known.values()), self)
-
-    def _in_place(self, schema: Schema) -> list[object]:
-        found = [*as_list(schema.get("allOf")), *self._referenced(schema)]
-        if not self.certain:
-            found += [*as_list(schema.get("anyOf")), *as_list(schema.get("oneOf"))]
-            found += as_mapping(schema.get("dependentSchemas")).values()
-            found += [schema.get("then"), schema.get("else")]
-        return found
 
     def _referenced(self, schema: Schema) -> list[object]:
         reference = schema.get("$ref")

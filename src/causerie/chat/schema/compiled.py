@@ -7,12 +7,13 @@ interpreter's lock. So it reads texts in pieces, and work and memory are counted
 from __future__ import annotations
 
 import json
-from collections import OrderedDict
 from functools import lru_cache
 from threading import Lock
 from time import thread_time
 
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer
+
+from causerie.chat.schema.bounded_cache import BoundedCache
 
 STEP_SECONDS = 20e-6  # of processor time
 HEADER = "%llguidance {}\nstart: "
@@ -45,43 +46,29 @@ class Work:
             raise WorkExceeded
 
 
-class CompiledPatterns:
-    """Patterns and formats, compiled when they are first asked for; the last used last to go."""
+PATTERNS = BoundedCache[tuple[str, str], tuple[LLMatcher, int]](MOST_KEPT_BYTES, _MOST_BYTES)
+"""Patterns and formats of all schemas, compiled when they are first asked for.
 
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._matchers: OrderedDict[tuple[str, str], tuple[LLMatcher, int]] = OrderedDict()
-        self.bytes = 0  # memory that they take, by estimate
-
-    def matches(self, text: str, keyword: str, rule: str, work: Work) -> bool:
-        """Return whether a string has a ``pattern`` or ``format``; raise :class:`WorkExceeded`."""
-        began = thread_time()
-        matcher, size = self._taken_matcher(keyword, rule)
-        if matcher is None:
-            schema = json.dumps({"type": "string", keyword: rule}, ensure_ascii=False)
-            matcher, size = matcher_of(f"{HEADER}%json {schema}"), _COMPILED_BYTES
-            work.spend(1 + int((thread_time() - began) / STEP_SECONDS))
-        quoted = json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
-        self._keep_matcher(keyword, rule, matcher, size + len(quoted) * _STATE_BYTES)
-        return follows(quoted, matcher, work)
-
-    def _taken_matcher(self, keyword: str, rule: str) -> tuple[LLMatcher | None, int]:
-        with self._lock:
-            matcher, size = self._matchers.pop((keyword, rule), (None, 0))
-            self.bytes -= size
-            return matcher, size
-
-    def _keep_matcher(self, keyword: str, rule: str, matcher: LLMatcher, size: int) -> None:
-        with self._lock:
-            if size <= _MOST_BYTES and (keyword, rule) not in self._matchers:
-                self._matchers[keyword, rule] = matcher, size
-                self.bytes += size
-            while self.bytes > MOST_KEPT_BYTES:
-                _, (_, size) = self._matchers.popitem(last=False)
-                self.bytes -= size
+With each stands the memory that it takes, by estimate.
+"""
+_PATTERNS_LOCK = Lock()
 
 
-PATTERNS = CompiledPatterns()  # those of all schemas
+def follows_rule(text: str, keyword: str, rule: str, work: Work) -> bool:
+    """Return whether a string follows a ``pattern`` or ``format``; raise :class:`WorkExceeded`."""
+    began, key = thread_time(), (keyword, rule)
+    with _PATTERNS_LOCK:
+        known = PATTERNS.get(key)
+    if known is None:
+        schema = json.dumps({"type": "string", keyword: rule}, ensure_ascii=False)
+        known = matcher_of(f"{HEADER}%json {schema}"), _COMPILED_BYTES
+        work.spend(1 + int((thread_time() - began) / STEP_SECONDS))
+    matcher, size = known
+    quoted = json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+    size += len(quoted) * _STATE_BYTES
+    with _PATTERNS_LOCK:
+        PATTERNS.keep(key, (matcher, size), size)
+    return follows(quoted, matcher, work)
 
 
 def follows(text: str, matcher: LLMatcher, work: Work) -> bool:

@@ -89,17 +89,15 @@ _CHARACTERS_A_STEP = 200
 class SchemaDisjointness:
     """Compares schemas of one document; ``resolve`` finds what a ``$ref`` names."""
 
-    def __init__(self, resolve: Callable[[str], object]) -> None:
+    def __init__(self, resolve: Callable[[str], object], work: Work | None = None) -> None:
         self._resolve = resolve
-        self._work = Work(_MAX_STEPS)
+        self._work = work or Work(_MAX_STEPS)
         self._known: dict[tuple[int, int, frozenset[str]], bool] = {}  # by identity
         self._constants: dict[int, Mapping[str, str]] = {}  # likewise
 
     def of_passing_schemas(self) -> SchemaDisjointness:
         """Return one for schemas that may be gone when others are compared; the work is shared."""
-        other = SchemaDisjointness(self._resolve)
-        other._work = self._work
-        return other
+        return SchemaDisjointness(self._resolve, self._work)
 
     def overlaps(self, options: Sequence[object], *, within: object) -> Iterator[tuple[int, int]]:
         """Yield the pairs of options that are not shown to exclude each other.
@@ -120,9 +118,8 @@ class SchemaDisjointness:
         always = [at for at, option in enumerate(options) if option is True or option == {}]
         texts = [self._canonical(option) for option in options]
         times = Counter(texts)
-        return [
-            at for at in always or range(len(options)) if not texts[at] or times[texts[at]] == 1
-        ]
+        alone = always or range(len(options))
+        return [at for at in alone if not texts[at] or times[texts[at]] == 1]
 
     def _canonical(self, option: object) -> str:
         text = canonical(option) if self._spend_steps(1) else ""

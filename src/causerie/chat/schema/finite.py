@@ -17,7 +17,6 @@ _DEEPEST_COUNT = 8
 _MOST_STEPS = 10_000
 _MOST_COUNTED = 1_000  # values of one schema: arrays have to have no more items
 _MANY = math.inf
-_TYPES = ["object", "array", "string", "number", "boolean", "null"]
 
 
 class Contradictions:
@@ -297,7 +296,7 @@ class _Judge:
 
 
 def _kinds_or_all(schema: Schema) -> list[str]:
-    return [str(kind) for kind in one_or_several(schema.get("type", _TYPES))]
+    return [str(kind) for kind in one_or_several(schema.get("type", list(words.KINDS)))]
 
 
 def _item_schemas(schema: Schema) -> tuple[list[object], object]:

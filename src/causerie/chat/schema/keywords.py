@@ -91,11 +91,11 @@ class Place:
 _LONGEST_NAME = 60  # of what a header names
 
 TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
+KINDS = tuple(kind for kind in TYPES if kind != "integer")  # which are numbers
 
 # What each of these tables holds stands in ``keywords.toml``.
-_TABLES: Mapping[str, Mapping[str, Any]] = tomllib.loads(
-    Path(__file__).with_name("keywords.toml").read_text("utf-8")
-)
+_FILE = Path(__file__).with_name("keywords.toml")
+_TABLES: Mapping[str, Mapping[str, Any]] = tomllib.loads(_FILE.read_text("utf-8"))
 _NAMES = {name: frozenset(words) for name, words in _TABLES["names"].items()}
 ENFORCED, CONDITIONS, REFUSED = (_NAMES[name] for name in ("enforced", "conditions", "refused"))
 IN_PLACE = _NAMES["in_place"]

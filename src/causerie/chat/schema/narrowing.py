@@ -180,9 +180,8 @@ class SchemaNarrowing:
         for rival in rivals:
             excluded = as_list(schema["oneOf"])[rival]
             opposite = self._negation.of(excluded)
-            ways = _without_contradictions(
-                _without_contradictions(opposite.ways, schema), self._dereferenced(option)
-            )
+            ways = _without_contradictions(opposite.ways, schema)
+            ways = _without_contradictions(ways, self._dereferenced(option))
             apart = self._disjointness.of_passing_schemas()
             ways = [way for way in ways if any(apart.overlaps([way, option], within=None))]
             others = self._ways_by_other_names(excluded, option)
@@ -338,10 +337,8 @@ class SchemaNarrowing:
     def _unevaluated_items(self, parts: _Parts, schema: Schema) -> None:
         if schema["unevaluatedItems"] not in (True, {}):
             parts.left.append("unevaluatedItems")
-            alone = schema.keys().isdisjoint(
-                (*words.IN_PLACE, *words.CONDITIONS - {"unevaluatedItems"})
-            )
-            if alone and "items" not in schema:
+            others = words.IN_PLACE | words.CONDITIONS | {"items"}
+            if schema.keys().isdisjoint(others - {"unevaluatedItems"}):
                 parts.schema["items"] = parts.place("unevaluatedItems")
 
 

@@ -7,7 +7,7 @@ It is refused where one of them cannot follow.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 MAX_LENGTH = 4096
@@ -22,8 +22,9 @@ DOT = "[^\\n\\r\u2028\u2029]"
 _ANY = "(?s:.)"
 _KINDS = {"|": "or", "^": "start", "$": "end"}
 _META = frozenset("\\.+*?()|[]{}^$")
+_CLASS_META = frozenset("\\]^-[&~")
 _QUANTIFIER = re.compile(r"[*+?]|\{([0-9]+)(,?)([0-9]*)\}")
-_GROUP_NAME = re.compile(r"\(\?P?<([A-Za-z_][A-Za-z0-9_]*)>")
+_GROUP = re.compile(r"\((?:\?P?<[A-Za-z_][A-Za-z0-9_]*>|\?:|(?!\?))")
 _AHEAD = re.compile(r"\(\?([=!])")
 _PROPERTY = re.compile(r"[pP]\{[A-Za-z0-9_=]+\}")
 _COUNTED = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|\{[0-9]+(?:,[0-9]*)?\}|.", re.DOTALL)
@@ -69,7 +70,7 @@ def whole(pattern: str) -> str:
 
 def anywhere(pattern: str) -> list[str]:
     """Return patterns that each match the whole of every text in which the pattern is found."""
-    return ["|".join(map(_unanchored, _alternatives(parts))) for parts in _with_lookaheads(pattern)]
+    return ["|".join(map(_unanchored, alternatives(parts))) for parts in _with_lookaheads(pattern)]
 
 
 def _with_lookaheads(pattern: str) -> list[list[Piece]]:
@@ -79,15 +80,21 @@ def _with_lookaheads(pattern: str) -> list[list[Piece]]:
         for forbids, ahead in reader.ahead()
     ]
     parts = reader.read()
-    if aheads and len(_alternatives(parts)) > 1:
+    if aheads and len(alternatives(parts)) > 1:
         raise Refused(LOOKS)
     return [parts, *aheads]
 
 
-def _alternatives(parts: Sequence[Piece]) -> list[list[Piece]]:
+def between_slashes(pattern: str) -> str:
+    """Return a rewritten pattern as the terminal of a Lark grammar."""
+    return "/" + pattern.replace("/", "\\/") + "/"
+
+
+def alternatives(parts: Sequence[Piece], depth: int = 0) -> list[list[Piece]]:
+    """Return the alternatives of a pattern, or of the inside of a group of it at a depth."""
     ways: list[list[Piece]] = [[]]
     for piece in parts:
-        if piece.kind == "or" and not piece.depth:
+        if piece.kind == "or" and piece.depth == depth:
             ways.append([])
         else:
             ways[-1].append(piece)
@@ -106,7 +113,7 @@ def _unanchored(way: list[Piece]) -> str:
 
 def _lookahead(ahead: Sequence[Piece]) -> list[Piece]:
     found: list[Piece] = []
-    for way in _alternatives(ahead):
+    for way in alternatives(ahead):
         anchored = bool(way) and way[0].kind == "start"
         found += [_OR] if found else []
         found += way if anchored else [_START, *way]
@@ -201,7 +208,7 @@ class _Reader:
             self._emit(_KINDS[character], character)
         else:
             self._at += 1
-            self._emit("atom", DOT if character == "." else _literal(character))
+            self._emit("atom", DOT if character == "." else _written(character, _META))
 
     def _emit(self, kind: str, text: str) -> None:
         self._out.append(Piece(kind, text, self._depth))
@@ -224,15 +231,10 @@ class _Reader:
         rest = self._pattern[self._at : self._at + 4]
         if rest.startswith(("(?=", "(?!", "(?<=", "(?<!")):
             raise Refused(LOOKS)
-        name = _GROUP_NAME.match(self._pattern, self._at)
-        if name is not None:
-            self._at = name.end()
-        elif rest.startswith("(?:"):
-            self._at += 3
-        elif rest.startswith("(?"):
+        opening = _GROUP.match(self._pattern, self._at)
+        if opening is None:
             raise Refused("Inline flags are not supported; spell the alternatives out.")
-        else:
-            self._at += 1
+        self._at = opening.end()
         self._emit("open", "(?:")
         self._depth += 1
 
@@ -246,12 +248,13 @@ class _Reader:
             return f"[{_SETS[letter]}]"
         if letter in "bB":
             raise Refused("Word boundaries (`\\b`) are not supported.")
-        return self._read_property() or _literal(self._read_character())
+        return self._read_property() or _written(self._read_character(), _META)
 
     def _read_property(self) -> str:
-        found = _PROPERTY.match(self._pattern, self._at)
-        self._at = found.end() if found else self._at
-        return "\\" + found.group() if found else ""
+        if not (found := _PROPERTY.match(self._pattern, self._at)):
+            return ""
+        self._at = found.end()
+        return "\\" + found.group()
 
     def _escaped_letter(self) -> str:
         if self._at >= len(self._pattern):
@@ -270,13 +273,12 @@ class _Reader:
         self._at += 1
         if letter in _CONTROLS:
             return _CONTROLS[letter]
-        if letter == "0" and not self._pattern[self._at : self._at + 1].isdigit():
+        following = self._pattern[self._at : self._at + 1]
+        if letter == "0" and not following.isdigit():
             return "\0"
-        if letter == "c" and self._pattern[self._at : self._at + 1].isascii():
-            control = self._pattern[self._at : self._at + 1]
-            if control.isalpha():
-                self._at += 1
-                return chr(ord(control) % 32)
+        if letter == "c" and following.isascii() and following.isalpha():
+            self._at += 1
+            return chr(ord(following) % 32)
         if letter.isdigit() or letter == "k":
             raise Refused("Back-references are not supported.")
         if letter.isascii() and letter.isalpha():
@@ -320,13 +322,14 @@ class _Reader:
                 continue
             rest = self._pattern[self._at : self._at + 2]
             if len(rest) < 2 or rest[0] != "-" or rest[1] == "]":
-                members.append(_in_class(low))
+                members.append(_written(low, _CLASS_META))
                 continue
             self._at += 1
             high = self._class_member(inverse)
             if high is None or len(high) != 1 or high < low:
                 raise Refused(f"The range from {low!r} in a class has no proper end.")
-            members.append(f"{_in_class(low)}-{_in_class(high)}")
+            ends = _written(low, _CLASS_META), _written(high, _CLASS_META)
+            members.append("-".join(ends))
 
     def _class_member(self, inverse: set[str]) -> str | None:
         character = self._pattern[self._at]
@@ -346,19 +349,9 @@ class _Reader:
         return self._read_property() or self._read_character()
 
 
-def _literal(character: str) -> str:
-    if character in _META:
+def _written(character: str, escaped: Collection[str]) -> str:
+    if character in escaped:
         return "\\" + character
-    return _visible(character)
-
-
-def _in_class(character: str) -> str:
-    if character in "\\]^-[&~":
-        return "\\" + character
-    return _visible(character)
-
-
-def _visible(character: str) -> str:
     if 0xD800 <= ord(character) <= 0xDFFF:
         raise Refused("The pattern holds half of a surrogate pair.")
     if ord(character) < 32 or ord(character) == 127:

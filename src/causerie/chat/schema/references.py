@@ -113,12 +113,9 @@ def joined(base: str, reference: str) -> str:
     return address.removesuffix("#")
 
 
-Documents = Mapping[str, Schema]
-
-
-def with_documents(found: Addresses, given: Documents) -> Addresses:
-    """Return the same with those of some documents that it refers to, also by way of others."""
-    while True:
+def _with_meta_schemas(found: Addresses) -> Addresses:
+    given = _meta_schemas()
+    while True:  # for they refer to others
         named = {name for name in found.documents if name in given and name not in found.places}
         definitions = found.whole.get("$defs", {})
         if not named or not isinstance(definitions, Mapping):
@@ -128,7 +125,7 @@ def with_documents(found: Addresses, given: Documents) -> Addresses:
 
 
 @cache
-def _meta_schemas() -> Documents:
+def _meta_schemas() -> Mapping[str, Schema]:
     from jsonschema_specifications import REGISTRY  # noqa: PLC0415 - few schemas refer to one
 
     return {name: REGISTRY.contents(name) for name in REGISTRY if "draft-03" not in name}
@@ -168,7 +165,7 @@ def placed(schema: Schema) -> Schema:
     schema, _ = without_siblings(schema)
     found = Addresses(schema)
     if any("json-schema.org/" in name for name in found.documents):
-        found = with_documents(found, _meta_schemas())
+        found = _with_meta_schemas(found)
     if not found.places:
         return schema
 

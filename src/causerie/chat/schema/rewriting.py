@@ -136,7 +136,6 @@ _MOST = 24  # alternatives
 _DEEPEST = 8
 _MOST_CHARACTERS_IN_ALL = 20_000
 _A_WAY = 20  # characters as which one alternative counts
-_KINDS = tuple(kind for kind in words.TYPES if kind != "integer")
 _ESCAPED = re.compile(r'["\\\x00-\x1f\x7f]')  # in JSON; engines read classes without them loosely
 _MOST_CHARACTERS = 400  # of the strings that a pattern excludes
 
@@ -198,7 +197,7 @@ class SchemaNegation:
         if key == "type":
             names = set(map(str, one_or_several(declared_types(schema))))
             excluded = names | ({"number"} if "integer" in names else set())
-            others = [kind for kind in _KINDS if kind not in excluded]
+            others = [kind for kind in words.KINDS if kind not in excluded]
             complete = "integer" not in names or "number" in names
             return Opposite(({"type": others},) if others else (), complete)
         if key == "not":
@@ -256,7 +255,7 @@ def _union_of_opposites(opposites: Iterable[Opposite]) -> Opposite:
 def _other_than(values: Sequence[object]) -> Opposite:
     kinds = set(map(json_type, values))
     ways: list[Schema] = []
-    if others := [kind for kind in _KINDS if kind not in kinds]:
+    if others := [kind for kind in words.KINDS if kind not in kinds]:
         ways.append({"type": others})
     texts = [value for value in values if isinstance(value, str)]
     said = sum(map(len, texts)) <= _MOST_CHARACTERS and not _ESCAPED.search("".join(texts))
@@ -269,9 +268,8 @@ def _other_than(values: Sequence[object]) -> Opposite:
         ways.append({"type": "number", "exclusiveMaximum": numbers[0]})
         ways.append({"type": "number", "exclusiveMinimum": numbers[-1]})
     gaps = [(low, high) for low, high in pairwise(numbers) if high - low > 1]
-    ways += [
-        {"type": "number", "exclusiveMinimum": low, "exclusiveMaximum": high} for low, high in gaps
-    ]
+    for low, high in gaps:
+        ways.append({"type": "number", "exclusiveMinimum": low, "exclusiveMaximum": high})
     apart = len(gaps) == max(len(numbers) - 1, 0)
     return Opposite(tuple(ways), said and apart and not kinds & {"array", "object"})
 

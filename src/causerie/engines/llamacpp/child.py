@@ -21,8 +21,8 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ from causerie.engines.llamacpp.slots import prompt_files_folder
 _PIECE = 2**21  # bytes; a huge page
 _LEAST_MAPPING = 2**26  # bytes; a heap of the C library is never larger
 _MAPS = Path("/proc/self/maps")
+_LOG_SECONDS = 0.5
 _NO_HUGE_PAGE = 15  # MADV_NOHUGEPAGE; its constant is absent in builds with old headers
 
 
@@ -84,7 +85,7 @@ def main() -> None:
         params = _common_parameters(launch, task["key"], task["socket"])
         server = xllamacpp.Server(params)
     except RuntimeError as error:  # the log says more
-        _flush_log()
+        time.sleep(_LOG_SECONDS)  # a thread of its own writes the log, and would be cut off
         sys.exit(f"RuntimeError: {error}")
     gpu = _has_gpu(launch)
     if not gpu:  # a device may hold on to pages of its host
@@ -122,12 +123,8 @@ def _common_parameters(launch: dict[str, Any], key: str, socket: str | None) -> 
     kv_type = getattr(xllamacpp.ggml_type, f"GGML_TYPE_{launch['kv_type'].upper()}")
     params.cache_type_k = params.cache_type_v = kv_type
     if launch["flash_attention"] is not None:
-        kinds = xllamacpp.llama_flash_attn_type
-        params.flash_attn_type = (
-            kinds.LLAMA_FLASH_ATTN_TYPE_ENABLED
-            if launch["flash_attention"]
-            else kinds.LLAMA_FLASH_ATTN_TYPE_DISABLED
-        )
+        kind = f"LLAMA_FLASH_ATTN_TYPE_{'ENABLED' if launch['flash_attention'] else 'DISABLED'}"
+        params.flash_attn_type = getattr(xllamacpp.llama_flash_attn_type, kind)
     if launch["lora"]:
         params.lora_adapters = [xllamacpp.CommonAdapterLoraInfo(p, 1.0) for p in launch["lora"]]
     if launch["mmproj"]:
@@ -182,19 +179,6 @@ def _has_gpu(launch: dict[str, Any]) -> bool:
 def _end_with_parent() -> None:
     sys.stdin.read()
     os._exit(0)  # native threads hold no state worth a farewell
-
-
-def _flush_log() -> None:
-    # A thread of its own writes the log line by line, and the end of the process would cut it off.
-    # The binding has no call for this, so the C++ functions are called by their symbols; a build
-    # that does not export them may lose its last lines.
-    library = ctypes.CDLL(xllamacpp.xllamacpp.__file__)
-    with suppress(AttributeError):
-        main = library["_Z15common_log_mainv"]  # common_log_main()
-        flush = library["_Z16common_log_flushP10common_log"]  # common_log_flush(common_log *)
-        main.argtypes, main.restype = (), ctypes.c_void_p
-        flush.argtypes, flush.restype = (ctypes.c_void_p,), None
-        flush(main())
 
 
 if __name__ == "__main__":

@@ -421,7 +421,13 @@ def completion_body(request: TextRequest, slot: int, prompt: object = None) -> d
         "return_progress": True,
         "response_fields": _LAST_FIELDS,
     }
-    body.update(_sampler_order(body))
+    # Each sampler walks over the whole vocabulary, so those without an effect are left out.
+    first = ["penalties"] if _has_penalty(body) else []
+    if body["temperature"] == 0:  # greedy: the best candidate and no draw over all of them
+        body |= {"samplers": [*first, "top_k"], "top_k": 1}
+    else:
+        active = [name for name, value in _NEUTRAL.items() if body[name] != value]
+        body["samplers"] = [*first, *active] or ["temperature"]
     if wanted.seed is not None:
         body["seed"] = wanted.seed % 2**32
     if wanted.logit_bias:
@@ -433,15 +439,6 @@ def completion_body(request: TextRequest, slot: int, prompt: object = None) -> d
     if request.visible:
         body["preserved_tokens"] = request.visible
     return body
-
-
-def _sampler_order(body: Mapping[str, Any]) -> dict[str, Any]:
-    # Each sampler walks over the whole vocabulary, so those without an effect are left out.
-    first = ["penalties"] if _has_penalty(body) else []
-    if body["temperature"] == 0:  # greedy: the best candidate and no draw over all of them
-        return {"samplers": [*first, "top_k"], "top_k": 1}
-    active = [name for name, value in _NEUTRAL.items() if body[name] != value]
-    return {"samplers": [*first, *active] or ["temperature"]}
 
 
 def _has_penalty(body: Mapping[str, Any]) -> bool:

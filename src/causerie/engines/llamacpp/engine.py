@@ -22,7 +22,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import structlog
+from msgspec import structs
 
 from causerie.engines import base, supervised
 from causerie.engines.base import EngineFailed, LoadFailed, Output, Started, TextRequest, Token
@@ -97,10 +99,11 @@ async def spawn(
     process = await EngineProcess.start(_COMMAND, environment(launch.options))
     key = secrets.token_urlsafe(32)
     socket = process.ipc_socket.path
-    task = {"launch": {**asdict(launch.options), **asdict(launch)}, "key": key, "socket": socket}
+    decided = {**structs.asdict(launch.options), **asdict(launch)}
+    task = {"launch": decided, "key": key, "socket": socket}
     ready: dict[str, Any] = {}
     async with starting(process, None, load_seconds):
-        await process.write((json.dumps(task, default=os.fspath) + "\n").encode())
+        await process.write(msgspec.json.encode(task) + b"\n")
         async for line in process.stdout:
             ready = json.loads(line) if line.startswith(b"{") else {}
             if "ready" in ready:
@@ -422,7 +425,7 @@ class LlamaCppEngine(supervised.SupervisedEngine[LlamaCppClient]):
         if options.gpu_layers == 0 or not has_gpu():
             self._check_memory(Need(header, launch.cache_tokens, launch.kv_type, launch.memory))
         token_bytes = kv_bytes_per_token(header, launch.kv_type)
-        self._prompts = PromptStore(launch.prompt_cache, token_bytes)
+        self._prompts = PromptStore(launch.prompt_cache_bytes, token_bytes)
         self._partial: PartialTokens  # of the vocabulary, once that is read
 
     def _check_memory(self, need: Need) -> None:
@@ -490,7 +493,7 @@ class LlamaCppEngine(supervised.SupervisedEngine[LlamaCppClient]):
             answer = await self._client().ask("POST", "/v1/embeddings", body)
         finally:
             self._busy -= len(inputs)
-        self.supervisor.proved()
+        self.supervisor.has_answered = True
         found = sorted(answer["data"], key=lambda one: one["index"])
         return [b64decode(one["embedding"]) for one in found]
 
@@ -533,11 +536,9 @@ class LlamaCppEngine(supervised.SupervisedEngine[LlamaCppClient]):
     ) -> Generation:
         if self._launch.cuts_back:
             request = replace(request, shared=0)
-        return (
-            client.complete(request)
-            if not request.pictured
-            else self._generate_with_images(client, request)
-        )
+        if request.pictured is not None:
+            return self._generate_with_images(client, request)
+        return client.complete(request)
 
     @asynccontextmanager
     async def _generate_with_images(

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+
+from msgspec import structs
 
 from causerie.engines.llamacpp.slots import can_store_prompts, free_memory
 from causerie.engines.machine import (
@@ -21,6 +22,7 @@ from causerie.engines.machine import (
     model_memory_bytes,
     own_groups,
 )
+from causerie.engines.options import LlamaCpp
 from causerie.engines.weights.gguf import (
     Header,
     check_projector,
@@ -117,35 +119,11 @@ _MEMORY_GUESS = 8 * 2**30
 _MOST_PROMPT_CACHE = 8 * 2**30
 
 
-@dataclass(frozen=True, slots=True)
-class LlamaCppOptions:
-    """Configured options; ``None`` is chosen from the machine."""
+class LlamaCppOptions(LlamaCpp, frozen=True, kw_only=True):
+    """Options of one process, and what the service knows beside those configured."""
 
-    context: int | Literal["auto"] | None = None
-    """In tokens, for one request; ``auto`` takes what fits into the free memory."""
-    parallel: int | None = None  # number of concurrent requests
-    cache_tokens: int | None = None
-    """Tokens that all requests together may have in the key-value cache."""
-    threads: int | None = None
-    gpu_layers: int | None = None
-    kv_type: str | None = None
-    flash_attention: bool | None = None
-    batch: int | None = None  # in tokens
-    lora: tuple[str, ...] = ()  # a file
-    draft: str | None = None  # a file
-    mmproj: str | None = None  # a file, the projector by which the model takes images
-    images: bool = True  # whether a projector is loaded, where there is one
-    speculation: Literal["off", "ngram"] = "off"
-    """Whether tokens are proposed from what the text has said before."""
     embeddings: bool = False  # the model makes vectors of texts, and generates nothing
-    pooling: str | None = None  # how it makes one of several; `None`: as the file says
-    prompt_cache: int | None = None  # bytes for prompts that left their slots; 0 keeps none
     part: MachinePart = WHOLE  # part of the machine that cores, memory and devices are taken from
-    command: str | None = None
-    """The program of a native build; ``None`` for the package that comes with the service."""
-    args: tuple[str, ...] = ()  # further arguments of that program
-    environment: tuple[str, ...] = ()
-    """Names of further variables of the environment that the process gets."""
     spare: int = 0  # bytes that are not free, and will be when the model loads
 
     @property
@@ -160,12 +138,12 @@ def with_projector(options: LlamaCppOptions, header: Header) -> LlamaCppOptions:
     Raises :class:`NotGguf` for a named file that is no projector for images.
     """
     if options.embeddings or not options.images:
-        return replace(options, mmproj=None)
+        return structs.replace(options, mmproj=None)
     if options.mmproj is not None:
         check_projector(Path(options.mmproj))
         return options
     found = projector_beside(header)
-    return options if found is None else replace(options, mmproj=str(found))
+    return options if found is None else structs.replace(options, mmproj=str(found))
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +162,7 @@ class Launch:
     token_seconds: float  # time in which a token of a prompt is expected to be read
     cuts_back: bool  # whether the state of a prompt can be cut back to any of its tokens
     drafted: int  # tokens that a draft model, or repetition, proposes at a time
-    prompt_cache: int
+    prompt_cache_bytes: int
     memory: int
     cpus: tuple[int, ...] | None  # hardware threads that the process stays on; `None`: on any
 
@@ -231,7 +209,7 @@ def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Laun
         token_seconds=token_seconds,
         cuts_back=header.cuts_back,
         drafted=drafted,
-        prompt_cache=_prompt_cache(options),
+        prompt_cache_bytes=_prompt_cache(options),
         memory=model_memory_bytes(header, cache_tokens, kv_type)
         + sum(file.stat().st_size for file in options.alongside if file.exists()),
         cpus=options.part.cpus(),
@@ -276,8 +254,8 @@ def _cache_sizes(options: LlamaCppOptions, header: Header, kv_type: str) -> tupl
 def _prompt_cache(options: LlamaCppOptions) -> int:
     if options.draft or options.embeddings or not can_store_prompts():
         return 0
-    if options.prompt_cache is not None:
-        return options.prompt_cache
+    if options.prompt_cache_bytes is not None:
+        return options.prompt_cache_bytes
     return min(available_memory() // options.part.of // 8, _MOST_PROMPT_CACHE)
 
 

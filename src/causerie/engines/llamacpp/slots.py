@@ -21,7 +21,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -29,18 +29,15 @@ from causerie.engines.base import EngineFailed
 from causerie.engines.machine import group_number, own_groups
 from causerie.engines.prefill import TOKEN_BYTES, common_tokens, packed, token_count
 
+if TYPE_CHECKING:
+    from causerie.engines.process import EngineClient
+
 log = structlog.get_logger(__name__)
 
 LEAST_TOKENS = 64  # fewer are computed sooner than a state is copied
 _LEAST_BYTES = LEAST_TOKENS * TOKEN_BYTES
 _MOST_STATES = 256  # each is an open file
 _MEMORY = Path("/proc/meminfo")
-
-
-class Engine(Protocol):
-    """The engine, asked over HTTP; raises :class:`EngineFailed`."""
-
-    async def ask(self, method: str, path: str, body: object = None) -> Any: ...
 
 
 def prompt_files_folder(process: int | str) -> str:
@@ -104,7 +101,7 @@ class PromptStore:
 
     async def save(
         self,
-        engine: Engine,
+        engine: EngineClient,
         slot: int,
         scope: str,
         tokens: bytes,
@@ -140,7 +137,7 @@ class PromptStore:
         self._states.append(state)
         self._evict_states(0, needed)
 
-    async def restore(self, engine: Engine, slot: int, state: _StoredPrompt) -> bool:
+    async def restore(self, engine: EngineClient, slot: int, state: _StoredPrompt) -> bool:
         """Copy a state into a slot; return whether that worked. One that fails is dropped."""
         state.used = self._next_use()
         try:
@@ -249,7 +246,7 @@ class Slots:
 
     @asynccontextmanager
     async def hold(
-        self, engine: Engine, prompt: Sequence[int], max_tokens: int, scope: str = ""
+        self, engine: EngineClient, prompt: Sequence[int], max_tokens: int, scope: str = ""
     ) -> AsyncIterator[Slot]:
         """Wait for a free slot, reserve room for prompt and ``max_tokens``, and yield it.
 
@@ -267,7 +264,7 @@ class Slots:
                 slot.leave(tokens, self._uses)
 
     async def _reserve_slot(
-        self, engine: Engine, scope: str, tokens: bytes, cells: int
+        self, engine: EngineClient, scope: str, tokens: bytes, cells: int
     ) -> tuple[Slot, int, _StoredPrompt | None]:
         async with self._slot_lock:
             free = [slot for slot in self._slots if not slot.busy]
@@ -282,7 +279,7 @@ class Slots:
             slot.begin(0)
             return slot, shared, stored
 
-    async def _make_room(self, engine: Engine, needed: _StoredPrompt | None) -> None:
+    async def _make_room(self, engine: EngineClient, needed: _StoredPrompt | None) -> None:
         while sum(slot.cells for slot in self._slots) > self._cache_tokens:
             idle = [slot for slot in self._slots if slot.cells and not slot.busy]
             if not idle:
@@ -308,7 +305,12 @@ class Slots:
         return (own, shared, None) if goes_on or shared >= LEAST_TOKENS else (oldest, 0, None)
 
     async def _fill_slot(
-        self, engine: Engine, slot: Slot, scope: str, shared: int, stored: _StoredPrompt | None
+        self,
+        engine: EngineClient,
+        slot: Slot,
+        scope: str,
+        shared: int,
+        stored: _StoredPrompt | None,
     ) -> int:
         lost = token_count(slot.tokens) - (0 if stored else shared)
         goes_on = stored is None and slot.continued_by(shared)
@@ -322,6 +324,6 @@ class Slots:
         return shared if await self._store.restore(engine, slot.id, stored) else 0
 
 
-async def _erase_slot(engine: Engine, slot: Slot) -> None:
+async def _erase_slot(engine: EngineClient, slot: Slot) -> None:
     await engine.ask("POST", f"/slots/{slot.id}?action=erase")
     slot.tokens, slot.asked, slot.empty = b"", 0, True

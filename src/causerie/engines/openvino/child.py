@@ -134,10 +134,8 @@ class Batch:
                 if part.is_last:
                     config = _generation_config(self._orders.pop(id), self._end)
                     self._running[id] = _Running(self._add_request(id, tokens, config), tokens)
-                else:
-                    self._parts[id] = self._add_request(
-                        id, tokens[: part.end], _base_config(1)
-                    )  # a prompt alone
+                else:  # a prompt alone
+                    self._parts[id] = self._add_request(id, tokens[: part.end], _base_config(1))
             except RuntimeError as error:  # of one request: all others go on
                 self._cancel_order(part.prompt.id)
                 _report_fact(self._out, {"id": part.prompt.id, "refused": str(error)})

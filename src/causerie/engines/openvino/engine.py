@@ -24,6 +24,7 @@ from msgspec import structs
 from causerie.engines import base, grammar_matcher, machine, supervised
 from causerie.engines.child_environment import engine_environment
 from causerie.engines.openvino.prefill import BLOCK
+from causerie.engines.options import OpenVino
 from causerie.engines.process import EngineChild, EngineProcess, Pulse, starting
 from causerie.engines.sampling import engine_fields
 from causerie.engines.weights.errors import WeightsError
@@ -37,16 +38,10 @@ _SLOTS = 16
 _KV_TYPE = "q8_0"  # as large as its own 8-bit type, nearly
 
 
-@dataclass(frozen=True, slots=True)
-class OpenVinoOptions:
-    """Configured options; ``None`` is chosen for the machine."""
+class OpenVinoOptions(OpenVino, frozen=True, kw_only=True):
+    """Options of one process, and what the service knows beside those configured."""
 
-    context: int | None = None  # in tokens, for one request
-    parallel: int | None = None  # number of concurrent requests
-    threads: int | None = None
     part: machine.MachinePart = machine.WHOLE  # part of the machine that its cores are taken from
-    environment: tuple[str, ...] = ()
-    """Names of further variables of the environment that the process gets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +63,7 @@ class OpenVinoLaunch:
 def for_machine(
     weights: Path,
     options: OpenVinoOptions,
-    model: machine.SizedModel,
+    model: Header | ModelFolder,
     trained: int,
     memory: int,
     *,
@@ -347,9 +342,7 @@ class OpenVinoEngine(supervised.SupervisedEngine[OpenVinoClient]):
         ref: str = "",
         load_seconds: float = 600.0,
     ) -> None:
-        described: Header | ModelFolder
-        read = _openvino_folder if weights.is_dir() else _gguf_file
-        described, local = read(weights, ref)
+        described, local = _described_model(weights, ref)
         trained = described.context_length
         recurrent = isinstance(described, ModelFolder) and described.is_recurrent
         launch = for_machine(weights, options, described, trained, memory, recurrent=recurrent)
@@ -432,7 +425,13 @@ class OpenVinoEngine(supervised.SupervisedEngine[OpenVinoClient]):
                 raise base.EngineFailed("the engine did not keep to its grammar")
 
 
-def _gguf_file(weights: Path, ref: str) -> tuple[Header, supervised.LocalModel]:
+def _described_model(weights: Path, ref: str) -> tuple[Header | ModelFolder, supervised.LocalModel]:
+    if weights.is_dir():
+        try:
+            folder = read_openvino_folder(weights)
+        except (WeightsError, OSError) as error:
+            raise base.EngineFailed(str(error)) from error
+        return folder, supervised.folder_model(folder, supervised.Files(folder.files), ref)
     header, local = supervised.gguf_model(weights, ref)
     if header.architecture not in ARCHITECTURES:
         known = ", ".join(ARCHITECTURES)
@@ -441,14 +440,6 @@ def _gguf_file(weights: Path, ref: str) -> tuple[Header, supervised.LocalModel]:
             'use `engine = "llamacpp"`, or a folder that was converted for OpenVINO'
         )
     return header, local
-
-
-def _openvino_folder(weights: Path, ref: str) -> tuple[ModelFolder, supervised.LocalModel]:
-    try:
-        folder = read_openvino_folder(weights)
-    except (WeightsError, OSError) as error:
-        raise base.EngineFailed(str(error)) from error
-    return folder, supervised.folder_model(folder, supervised.Files(folder.files), ref)
 
 
 def _admitted_token(

@@ -95,11 +95,9 @@ class Prefill:
                 prompt.read += BLOCK
             prompt.is_long = prompt.is_long or prompt.rest > self._speed.fitting(_LONG_SECONDS)
             small = self._may_divide and streaming and prompt.is_long
-            most = (
-                min(left, _round_to_blocks(self._speed.fitting(STREAMING_SECONDS)))
-                if small
-                else left
-            )
+            most = left
+            if small:
+                most = min(left, _round_to_blocks(self._speed.fitting(STREAMING_SECONDS)))
             end = prompt.read + most
             end = len(prompt.tokens) if prompt.rest <= most else end - end % BLOCK
             if end > prompt.read:

@@ -18,8 +18,8 @@ from __future__ import annotations
 import asyncio
 import struct
 from array import array
-from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import aclosing, suppress
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -280,14 +280,13 @@ def decoded_events(payload: bytes) -> EventBatch:
     decoder = _array_batch if payload[:1] in _ARRAYS else _map_batch
     try:
         batch = decoder.decode(payload)
-        return EventBatch(batch.ts, [_decoded_event(bytes(one)) for one in batch.events])
+        events = [
+            (_array_event if raw[:1] in _ARRAYS else _map_event).decode(raw)
+            for raw in map(bytes, batch.events)
+        ]
+        return EventBatch(batch.ts, events)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise UnreadableEvents(f"a batch of KV events cannot be read: {error}") from error
-
-
-def _decoded_event(raw: bytes) -> Event:
-    event: Event = (_array_event if raw[:1] in _ARRAYS else _map_event).decode(raw)
-    return event
 
 
 @dataclass(eq=False)
@@ -476,9 +475,8 @@ class KvSubscriber:
             watch = asyncio.get_running_loop().create_task(self._watch_disconnects(socket))
             try:
                 socket.subscribe(b"")
-                await self._replay_from(
-                    context, 0
-                )  # what is published meanwhile waits at the socket
+                # What is published meanwhile waits at the socket.
+                await self._replay_from(context, 0)
                 while True:
                     number, payload = await _receive_frames(socket)
                     batch = decoded_events(payload)
@@ -508,13 +506,19 @@ class KvSubscriber:
             monitor.close(0)
 
     async def _replay_from(self, context: Context, first: int) -> None:
+        from zmq import DEALER  # noqa: PLC0415 - few pools have events
+
         if self._endpoint.replay is None:
             return
-        with suppress(TimeoutError):
-            async with aclosing(_replayed_events(context, self._endpoint.replay, first)) as batches:
-                async for at, payload in batches:
-                    self.view.receive(at, decoded_events(payload))
-                    self._mark_contacted()
+        with suppress(TimeoutError), _open_socket(context, DEALER, self._endpoint.replay) as socket:
+            await socket.send_multipart([b"", first.to_bytes(8, "big")])
+            while True:
+                async with asyncio.timeout(_REPLAY_SECONDS):
+                    number, payload = await _receive_frames(socket)
+                if (at := int.from_bytes(number, "big", signed=True)) < 0:
+                    break
+                self.view.receive(at, decoded_events(payload))
+                self._mark_contacted()
             if first == 0:
                 self.view.begin()
                 self.failure = ""
@@ -523,22 +527,6 @@ class KvSubscriber:
     def _mark_contacted(self) -> None:
         self.failure, self.heard = "", monotonic()
         self._changed()
-
-
-async def _replayed_events(
-    context: Context, address: str, first: int
-) -> AsyncGenerator[tuple[int, bytes], None]:
-    from zmq import DEALER  # noqa: PLC0415 - few pools have events
-
-    with _open_socket(context, DEALER, address) as socket:
-        await socket.send_multipart([b"", first.to_bytes(8, "big")])
-        while True:
-            async with asyncio.timeout(_REPLAY_SECONDS):
-                number, payload = await _receive_frames(socket)
-            at = int.from_bytes(number, "big", signed=True)
-            if at < 0:
-                return
-            yield at, payload
 
 
 def _open_socket(context: Context, kind: int, address: str) -> Any:

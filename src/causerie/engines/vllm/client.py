@@ -1,11 +1,10 @@
-"""vLLM's options, and its HTTP as values of the seam: completions of token ids as streams of them.
-
-The options are its command line, or the address of an external server.
+"""vLLM's command line, and its HTTP as values of the seam: completions of token ids as streams of
+them.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +15,7 @@ import msgspec
 
 from causerie.engines import base
 from causerie.engines.grammar_matcher import Spelling
+from causerie.engines.options import VllmOptions
 from causerie.engines.process import EngineTransport, Pulse, read_answer
 from causerie.engines.sampling import engine_fields
 from causerie.http.client import Reach
@@ -26,27 +26,6 @@ HEALTH = "/health"  # answered with what nobody reads
 SERVED_NAME = "model"  # as one of ours calls its model; nobody else hears that name
 SLOTS = 256  # vLLM's own default for servers
 MOST_ALTERNATIVES = 20
-
-
-@dataclass(frozen=True, slots=True)
-class VllmOptions:
-    """Configured options; ``None`` is left to vLLM."""
-
-    command: str = "vllm"  # the program, as a path or a name on the search path
-    context: int | None = None  # in tokens, for one request
-    parallel: int | None = None  # number of concurrent requests
-    tensor_parallel: int | None = None
-    """Number of devices; so are ``pipeline_parallel`` and ``data_parallel``."""
-    pipeline_parallel: int | None = None
-    data_parallel: int | None = None
-    gpu_memory: float | None = None  # fraction of each device's memory
-    dtype: str | None = None
-    quantization: str | None = None
-    args: tuple[str, ...] = ()  # further arguments, as vLLM documents them
-    environment: tuple[str, ...] = ()
-    """Names of further variables of the environment that its process gets."""
-    devices: str | None = None
-    """The devices that it sees, as numbers or names with commas; ``None`` for all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,8 +230,15 @@ def _tokens_of_choice(
     for index, id in enumerate(ids):
         at = slice(index, index + 1)
         own = next(iter(weights.token_logprobs[at]), None)
-        top = next(iter((weights.top_logprobs or ())[at]), None)
-        others = _token_alternatives(top or {}, spelling)[:logprobs]
+        top = next(iter((weights.top_logprobs or ())[at]), None) or {}
+        likeliest = sorted(top.items(), key=lambda one: -one[1])[:logprobs]
+        named = [(int(name.removeprefix(_ID)), weight) for name, weight in likeliest]
+        others = tuple(
+            base.TokenAlternative(
+                other, (raw := spelling.raw(other)).decode("utf-8", "replace"), raw, weight
+            )
+            for other, weight in named
+        )
         yield base.Token(id, spelling(id), spelling.raw(id), own, others)
 
 
@@ -264,17 +250,6 @@ def _stop_reason(choice: _Choice) -> Literal["stop", "length"] | None:
     if choice.finish_reason == "length":
         return "length"
     raise base.EngineFailed(f"the engine gave up an answer: {choice.finish_reason}")
-
-
-def _token_alternatives(
-    top: Mapping[str, float], spelling: Spelling
-) -> tuple[base.TokenAlternative, ...]:
-    found = [(int(name.removeprefix(_ID)), weight) for name, weight in top.items()]
-    found.sort(key=lambda one: -one[1])
-    return tuple(
-        base.TokenAlternative(id, (raw := spelling.raw(id)).decode("utf-8", "replace"), raw, weight)
-        for id, weight in found
-    )
 
 
 def _refusal_of(status: int, content: bytes) -> VllmRefused:

@@ -2,7 +2,8 @@
 
 The vocabulary of its model is read here. Of an external server it is checked that it has the
 capabilities that the service needs; nothing of it is started or ended here. One that is started
-here publishes its KV events at sockets of this user's own."""
+here publishes its KV events at sockets of this user's own. A folder is read once for all engines
+that serve it."""
 
 from __future__ import annotations
 
@@ -11,19 +12,23 @@ import json
 import random
 import re
 import secrets
+import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
 import msgspec
 import structlog
+from tokenizers import Tokenizer
 
 from causerie.engines.base import EngineFailed, TextRequest, Token
 from causerie.engines.child_environment import engine_environment
 from causerie.engines.grammar_matcher import Admitted, Generation, first_token, request_spelling
+from causerie.engines.options import VllmOptions
 from causerie.engines.pool.kv_events import KvEndpoint
 from causerie.engines.process import (
     EngineChild,
@@ -36,7 +41,14 @@ from causerie.engines.process import (
     start_program_child,
     starting,
 )
-from causerie.engines.supervised import SupervisedEngine, folder_model
+from causerie.engines.supervised import (
+    Files,
+    SupervisedEngine,
+    TokenizeLimit,
+    characters,
+    ensure_can_fit,
+    folder_model,
+)
 from causerie.engines.vllm.client import (
     HEALTH,
     MOST_ALTERNATIVES,
@@ -44,14 +56,172 @@ from causerie.engines.vllm.client import (
     SLOTS,
     Elsewhere,
     VllmClient,
-    VllmOptions,
     VllmRefused,
     vllm_arguments,
 )
-from causerie.engines.vllm.tokenizer import FolderTokenizer, ServedFolder
-from causerie.engines.weights.vocabulary import TokenTable
+from causerie.engines.weights.errors import NotModelFolder, WeightsError
+from causerie.engines.weights.folder import TOKENIZER, read_folder, read_object
+from causerie.engines.weights.vocabulary import TokenTable, read_vocabulary
 from causerie.http.client_connection import TransportFailed
 from causerie.protocol.parameters import SamplingParams
+
+# The tokenizer of the model folder: text to ids, of which no user can forge one.
+
+_NOTHING = ""  # a token that no text becomes
+
+
+class FolderTokenizer:
+    """The tokenizer in ``file``, a ``tokenizer.json``; takes seconds for the largest.
+
+    May be used by threads. Raises :class:`NotModelFolder` for a file that is
+    none, or whose ids are not those that the library gives its tokens.
+    """
+
+    def __init__(self, file: Path) -> None:
+        try:
+            content = _without_alterations(read_object(file))
+            self._with_special = _build_tokenizer(content)
+            # The library numbers added tokens itself: by the model's vocabulary, or behind it.
+            for token in content.get("added_tokens") or ():
+                text, id = token["content"], token["id"]
+                if self._with_special.token_to_id(text) != id:
+                    raise ValueError(
+                        f"{text!r} has the id {id} there, and another by its vocabulary"
+                    )
+            model = content["model"]
+            # The library fails at a text with a character for which the vocabulary has nothing.
+            lost = model.get("unk_id") is None and not model.get("byte_fallback")
+            if lost and model.get("type") == "Unigram":
+                raise ValueError("it has nothing for characters that it does not know")
+            self._without_special = _build_tokenizer(
+                _without_added_tokens(content, self._with_special)
+            )
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise NotModelFolder(
+                file.parent, f"{file.name} is no tokenizer that the library takes ({error})"
+            ) from None
+
+    def ids(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
+        """Return the token ids of the pieces in order, each text read by itself; ids pass through.
+
+        With ``special`` the text of an added token becomes that token; without
+        it every character is plain text. No beginning-of-text token is added.
+        Blocks the thread, not the others, about a millisecond for a thousand tokens.
+        Raises :class:`ValueError` for a text that the library fails at.
+        """
+        tokenizer = self._with_special if special else self._without_special
+        found: list[int] = []
+        for piece in pieces:
+            if isinstance(piece, int):
+                found.append(piece)
+                continue
+            # The library takes no half of a surrogate pair.
+            text = piece.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+            # Batches alone let other threads of ours run meanwhile, and twice as fast they are; of
+            # one text each, so that the library does not take all cores for them.
+            try:
+                (read,) = tokenizer.encode_batch_fast([text], add_special_tokens=False)
+            except BaseException:  # noqa: BLE001 - its panics are no narrower, and may quote it
+                raise ValueError("the tokenizer fails at a text") from None
+            found += read.ids
+        return found
+
+
+def _build_tokenizer(content: dict[str, Any]) -> Tokenizer:
+    try:
+        return Tokenizer.from_str(json.dumps(content))
+    except BaseException as error:  # noqa: BLE001 - the library's panics are no narrower
+        raise ValueError(error) from None
+
+
+def _without_alterations(content: dict[str, object]) -> dict[str, Any]:
+    # Truncation, padding and dropout change ids; post-processors are never used. An added token
+    # with letters must match as written, not in a form that a normalizer produces.
+    model = content.get("model")
+    if isinstance(model, dict) and "dropout" in model:
+        content = {**content, "model": {**model, "dropout": None}}
+    every: Any = content.get("added_tokens") or ()
+    added = [one | {"normalized": False} if _has_letters(one["content"]) else one for one in every]
+    unused = {"truncation": None, "padding": None, "post_processor": None}
+    return {**content, "added_tokens": added, **unused}
+
+
+def _has_letters(token: str) -> bool:
+    # Blanks alone cannot forge anything.
+    return bool(token.strip(" \t\r\n▁"))
+
+
+def _without_added_tokens(content: dict[str, Any], tokenizer: Tokenizer) -> dict[str, Any]:
+    # Added tokens are removed from the model's own vocabulary too, which may have them as whole
+    # pieces. Runs of blanks stay.
+    added = tokenizer.get_added_tokens_decoder()
+    gone = {id for id, token in added.items() if _has_letters(token.content)}
+    model = dict(content["model"])
+    vocabulary = model["vocab"]
+    if isinstance(vocabulary, dict):
+        texts = {text for text, id in vocabulary.items() if id in gone}
+        model["vocab"] = {text: id for text, id in vocabulary.items() if text not in texts}
+        if (unknown := model.get("unk_token")) in texts:
+            model |= {"unk_token": _NOTHING}
+            model["vocab"][_NOTHING] = vocabulary[unknown]
+        if "merges" in model:
+            prefix = len(model.get("continuing_subword_prefix") or "")
+            pairs = (one.split(" ") if isinstance(one, str) else one for one in model["merges"])
+            model["merges"] = [
+                [left, right]
+                for left, right in pairs
+                if texts.isdisjoint((left, right, left + right[prefix:]))
+            ]
+    else:
+        model["vocab"] = [
+            [_NOTHING if id in gone else text, score] for id, (text, score) in enumerate(vocabulary)
+        ]
+    return {**content, "added_tokens": [], "model": model}
+
+
+class ServedFolder:
+    """The folder at ``path``; raises :class:`EngineFailed` where it holds no model."""
+
+    def __init__(self, path: Path, *, weights: bool) -> None:
+        try:
+            self.facts = read_folder(path, weights=weights)
+        except (WeightsError, OSError) as error:
+            raise EngineFailed(str(error)) from error
+        self.files = Files(self.facts.files)
+        self.weights = weights
+        self.tokenizer_file = path / TOKENIZER
+        self._limiter = TokenizeLimit()
+        self._lock = threading.Lock()
+        self._loaded: tuple[FolderTokenizer, TokenTable] | None = None
+
+    def words(self) -> tuple[FolderTokenizer, TokenTable]:
+        """Return tokenizer and vocabulary. Blocks.
+
+        Raises :class:`WeightsError` or :class:`OSError`.
+        """
+        with self._lock:
+            if self._loaded is None:
+                tokenizer = FolderTokenizer(self.tokenizer_file)
+                self._loaded = tokenizer, read_vocabulary(self.tokenizer_file)
+            return self._loaded
+
+    async def tokenize(
+        self, pieces: Sequence[str | int], *, special: bool, context: int
+    ) -> list[int]:
+        """Return the token ids; no beginning-of-text token is added.
+
+        Raises :class:`PromptTooLong` where they cannot fit: reading the text takes its time.
+        """
+        known = self._loaded
+        if known is None:
+            known = await asyncio.to_thread(self.words)
+        tokenizer, vocabulary = known
+        ensure_can_fit(vocabulary, pieces, context)
+        read = partial(asyncio.to_thread, tokenizer.ids, pieces, special=special)
+        return await self._limiter.of(characters(pieces), read)
+
+
+# A vLLM that is started here.
 
 EVENTS_OPTION = "--kv-events-config"
 
@@ -103,8 +273,8 @@ async def spawn(model: Path, options: VllmOptions, load_seconds: float, pulse: P
     place = process.ipc_socket.path or free_port()
     client = VllmClient(*child_address(place), key)
     environment = {"VLLM_API_KEY": key}
-    if options.devices is not None:
-        environment["CUDA_VISIBLE_DEVICES"] = options.devices
+    if options.devices:
+        (environment["CUDA_VISIBLE_DEVICES"],) = options.devices
     program = Program(vllm_arguments(model, options, place), environment, _FAREWELL_SECONDS)
     async with starting(process, client, load_seconds):
         how = await serve_program(process, program, lambda: client.ask("GET", HEALTH))
@@ -156,22 +326,17 @@ async def _wait_healthy(client: VllmClient, until: float) -> None:
         except EngineFailed as error:
             failure = error
         why = failure.__cause__ or failure
-        if not _may_pass(failure) or monotonic() + delay > until:
+        # Waiting does not help against a wrong certificate, or if another service answers at the
+        # address.
+        wrong_service = isinstance(failure, VllmRefused) and failure.status < 500
+        wrong_certificate = isinstance(why, TransportFailed) and why.kind == "tls"
+        if wrong_service or wrong_certificate or monotonic() + delay > until:
             # Not as one that is loading: who has waited so long is to hear why it was for nothing.
             raise EngineFailed(f"there is no vLLM at the address: {why}") from failure
         if delay == _FIRST_DELAY:
             log.warning("server is waited for", why=str(why))
         await asyncio.sleep(delay * random.uniform(0.8, 1.2))
         delay = min(delay * 2, _LAST_DELAY)
-
-
-def _may_pass(failure: EngineFailed) -> bool:
-    # Waiting does not help against a wrong certificate, or if another service answers at the
-    # address.
-    if isinstance(failure, VllmRefused):
-        return failure.status >= 500
-    cause = failure.__cause__
-    return not (isinstance(cause, TransportFailed) and cause.kind == "tls")
 
 
 # The engine.
@@ -238,11 +403,17 @@ async def _ensure_able(client: VllmClient, ids: Sequence[int], generate: Generat
     one_token = TextRequest(ids, 1, SamplingParams(temperature=0.0))
     async with _time_limit():
         await _ensure_same_words(client, ids)
-        await _ensure_grammars(one_token, generate)
+        lack = f"takes no grammars of llguidance; {_GUIDANCE}"
+        tokens = await _generated_tokens(replace(one_token, grammar=_GRAMMAR), generate, lack)
+        if not tokens:
+            raise EngineFailed(
+                "the server gives no token ids (`return_token_ids`); it takes vLLM 0.10.2 or newer"
+            )
+        if tokens[0].text != _OBEYED:
+            raise EngineFailed(f"the server does not keep to grammars of llguidance; {_GUIDANCE}")
         lack = f"gives no {MOST_ALTERNATIVES} alternatives with log-probabilities; {_LOGPROBS}"
-        tokens = await _generated_tokens(
-            replace(one_token, logprobs=MOST_ALTERNATIVES), generate, lack
-        )
+        request = replace(one_token, logprobs=MOST_ALTERNATIVES)
+        tokens = await _generated_tokens(request, generate, lack)
         if not tokens or len(tokens[0].top) < MOST_ALTERNATIVES:
             raise EngineFailed(f"the server {lack}")
 
@@ -269,20 +440,6 @@ async def _ensure_same_words(client: VllmClient, ids: Sequence[int]) -> None:
             "the server's vocabulary is not the one of the model's folder; "
             "`ref` must name the model that it serves"
         )
-
-
-async def _ensure_grammars(request: TextRequest, generate: Generate) -> None:
-    tokens = await _generated_tokens(
-        replace(request, grammar=_GRAMMAR),
-        generate,
-        f"takes no grammars of llguidance; {_GUIDANCE}",
-    )
-    if not tokens:
-        raise EngineFailed(
-            "the server gives no token ids (`return_token_ids`); it takes vLLM 0.10.2 or newer"
-        )
-    if tokens[0].text != _OBEYED:
-        raise EngineFailed(f"the server does not keep to grammars of llguidance; {_GUIDANCE}")
 
 
 async def _generated_tokens(request: TextRequest, generate: Generate, lack: str) -> Sequence[Token]:

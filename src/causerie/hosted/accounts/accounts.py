@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from causerie.hosted.accounts.authorization import Clock, Policies
+from causerie.hosted.accounts.authorization import Policies
 from causerie.hosted.accounts.issuing import KeyIssuing, OperatorKeyIssuing
 from causerie.hosted.accounts.operating import Entries
 from causerie.hosted.accounts.passwords import Passwords
@@ -20,29 +20,29 @@ from causerie.hosted.store.accounts import SqlStore
 class Accounts:
     """The services of one store."""
 
-    def __init__(self, store: SqlStore, passwords: Passwords, clock: Clock) -> None:
-        self.users = Users(store, passwords, clock)
-        self.sign_ups = SignUps(store, clock)
-        self.profile = OwnAccount(store, passwords, clock)
-        self.sign_in = SignIn(store, passwords, clock)
-        self.projects = Projects(store, clock)
-        self.keys = KeyIssuing(store, clock)
-        self.operator_keys = OperatorKeyIssuing(store, clock)
-        self.scope_budgets = ScopeBudgets(store, clock)
-        self.bulk_bounds = BulkBounds(store, clock)
-        self.access = AccessRules(store, clock)
-        self.usage = UsageReports(store, clock)
-        self.credits = Credits(store, clock)
-        self.recordings = Recordings(store, clock)
-        self.attempts = Attempts(store, clock)
-        self.summaries = Summaries(store, clock)
-        self.entries = Entries(store, clock)
-        self.person_bounds = PersonBounds(store, clock)
-        self.rankings = Rankings(store, clock)
+    def __init__(self, store: SqlStore, passwords: Passwords) -> None:
+        self.users = Users(store, passwords)
+        self.sign_ups = SignUps(store)
+        self.profile = OwnAccount(store, passwords)
+        self.sign_in = SignIn(store, passwords)
+        self.projects = Projects(store)
+        self.keys = KeyIssuing(store)
+        self.operator_keys = OperatorKeyIssuing(store)
+        self.scope_budgets = ScopeBudgets(store)
+        self.bulk_bounds = BulkBounds(store)
+        self.access = AccessRules(store)
+        self.usage = UsageReports(store)
+        self.credits = Credits(store)
+        self.recordings = Recordings(store)
+        self.attempts = Attempts(store)
+        self.summaries = Summaries(store)
+        self.entries = Entries(store)
+        self.person_bounds = PersonBounds(store)
+        self.rankings = Rankings(store)
         self._governed = (self.users, self.projects, self.recordings)
-        memberships = GroupMemberships(store, clock)
+        memberships = GroupMemberships(store)
         self.arrivals = SsoProvisioning(self.users, self.sign_in, memberships)
-        self.provisioning = Provisioning(store, clock, self.users, memberships)
+        self.provisioning = Provisioning(store, self.users, memberships)
 
     def govern(self, policies: Policies) -> None:
         """Put policies in force."""

@@ -8,11 +8,12 @@ back does not revive them.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
+from typing import TypeVar
 
 from causerie.access.allowed import ALL, Access
 from causerie.errors import Forbidden, InvalidRequest, NotFound
@@ -25,13 +26,11 @@ from causerie.hosted.accounts.keys import (
     Purpose,
     may_hold,
     no_such_link,
-    still_good,
 )
 from causerie.hosted.accounts.people import (
     Action,
     Actor,
     Extent,
-    Membership,
     Project,
     Role,
     RoleColumn,
@@ -39,11 +38,12 @@ from causerie.hosted.accounts.people import (
     columns,
     extent,
 )
-from causerie.hosted.accounts.records import AuditEntry, difference, entry
+from causerie.hosted.accounts.records import difference, entry
 from causerie.hosted.accounts.tokens import digest
 from causerie.hosted.store.accounts import SqlStore, Transaction
 
 Clock = Callable[[], datetime]
+T = TypeVar("T")
 
 
 async def parts(
@@ -107,25 +107,13 @@ async def visible_project(
 ) -> Project:
     """Return a project in which ``actor`` may do this; raise as :func:`require`."""
     await require(tx, actor, action, project_id)
-    project = await tx.projects.find(project_id)
-    if project is None:
-        raise no_such("project")
-    return project
+    return existing(await tx.projects.find(project_id), "project")
 
 
-async def found_user(tx: Transaction, user_id: str) -> User:
-    """Return a user; raise :class:`NotFound`."""
-    user = await tx.people.find(user_id)
-    if user is None:
-        raise no_such("user")
-    return user
-
-
-async def found_member(tx: Transaction, project_id: str, user_id: str) -> Membership:
-    """Return a membership; raise :class:`NotFound`."""
-    found = await tx.projects.membership(project_id, user_id)
+def existing(found: T | None, what: str) -> T:
+    """Return what was found; raise :class:`NotFound` for nothing."""
     if found is None:
-        raise no_such("member")
+        raise no_such(what)
     return found
 
 
@@ -135,9 +123,9 @@ def forbidden(action: Action, reach: Extent) -> Forbidden:
     return Forbidden(f"You may not {action.words}{only}.", code="scope_not_allowed")
 
 
-def conflict(code: str, message: str) -> InvalidRequest:
+def conflict(code: str, message: str, param: str | None = None) -> InvalidRequest:
     """Return the error for an action that the present state does not allow."""
-    return InvalidRequest(message, code=code, status=409)
+    return InvalidRequest(message, param=param, code=code, status=409)
 
 
 def no_such(what: str) -> NotFound:
@@ -188,64 +176,50 @@ async def supported_links(tx: Transaction, links: Sequence[OneTimeLink]) -> Sequ
     return found
 
 
-async def usable_link(tx: Transaction, token: str, now: datetime) -> OneTimeLink:
+async def usable_link(tx: Transaction, token: str) -> OneTimeLink:
     """Return the link of a token; raise :class:`NotFound` if it does not work."""
-    link = still_good(await tx.links.by_digest(digest(token)), now)
+    link = await tx.links.one(digest=digest(token))
+    if link is None or link.used_at is not None or link.expires_at <= tx.now:
+        raise no_such_link()
     if not await supported(tx, link):
         raise no_such_link()
     return link
 
 
-async def used_link(tx: Transaction, token: str, now: datetime, *kinds: LinkKind) -> OneTimeLink:
+async def used_link(tx: Transaction, token: str, *kinds: LinkKind) -> OneTimeLink:
     """Use up the link of a token, which is of one of these kinds; raise :class:`NotFound`."""
-    link = await usable_link(tx, token, now)
-    if link.kind not in kinds or not await tx.links.use(link.id, now):
+    link = await usable_link(tx, token)
+    if link.kind not in kinds or not await tx.links.use(link.id):
         raise no_such_link()
     return link
 
 
-async def check_return(tx: Transaction, link: OneTimeLink, user_id: str) -> None:
-    """Raise :class:`InvalidRequest` if the user has left the project since the link's creation."""
-    left = await tx.projects.left(link.project_id or "", user_id)
-    if left is not None and link.created_at <= left:
-        raise conflict(
-            "link_spent",
-            "This invitation is older than the end of your membership; ask for a new one.",
-        )
-
-
-async def withdraw_links(tx: Transaction, user_id: str, now: datetime) -> int:
+async def withdraw_links(tx: Transaction, user_id: str) -> int:
     """Withdraw the links that a user may no longer create; return their number."""
-    every = await tx.links.derived(user_id, now)
+    every = await tx.links.open(person=user_id)
     kept = {link.id for link in await supported_links(tx, every)}
-    gone = [link.id for link in every if link.id not in kept]
-    await tx.links.withdraw(*gone)
-    return len(gone)
+    return await tx.links.withdraw(link for link in every if link.id not in kept)
 
 
 async def withdraw_open(
-    tx: Transaction, project_id: str | None, email: str, now: datetime, *, others: bool = True
+    tx: Transaction, project_id: str | None, email: str, *, others: bool = True
 ) -> int:
     """Withdraw a project's invitations that a removed user could use; return their number.
 
     These are for their address, or (``others``) for no address: such a link works with another
     account. Without a project, they are to the service.
     """
-    found = [
-        link.id
-        for link in await tx.links.open(project_id, now)
-        if link.email == email or (others and link.email is None)
-    ]
-    await tx.links.withdraw(*found)
-    return len(found)
+    found = await tx.links.open(project_id=project_id)
+    usable = (email, None) if others else (email,)
+    return await tx.links.withdraw(link for link in found if link.email in usable)
 
 
-async def shut_out(tx: Transaction, user: User, now: datetime) -> None:
+async def shut_out(tx: Transaction, user: User) -> None:
     """Withdraw all links by which a disabled user could come back."""
-    await withdraw_links(tx, user.id, now)
-    await tx.links.withdraw(*(link.id for link in await tx.links.resets(user.id, now)))
+    await withdraw_links(tx, user.id)
+    await tx.links.withdraw(await tx.links.open(user_id=user.id))
     for project, _ in await tx.projects.of(user.id):
-        await withdraw_open(tx, project.id, user.email, now)
+        await withdraw_open(tx, project.id, user.email)
 
 
 def working(keys: Sequence[ApiKey], now: datetime) -> frozenset[str]:
@@ -269,7 +243,6 @@ async def handed_over(tx: Transaction, key: ApiKey, to: str, *, param: str = "to
     return replace(key, person=to, person_status=person_status, withdrawn_at=None)
 
 
-_LONGEST_NAME = 100
 LOGGERS = frozenset({RoleColumn.OWNER, RoleColumn.ADMIN, RoleColumn.MANAGEMENT_KEY})
 
 
@@ -283,7 +256,7 @@ class Beginning:
     async def give(self, tx: Transaction, owner: str) -> None:
         """Set it for a new owner, like ``user:ID``."""
         if self.bounds != UNBOUNDED:
-            await tx.keys.set_bounds(owner, self.bounds)
+            await tx.keys.set_bounds({owner: self.bounds})
         if self.access != ALL:
             await tx.keys.set_access(owner, self.access)
 
@@ -315,20 +288,15 @@ class Policies:
         bounds = LimitsAndBudgets(first.bounds.limits, (*kept, NOTHING_FOR_NEWCOMERS))
         return replace(first, bounds=bounds)
 
-    def name_of(self, user: User) -> str:
-        """Return the name of the project of somebody who signed up."""
-        name = self.personal_project_name.replace("{name}", user.name)
-        return name.replace("{email}", user.email)[:_LONGEST_NAME]
-
 
 class AccountService:
-    """A service over one store; ``clock`` returns the present time."""
+    """A service over one store."""
 
     policies = Policies()
 
-    def __init__(self, store: SqlStore, clock: Clock) -> None:
+    def __init__(self, store: SqlStore) -> None:
         self._store = store
-        self._clock = clock
+        self._clock = store.clock
 
     async def require(self, actor: Actor, action: Action, project_id: str | None = None) -> None:
         """Raise :class:`Forbidden` unless ``actor`` may do this, in a project if one is named."""
@@ -340,56 +308,43 @@ class AccountService:
     ) -> None:
         """Add an audit entry of an action that ``needs`` this right; raise :class:`Forbidden`."""
         async with self._writing(actor, needs) as tx:
-            await self._record(tx, actor, action, subject, **details)
+            await tx.audit.record(actor, action, subject, **details)
 
-    @asynccontextmanager
-    async def _reading(
+    def _reading(
         self, actor: Actor, action: Action, project_id: str | None = None
-    ) -> AsyncIterator[Transaction]:
-        async with self._store.reading() as tx:
-            await _check_right(tx, actor, action, project_id)
-            yield tx
+    ) -> AbstractAsyncContextManager[Transaction]:
+        return _permitted(self._store.reading(), actor, action, project_id)
 
-    @asynccontextmanager
-    async def _writing(
+    def _writing(
         self, actor: Actor, action: Action, project_id: str | None = None
-    ) -> AsyncIterator[Transaction]:
-        async with self._store.writing() as tx:
-            await _check_right(tx, actor, action, project_id)
-            yield tx
+    ) -> AbstractAsyncContextManager[Transaction]:
+        return _permitted(self._store.writing(), actor, action, project_id)
 
-    async def _record(
-        self,
-        tx: Transaction,
-        actor: Actor,
-        action: str,
-        subject: str,
-        project_id: str | None = None,
-        **details: str,
-    ) -> None:
-        await tx.audit.add(entry(self._clock(), actor, action, subject, project_id, **details))
 
-    async def _set_bounds(
-        self, tx: Transaction, actor: Actor, owner: str, bounds: LimitsAndBudgets
-    ) -> None:
-        before = await tx.keys.bounds(owner)
-        await tx.keys.set_bounds(owner, bounds)
-        await tx.keys.announce(owner, self._clock())
-        await tx.audit.add(self._bounds_audit_entry(actor, owner, before, bounds))
-
-    def _bounds_audit_entry(
-        self, actor: Actor, owner: str, before: LimitsAndBudgets, after: LimitsAndBudgets
-    ) -> AuditEntry:
+async def set_bounds(tx: Transaction, actor: Actor, bounds: Mapping[str, LimitsAndBudgets]) -> None:
+    """Replace the bounds of owners, like ``user:ID``."""
+    before = await tx.keys.bounds_of([*bounds])
+    await tx.keys.set_bounds(bounds)
+    await tx.keys.announce(*bounds)
+    entries = []
+    for owner, after in bounds.items():
         kind, _, id = owner.partition(":")
         project_id = id if kind == "project" else None
-        words = difference(before.words(), after.words())
-        return entry(self._clock(), actor, f"{kind}.bounds", id, project_id, bounds=words)
+        words = difference(before[owner].words(), after.words())
+        entries.append(entry(tx.now, actor, f"{kind}.bounds", id, project_id, bounds=words))
+    await tx.audit.add(*entries)
 
 
-async def _check_right(
-    tx: Transaction, actor: Actor, action: Action, project_id: str | None
-) -> None:
-    if project_id is None:
-        await require(tx, actor, action)
-    else:
-        await visible_project(tx, actor, project_id, action)
+@asynccontextmanager
+async def _permitted(
+    begun: AbstractAsyncContextManager[Transaction],
+    actor: Actor,
+    action: Action,
+    project_id: str | None,
+) -> AsyncIterator[Transaction]:
+    async with begun as tx:
+        if project_id is None:
+            await require(tx, actor, action)
+        else:
+            await visible_project(tx, actor, project_id, action)
+        yield tx

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from msgspec import Struct, structs
+from msgspec import Struct, field, structs
 
 from causerie.access.keys import Caller
 from causerie.access.limits import RateScope, SpentProviders, Tokens
@@ -152,7 +152,7 @@ class RequestHold(Struct, frozen=True):
         return structs.replace(usage, cost=price.charge(used))
 
 
-class Bookkeeping:
+class Bookkeeping(Struct):
     """Reserves, settles and records requests.
 
     Running ones have the usage records that apply if this process ends before them. Every few
@@ -162,23 +162,16 @@ class Bookkeeping:
     ``prices`` apply to new requests; ``recorder`` stores contents for projects that keep them.
     """
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        budgets: Budgets,
-        recorder: Recorder | None = None,
-        scope_budgets: LiveScopeBudgets | None = None,
-    ) -> None:
-        self._ledger = ledger
-        self._scope_budgets = scope_budgets
-        self._recorder = recorder
-        self._budgets = budgets
-        self._entitlements = Entitlements()
-        self._running: dict[str, tuple[Record, UsageRecord]] = {}
-        self._due: list[str] = []
-        self._timer: asyncio.TimerHandle | None = None
-        self.prices = ModelPrices()
-        self.logs_contents = True
+    _ledger: Ledger
+    _budgets: Budgets
+    _recorder: Recorder | None = None
+    _scope_budgets: LiveScopeBudgets | None = None
+    _entitlements: Entitlements = field(default_factory=Entitlements)
+    _running: dict[str, tuple[Record, UsageRecord]] = {}
+    _due: list[str] = []
+    _timer: asyncio.TimerHandle | None = None
+    prices: ModelPrices = ModelPrices()
+    logs_contents: bool = True
 
     def obstacle(self) -> str:
         """Return why requests cannot be recorded now, or an empty text."""

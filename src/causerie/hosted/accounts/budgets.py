@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Protocol
 from weakref import WeakValueDictionary
@@ -94,20 +95,15 @@ class _Part(Struct):
         return HoldRequest(counter.shared_place, counter.amount, self.amount, counter.spent)
 
 
-class Reservation:
+class Reservation(Struct, eq=False):
     """Reservation of one request; leaving the block releases what was not settled."""
 
-    __slots__ = ("_budgets", "_open", "_parts", "_requests", "_settled", "ends")
-
-    def __init__(
-        self, budgets: Budgets, parts: Sequence[_Part], wants: Sequence[HoldRequest], ends: float
-    ) -> None:
-        self._budgets = budgets
-        self._parts = parts
-        self._requests = wants
-        self._settled: Sequence[tuple[_Counter, int]] = ()
-        self._open = True
-        self.ends = ends
+    _budgets: Budgets
+    _parts: Sequence[_Part]
+    _requests: Sequence[HoldRequest]
+    ends: float
+    _settled: Sequence[tuple[_Counter, int]] = ()
+    _open: bool = True
 
     async def settle(self, cost: int, tokens: int) -> None:
         """Count the actual use once, also after the reservation has expired.
@@ -115,8 +111,7 @@ class Reservation:
         ``cost`` is in billionths. Returns when other replicas count it too, or can only read it
         from the database.
         """
-        held, parts = self._open, self._parts
-        self._release_parts()
+        held, parts = self._close(), self._parts
         if not parts:
             return
         self._parts = ()
@@ -142,17 +137,17 @@ class Reservation:
         self._parts = ()
 
     def release(self) -> None:
-        if self._open:
-            self._release_parts()
-            if self._parts and self._budgets.shared_budgets is not None:
-                self._budgets.shared_budgets.give_back(self._requests)
+        shared_budgets = self._budgets.shared_budgets
+        if self._close() and self._parts and shared_budgets is not None:
+            shared_budgets.give_back(self._requests)
 
-    def _release_parts(self) -> None:
-        if self._open:
-            self._open = False
+    def _close(self) -> bool:
+        was_open, self._open = self._open, False
+        if was_open:
             for part in self._parts:
                 part.counter.reserved -= part.amount
-            self._budgets.forget(self)
+            self._budgets.running.discard(self)
+        return was_open
 
     def __enter__(self) -> Reservation:
         return self
@@ -161,28 +156,21 @@ class Reservation:
         self.release()
 
 
+@dataclass(eq=False, slots=True)
 class Budgets:
     """Budgets of one process, shared with other replicas by ``shared_budgets`` if there are any.
 
     ``now`` returns nanoseconds since 1970, ``seconds`` a monotonic time.
     """
 
-    def __init__(
-        self,
-        reader: SpentReader,
-        now: Callable[[], int],
-        options: BudgetOptions | None = None,
-        shared_budgets: SharedBudgetStore | None = None,
-        seconds: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.shared_budgets = shared_budgets
-        self._seconds = seconds
-        self._reader = reader
-        self._now = now
-        self._options = options or BudgetOptions()
-        self._counters: dict[str, _Counter] = {}
-        self._loading = WeakValueDictionary[str, asyncio.Lock]()
-        self._running: set[Reservation] = set()
+    _reader: SpentReader
+    _now: Callable[[], int]
+    _options: BudgetOptions = field(default_factory=BudgetOptions)
+    shared_budgets: SharedBudgetStore | None = None
+    seconds: Callable[[], float] = time.monotonic
+    _counters: dict[str, _Counter] = field(default_factory=dict)
+    _loading: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
+    running: set[Reservation] = field(default_factory=set)
 
     async def reserve(
         self, claims: Sequence[Claim], model: str, cost: int, tokens: int
@@ -211,9 +199,9 @@ class Budgets:
         for part in parts:
             part.counter.reserved += part.amount
             part.counter.used = True
-        ends = self._seconds() + self._options.lease_seconds
+        ends = self.seconds() + self._options.lease_seconds
         reservation = Reservation(self, parts, wants, ends)
-        self._running.add(reservation)
+        self.running.add(reservation)
         return reservation
 
     async def _hold_shared(
@@ -261,9 +249,6 @@ class Budgets:
         counter.reads += 1
         counter.spent = max(counter.spent, counter.budget.counted(spent.cost, spent.tokens))
 
-    def forget(self, reservation: Reservation) -> None:
-        self._running.discard(reservation)
-
     async def follow(self) -> None:
         """Read the settled use of others and expire reservations, until cancelled."""
         while True:
@@ -273,8 +258,8 @@ class Budgets:
 
     def expire(self) -> None:
         """Release expired reservations, and forget periods that are over."""
-        now, seconds = self._now(), self._seconds()
-        for each in [each for each in self._running if each.ends <= seconds]:
+        now, seconds = self._now(), self.seconds()
+        for each in [each for each in self.running if each.ends <= seconds]:
             each.release()
         for place, counter in list(self._counters.items()):
             if not counter.begins <= now < counter.ends:

@@ -92,29 +92,28 @@ class KeyIssuing(AccountService):
 
     async def create(self, actor: Actor, project_id: str, draft: KeyDraft) -> NewKey:
         """Create a key; raise :class:`InvalidRequest` for a wrong draft."""
-        now = self._clock()
         draft.bounds.check()
-        check_end(draft.expires_at, now)
+        check_end(draft.expires_at, self._clock())
         tidied = {"name": tidy_name(draft.name), "networks": tidy_networks(draft.networks)}
-        key = ApiKey(
-            id=new_key_id(),
-            project_id=project_id,
-            created_by=actor.id,
-            created_at=now,
-            person=actor.person,
-            **asdict(draft) | tidied,
-        )
-        credential = new_secret(key.id)
+        id = new_key_id()
+        credential = new_secret(id)
         async with self._store.writing() as tx:
+            key = ApiKey(
+                id=id,
+                project_id=project_id,
+                created_by=actor.id,
+                created_at=tx.now,
+                person=actor.person,
+                **asdict(draft) | tidied,
+            )
             project = await visible_project(tx, actor, project_id, Action.KEYS_CREATE)
             await self._management_only(tx, actor, key)
             if project.archived_at is not None:
                 raise conflict("archived", "The project is archived; bring it back first.")
             await tx.keys.add(key, KeySecret(digest(credential), key.id))
-            await tx.keys.set_bounds(f"key:{key.id}", key.bounds)
-            await self._record(
-                *(tx, actor, "key.create", key.id, project_id), name=key.name, purpose=key.purpose
-            )
+            await tx.keys.set_bounds({f"key:{key.id}": key.bounds})
+            details = {"name": key.name, "purpose": key.purpose}
+            await tx.audit.record(actor, "key.create", key.id, project_id, **details)
         return NewKey(key, credential)
 
     async def of(self, actor: Actor, project_id: str) -> Sequence[ApiKey]:
@@ -128,23 +127,28 @@ class KeyIssuing(AccountService):
 
     async def edit(self, actor: Actor, key_id: str, edit: KeyEdit) -> ApiKey:
         """Change a key; raises :class:`InvalidRequest`."""
-        now = self._clock()
         async with self._store.writing() as tx:
             key = await self._changeable_key(tx, actor, key_id, Action.KEYS_EDIT)
-            changed = _edited_key(key, edit, now)
+            values = {name: each for name, each in asdict(edit).items() if each is not UNSET}
+            if edit.name is not UNSET:
+                values["name"] = tidy_name(edit.name)
+            if edit.expires_at is not UNSET:
+                check_end(edit.expires_at, tx.now)
+            if edit.networks is not UNSET:
+                values["networks"] = tidy_networks(edit.networks)
             if edit.bounds is not UNSET:
-                await tx.keys.set_bounds(f"key:{key.id}", changed.bounds)
+                edit.bounds.check()
+                await tx.keys.set_bounds({f"key:{key.id}": edit.bounds})
+            changed = replace(key, **values)
             details = differences(_fields_as_words(key), _fields_as_words(changed))
-            await self._save_change(tx, actor, "key.edit", changed, **details)
-        return changed
+            return await self._save_change(tx, actor, "key.edit", changed, **details)
 
     async def disable(self, actor: Actor, key_id: str) -> ApiKey:
         async with self._store.writing() as tx:
             key = await self._changeable_key(tx, actor, key_id, Action.KEYS_DISABLE)
             by = BY_OPERATOR if actor.oversees else actor.id
-            changed = replace(key, disabled_at=self._clock(), disabled_by=by)
-            await self._save_change(tx, actor, "key.disable", changed)
-        return changed
+            changed = replace(key, disabled_at=tx.now, disabled_by=by)
+            return await self._save_change(tx, actor, "key.disable", changed)
 
     async def enable(self, actor: Actor, key_id: str) -> ApiKey:
         """Enable a disabled key.
@@ -164,8 +168,7 @@ class KeyIssuing(AccountService):
                     code="scope_not_allowed",
                 )
             changed = replace(key, disabled_at=None, disabled_by=None)
-            await self._save_change(tx, actor, "key.enable", changed)
-        return changed
+            return await self._save_change(tx, actor, "key.enable", changed)
 
     async def rotate(self, actor: Actor, key_id: str, grace: timedelta = GRACE) -> NewKey:
         """Create a new secret for a key; older ones work for ``grace``, at most 30 days."""
@@ -174,7 +177,7 @@ class KeyIssuing(AccountService):
         async with self._store.writing() as tx:
             key = await self._changeable_key(tx, actor, key_id, Action.KEYS_ROTATE)
             credential = new_secret(key.id)
-            await tx.keys.rotate(KeySecret(digest(credential), key.id), self._clock() + grace)
+            await tx.keys.rotate(KeySecret(digest(credential), key.id), tx.now + grace)
             seconds = str(int(grace.total_seconds()))
             await self._save_change(tx, actor, "key.rotate", key, grace_seconds=seconds)
         return NewKey(key, credential)
@@ -183,9 +186,8 @@ class KeyIssuing(AccountService):
         """Delete a key; its usage and its name in the audit log stay."""
         async with self._store.writing() as tx:
             key = await self._changeable_key(tx, actor, key_id, Action.KEYS_DELETE)
-            changed = replace(key, deleted_at=self._clock())
-            await tx.keys.set_bounds(f"key:{key.id}", UNBOUNDED)
-            await self._save_change(tx, actor, "key.delete", changed)
+            await tx.keys.set_bounds({f"key:{key.id}": UNBOUNDED})
+            await self._save_change(tx, actor, "key.delete", replace(key, deleted_at=tx.now))
 
     async def transfer(self, actor: Actor, key_id: str, to: str) -> ApiKey:
         """Let a key derive from another member; a withdrawn key works again.
@@ -195,8 +197,7 @@ class KeyIssuing(AccountService):
         async with self._store.writing() as tx:
             key = await self._changeable_key(tx, actor, key_id, Action.KEYS_TRANSFER)
             changed = await handed_over(tx, key, to)
-            await self._save_change(tx, actor, "key.transfer", changed, to=to)
-        return changed
+            return await self._save_change(tx, actor, "key.transfer", changed, to=to)
 
     async def derived(self, actor: Actor, user_id: str) -> Sequence[ApiKey]:
         """Return the keys of all projects that derive from a user, newest first."""
@@ -223,10 +224,11 @@ class KeyIssuing(AccountService):
 
     async def _save_change(
         self, tx: Transaction, actor: Actor, action: str, key: ApiKey, **details: str
-    ) -> None:
+    ) -> ApiKey:
         await tx.keys.change(key)
-        await tx.keys.announce(f"key:{key.id}", self._clock())
-        await self._record(tx, actor, action, key.id, key.project_id, **details)
+        await tx.keys.announce(f"key:{key.id}")
+        await tx.audit.record(actor, action, key.id, key.project_id, **details)
+        return key
 
 
 def check_end(end: datetime | None, now: datetime) -> None:
@@ -239,19 +241,6 @@ def check_end(end: datetime | None, now: datetime) -> None:
         )
     if end is not None and end <= now:
         raise InvalidRequest("The end has to be in the future.", param="expires_at")
-
-
-def _edited_key(key: ApiKey, edit: KeyEdit, now: datetime) -> ApiKey:
-    values = asdict(edit)
-    if edit.name is not UNSET:
-        values["name"] = tidy_name(edit.name)
-    if edit.expires_at is not UNSET:
-        check_end(edit.expires_at, now)
-    if edit.networks is not UNSET:
-        values["networks"] = tidy_networks(edit.networks)
-    if edit.bounds is not UNSET:
-        edit.bounds.check()
-    return replace(key, **{name: each for name, each in values.items() if each is not UNSET})
 
 
 def _fields_as_words(key: ApiKey) -> dict[str, str]:
@@ -290,7 +279,7 @@ class OperatorKeyIssuing(AccountService):
         async with self._writing(actor, Action.OPERATORS_CHANGE) as tx:
             await tx.operator_keys.add(made)
             words = ", ".join(sorted(rights)) or "all"
-            await self._record(tx, actor, "operator_key.create", id, name=made.name, rights=words)
+            await tx.audit.record(actor, "operator_key.create", id, name=made.name, rights=words)
         return NewOperatorKey(made, credential)
 
     async def every(self, actor: Actor) -> Sequence[OperatorKey]:
@@ -301,16 +290,16 @@ class OperatorKeyIssuing(AccountService):
     async def delete(self, actor: Actor, id: str) -> None:
         """Delete a key, which stops at once; raise :class:`NotFound`."""
         async with self._writing(actor, Action.OPERATORS_CHANGE) as tx:
-            found = next((each for each in await tx.operator_keys.every() if each.id == id), None)
+            found = await tx.operator_keys.one(id=id, deleted_at=None)
             if found is None:
                 raise no_such("operator key")
-            await tx.operator_keys.change(replace(found, deleted_at=self._clock()))
-            await self._record(tx, actor, "operator_key.delete", id, name=found.name)
+            await tx.operator_keys.change(replace(found, deleted_at=tx.now))
+            await tx.audit.record(actor, "operator_key.delete", id, name=found.name)
 
     async def actor(self, secret_digest: bytes) -> Actor | None:
         """Return the actor of a working key by the digest of all of it."""
         async with self._store.reading() as tx:
-            key = await tx.operator_keys.by_digest(secret_digest)
-        if key is None or not key.good(self._clock()):
+            key = await tx.operator_keys.one(digest=secret_digest)
+        if key is None or not key.good(tx.now):
             return None
         return Actor("key", key.id, key.name, operator=not key.rights, rights=key.rights)

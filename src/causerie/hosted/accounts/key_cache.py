@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from causerie.access.allowed import Permissions
 from causerie.access.keys import Caller, Credential, Named, no_key, wrong_key
@@ -54,35 +54,33 @@ class _Known(Struct):
     callers: dict[str, AccountCaller]
 
 
-class KeyCache:
+def _changed_already() -> asyncio.Event:
+    # By whoever was faster than the cache began to follow.
+    changed = asyncio.Event()
+    changed.set()
+    return changed
+
+
+class KeyCache(Struct):
     """A cache of the keys in the database.
 
     Enter it in the loop that uses it. ``now`` returns nanoseconds since 1970.
     """
 
-    def __init__(
-        self,
-        store: SqlStore,
-        options: KeyCacheOptions | None = None,
-        *,
-        now: Callable[[], int] = time.time_ns,
-    ) -> None:
-        self._store = store
-        self._options = options or KeyCacheOptions()
-        self._now = now
-        self._known: dict[bytes, _Known] = {}
-        self._digests: dict[str, set[bytes]] = {}  # by key, project and person
-        self._absent: dict[bytes, int] = {}
-        self._lookups: dict[bytes, asyncio.Future[_Known | None]] = {}
-        self._last_change = 0
-        self._trusted = True
-        self._tasks = asyncio.TaskGroup()
-        self._stack = AsyncExitStack()
-        self._polling: asyncio.Task[None] | None = None
-        self.configuration_changed = asyncio.Event()
-        self.configuration_changed.set()  # by whoever was faster than this began to follow
-        self.scopes_changed = asyncio.Event()
-        self.scopes_changed.set()
+    _store: SqlStore
+    _options: KeyCacheOptions = KeyCacheOptions()
+    now: Callable[[], int] = time.time_ns
+    _known: dict[bytes, _Known] = {}
+    _digests: dict[str, set[bytes]] = {}  # by key, project and person
+    _absent: dict[bytes, int] = {}
+    _lookups: dict[bytes, asyncio.Future[_Known | None]] = {}
+    _last_change: int = 0
+    _trusted: bool = True
+    _tasks: asyncio.TaskGroup = field(default_factory=asyncio.TaskGroup)
+    _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
+    _polling: asyncio.Task[None] | None = None
+    configuration_changed: asyncio.Event = field(default_factory=_changed_already)
+    scopes_changed: asyncio.Event = field(default_factory=_changed_already)
 
     async def __aenter__(self) -> KeyCache:
         """Start to follow changes; raise :class:`StoreUnavailable`."""
@@ -128,7 +126,7 @@ class KeyCache:
         if credential is None:
             raise no_key()
         known = self._known.get(credential.digest) or await self._find_key(credential)
-        if self._now() >= known.until:
+        if self.now() >= known.until:
             raise wrong_key(credential)
         if not self._trusted:
             raise StoreUnavailable("The API key cannot be verified now. Try again.")
@@ -137,7 +135,7 @@ class KeyCache:
     async def _find_key(self, credential: Credential) -> _Known:
         # One query for all callers that ask for the same key at the same time.
         digest = credential.digest
-        if not credential.formed or self._absent.get(digest, 0) > self._now():
+        if not credential.formed or self._absent.get(digest, 0) > self.now():
             raise wrong_key(credential)
         lookup = self._lookups.get(digest)
         if lookup is None:
@@ -164,7 +162,7 @@ class KeyCache:
             if found is None:
                 if len(self._absent) >= _ABSENT_KEPT:
                     del self._absent[next(iter(self._absent))]
-                self._absent[digest] = self._now() + _ABSENT_SECONDS * _SECOND
+                self._absent[digest] = self.now() + _ABSENT_SECONDS * _SECOND
         finally:
             del self._lookups[digest]
             lookup.cancel()  # where this task was cancelled

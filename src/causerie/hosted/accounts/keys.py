@@ -6,7 +6,6 @@ and works while that person may have it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -15,7 +14,7 @@ from typing import Any
 from causerie.access.allowed import AccessRule
 from causerie.access.networks import NetworkList
 from causerie.errors import NotFound
-from causerie.hosted.accounts.bounds import UNBOUNDED, LimitsAndBudgets, own_bounds
+from causerie.hosted.accounts.bounds import UNBOUNDED, LimitsAndBudgets
 from causerie.hosted.accounts.people import (
     Action,
     Actor,
@@ -101,14 +100,6 @@ def may_hold(person_status: PersonStatus | None, purpose: Purpose) -> bool:
     action = Action.KEYS_CREATE if purpose is Purpose.INFERENCE else Action.KEYS_SEE
     member = person_status is not None and person_status.role is not None
     return member and extent(action, columns(person_status)) is Extent.ALL
-
-
-def rules_of(project_id: str, user_id: str) -> Mapping[str, str]:
-    """Return the owners of the rules for a key, and whose rules they are."""
-    owners = {f"project:{project_id}": "project"}
-    if user_id:
-        owners |= {f"user:{user_id}": "person", own_bounds(project_id, user_id): "member"}
-    return owners
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,13 +237,6 @@ def new_link(kind: LinkKind, now: datetime, actor: Actor, **granted: Any) -> New
         person=actor.person,
     )
     return NewLink(link, token)
-
-
-def still_good(link: OneTimeLink | None, now: datetime) -> OneTimeLink:
-    """Return a link that works; raise :class:`NotFound` for unknown, used and expired ones."""
-    if link is None or link.used_at is not None or link.expires_at <= now:
-        raise no_such_link()
-    return link
 
 
 def no_such_link() -> NotFound:

@@ -21,6 +21,7 @@ from causerie.hosted.accounts.records import (
     difference,
     entry,
 )
+from causerie.protocol.alike import alike
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +43,12 @@ class Entries(AccountService):
     def drafted(self, actor: Actor, draft: EntryDraft) -> StoredEntry:
         """Return the new entry of a draft."""
         now, who = self._clock(), actor.label
-        return StoredEntry(
+        return alike(
+            StoredEntry,
+            draft,
             id=f"cfg_{uuid4().hex}",
-            kind=draft.kind,
-            name=draft.name,
-            body=draft.body,
-            enabled=draft.enabled,
             version=1,
-            created_at=now,
-            created_by=who,
-            updated_at=now,
-            updated_by=who,
+            **{"created_at": now, "created_by": who, "updated_at": now, "updated_by": who},
             credential=draft.credential or None,
         )
 
@@ -77,8 +73,6 @@ class Entries(AccountService):
         read, and :class:`NotFound` for a missing one. A few statements write any number of changes,
         so that other writers do not wait long. Deletions go first, because their names become free.
         """
-        now = self._clock()
-        noted = [_audit_entry(now, actor, each) for each in changes]
         gone = [each.before for each in changes if each.before and not each.after]
         kept = [each.after for each in changes if each.before and each.after]
         made = [each.after for each in changes if each.after and not each.before]
@@ -95,8 +89,8 @@ class Entries(AccountService):
                 if len(made) == 1:
                     words = f"There is an entry of {made[0].kind} {made[0].name} already."
                 raise conflict("taken", words) from failure
-            await tx.audit.add(*noted)
-            await tx.keys.announce(CHANGED, now)
+            await tx.audit.add(*(_audit_entry(tx.now, actor, each) for each in changes))
+            await tx.keys.announce(CHANGED)
 
 
 def _audit_entry(now: datetime, actor: Actor, change: EntryChange) -> AuditEntry:

@@ -23,6 +23,8 @@ class Role(StrEnum):
 
 
 REMOVED = "(removed)"
+REMINDERS = ("budgets", "credits", "keys")
+"""Reminders by e-mail: used budgets, low balances of credits, and keys that expire soon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,12 @@ class User:
     """Id at that directory; :data:`REMOVED` where it has deleted the person."""
     rights: frozenset[str] = frozenset()
     """Rights of a limited operator, of :data:`OPERATOR_RIGHTS`; an ``operator`` has all."""
+    muted: frozenset[str] = frozenset()
+    """Reminders that they do not want, of :data:`REMINDERS`."""
+
+    def reminded_at(self, reminder: str) -> tuple[str, ...]:
+        """Return the address that a reminder goes to; nothing if they do not want it."""
+        return () if reminder in self.muted else (self.email,)
 
     @property
     def operates(self) -> bool:

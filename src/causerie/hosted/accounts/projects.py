@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from causerie.access.allowed import ALL, Access, AccessRule
@@ -15,11 +15,11 @@ from causerie.hosted.accounts.authorization import (
     Beginning,
     Narrowed,
     conflict,
-    found_member,
-    found_user,
+    existing,
     handed_over,
     no_such,
     require,
+    set_bounds,
     supported_links,
     visible_project,
     withdraw_links,
@@ -87,11 +87,16 @@ class Projects(AccountService):
             await tx.people.find(user.id)  # locked, so that two at once are counted
             beginning = self.policies.later_project
             if beginning is None or not self.room_for(await tx.projects.of(user.id)):
-                most = counted(self._most_own_projects(), "project")
-                words = f"People may own {most} here without an operator. Archive one first."
+                most = self._most_own_projects()
+                owned = f"People may own {counted(most, 'project')} here without an operator."
+                raise conflict("too_many_projects", f"{owned} Archive one first.")
+            creator, most = actor_of(user), self._most_own_projects()
+            made = AuditFilter(actor=creator.label, action="project.create", limit=most)
+            recent = await tx.audit.find(made)
+            if len(recent) == most and tx.now - recent[-1].at < timedelta(days=1):
+                words = f"People may create {counted(most, 'project')} a day without an operator."
                 raise conflict("too_many_projects", words)
-            await self._check_created_within_a_day(tx, actor_of(user))
-            return await self._create_project(tx, actor_of(user), name, user.id, beginning)
+            return await self._create_project(tx, creator, name, user.id, beginning)
 
     def room_for(self, found: Iterable[tuple[Project, Membership]]) -> bool:
         """Return whether somebody with these projects may create one more of their own."""
@@ -101,25 +106,16 @@ class Projects(AccountService):
     def _most_own_projects(self) -> int:
         return self.policies.own_projects if self.policies.personal_project is not None else 0
 
-    async def _check_created_within_a_day(self, tx: Transaction, creator: Actor) -> None:
-        most = self._most_own_projects()
-        made = AuditFilter(actor=creator.label, action="project.create", limit=most)
-        recent = await tx.audit.find(made)
-        if len(recent) == most and self._clock() - recent[-1].at < timedelta(days=1):
-            words = f"People may create {counted(most, 'project')} a day without an operator."
-            raise conflict("too_many_projects", words)
-
     async def _create_project(
         self, tx: Transaction, actor: Actor, name: str, owner: str | None, beginning: Beginning
     ) -> Project:
-        now = self._clock()
-        project = Project(new_id("prj"), tidy_name(name), now)
+        project = Project(new_id("prj"), tidy_name(name), tx.now)
         await tx.projects.add(project)
         await beginning.give(tx, f"project:{project.id}")
         if owner is not None:
-            await found_user(tx, owner)
-            await tx.projects.join(Membership(project.id, owner, Role.OWNER, now))
-        await self._record(tx, actor, "project.create", project.id, project.id, name=project.name)
+            existing(await tx.people.find(owner), "user")
+            await tx.projects.join(Membership(project.id, owner, Role.OWNER, tx.now))
+        await tx.audit.record(actor, "project.create", project.id, project.id, name=project.name)
         return project
 
     async def see(self, actor: Actor, project_id: str) -> ProjectOverview:
@@ -147,7 +143,7 @@ class Projects(AccountService):
                 purpose=Purpose.INFERENCE,
                 doors=None,
                 models=None,
-                created_at=self._clock(),
+                created_at=tx.now,
                 person=actor.person,
             )
             recorded = project.recording_days is not None
@@ -192,9 +188,9 @@ class Projects(AccountService):
             before = await visible_project(tx, actor, project_id, action)
             after = replace(before, **changed)
             await tx.projects.change(after)
-            await tx.keys.announce(f"project:{project_id}", self._clock())
+            await tx.keys.announce(f"project:{project_id}")
             details = differences(_words(before), _words(after))
-            await self._record(tx, actor, f"project.{verb}", project_id, project_id, **details)
+            await tx.audit.record(actor, f"project.{verb}", project_id, project_id, **details)
         return after
 
     async def set_bounds(
@@ -203,7 +199,7 @@ class Projects(AccountService):
         """Replace the limits and budgets of a project; raise :class:`InvalidRequest`."""
         bounds.check()
         async with self._writing(actor, Action.BOUNDS_SET, project_id) as tx:
-            await self._set_bounds(tx, actor, f"project:{project_id}", bounds)
+            await set_bounds(tx, actor, {f"project:{project_id}": bounds})
         return bounds
 
     async def member_bounds(self, actor: Actor, project_id: str, user_id: str) -> LimitsAndBudgets:
@@ -222,14 +218,13 @@ class Projects(AccountService):
         owner = own_bounds(project_id, user_id)
         async with self._writing(actor, Action.BOUNDS_LOWER, project_id) as tx:
             if user_id:
-                await found_member(tx, project_id, user_id)
+                existing(await tx.projects.membership(project_id, user_id), "member")
             before = await tx.keys.bounds(owner)
-            await tx.keys.set_bounds(owner, bounds)
+            await tx.keys.set_bounds({owner: bounds})
             kind, subject = ("member", user_id) if user_id else ("project", project_id)
-            changed = f"user:{user_id}" if user_id else f"project:{project_id}"
-            await tx.keys.announce(changed, self._clock())
+            await tx.keys.announce(f"user:{user_id}" if user_id else f"project:{project_id}")
             words = difference(before.words(), bounds.words())
-            await self._record(tx, actor, f"{kind}.lower", subject, project_id, bounds=words)
+            await tx.audit.record(actor, f"{kind}.lower", subject, project_id, bounds=words)
         return bounds
 
     async def members(self, actor: Actor, project_id: str) -> Sequence[ProjectMember]:
@@ -239,8 +234,7 @@ class Projects(AccountService):
 
     async def invitations(self, actor: Actor, project_id: str) -> Sequence[OneTimeLink]:
         async with self._reading(actor, Action.MEMBERS_SEE, project_id) as tx:
-            found = await tx.links.open(project_id, self._clock())
-            return await supported_links(tx, found)
+            return await supported_links(tx, await tx.links.open(project_id=project_id))
 
     async def invite(
         self, actor: Actor, project_id: str, role: Role, *, email: str | None = None
@@ -250,15 +244,12 @@ class Projects(AccountService):
         async with self._writing(actor, Action.MEMBERS_INVITE, project_id) as tx:
             await self._require_owner_rights(tx, actor, project_id, role)
             granted = {"email": address, "project_id": project_id, "role": role}
-            made = new_link(LinkKind.INVITATION, self._clock(), actor, **granted)
+            made = new_link(LinkKind.INVITATION, tx.now, actor, **granted)
             if address:  # the last one that was sent works
-                await withdraw_open(tx, project_id, address, self._clock(), others=False)
+                await withdraw_open(tx, project_id, address, others=False)
             await tx.links.add(made.link)
-            await self._record(
-                *(tx, actor, "member.invite", made.link.id, project_id),
-                role=role,
-                email=address or "anybody",
-            )
+            details = {"role": role, "email": address or "anybody"}
+            await tx.audit.record(actor, "member.invite", made.link.id, project_id, **details)
         return made
 
     async def withdraw(self, actor: Actor, project_id: str, link_id: str) -> None:
@@ -268,8 +259,8 @@ class Projects(AccountService):
                 raise no_such("invitation")
             if link.role is not None:
                 await self._require_owner_rights(tx, actor, project_id, link.role)
-            await tx.links.withdraw(link_id)
-            await self._record(tx, actor, "member.withdraw", link_id, project_id)
+            await tx.links.withdraw([link])
+            await tx.audit.record(actor, "member.withdraw", link_id, project_id)
 
     async def add(self, actor: Actor, project_id: str, user_id: str, role: Role) -> Membership:
         """Make a user a member without an invitation; one who is a member with the role stays.
@@ -278,35 +269,32 @@ class Projects(AccountService):
         """
         async with self._writing(actor, Action.MEMBERS_ADD, project_id) as tx:
             await self._require_owner_rights(tx, actor, project_id, role)
-            await found_user(tx, user_id)
+            existing(await tx.people.find(user_id), "user")
             made = await tx.projects.membership(project_id, user_id)
             if made is not None and made.role is not role:
                 raise conflict("taken", f"This user is a member with the role {made.role} already.")
             if made is None:
-                made = Membership(project_id, user_id, role, self._clock())
+                made = Membership(project_id, user_id, role, tx.now)
                 await tx.projects.join(made)
-                await self._record(tx, actor, "member.add", user_id, project_id, role=role)
+                await tx.audit.record(actor, "member.add", user_id, project_id, role=role)
         return made
 
     async def change_role(
         self, actor: Actor, project_id: str, user_id: str, role: Role
     ) -> Narrowed:
         """Change a member's role; what derives from them is narrowed to the new role."""
-        now = self._clock()
         async with self._writing(actor, Action.MEMBERS_CHANGE, project_id) as tx:
-            before = await found_member(tx, project_id, user_id)
+            before = existing(await tx.projects.membership(project_id, user_id), "member")
             await self._require_owner_rights(tx, actor, project_id, role, before.role)
             await self._require_other_owner(tx, before, role)
-            worked = working(await tx.keys.derived(user_id, project_id), now)
+            worked = working(await tx.keys.derived(user_id, project_id), tx.now)
             await tx.projects.join(replace(before, role=role))
-            links = await withdraw_links(tx, user_id, now)
+            links = await withdraw_links(tx, user_id)
             keys = await tx.keys.derived(user_id, project_id)
-            await tx.keys.announce(f"user:{user_id}", now)
-            await self._record(
-                *(tx, actor, "member.change", user_id, project_id),
-                role=difference(before.role, role),
-            )
-        stopped = worked - working(keys, now)
+            await tx.keys.announce(f"user:{user_id}")
+            changed = {"role": difference(before.role, role)}
+            await tx.audit.record(actor, "member.change", user_id, project_id, **changed)
+        stopped = worked - working(keys, tx.now)
         return Narrowed(tuple(key for key in keys if key.id in stopped), (), links)
 
     async def remove(
@@ -317,27 +305,26 @@ class Projects(AccountService):
         Their invitations are withdrawn. If somebody else removes them, so are the ones that they
         could use: for their address, or for no address.
         """
-        now = self._clock()
         async with self._store.writing() as tx:
             await require(tx, actor, Action.MEMBERS_REMOVE, project_id, made_by=user_id)
             await visible_project(tx, actor, project_id)
-            before = await found_member(tx, project_id, user_id)
+            before = existing(await tx.projects.membership(project_id, user_id), "member")
             if user_id != actor.id:
                 await self._require_owner_rights(tx, actor, project_id, before.role)
             await self._require_other_owner(tx, before, None)
             if keys_to:
                 await require(tx, actor, Action.KEYS_TRANSFER, project_id)
             found = await tx.keys.derived(user_id, project_id)
-            await tx.projects.leave(project_id, user_id, now)
-            links = await withdraw_links(tx, user_id, now)
+            await tx.projects.leave(project_id, user_id)
+            links = await withdraw_links(tx, user_id)
             if user_id != actor.id:
                 user = await tx.people.find(user_id)
                 email = user.email if user is not None else ""
-                links += await withdraw_open(tx, project_id, email, now)
-            narrowed = await self._withdraw_or_transfer(tx, found, keys_to, now)
-            await tx.keys.announce(f"user:{user_id}", now)
+                links += await withdraw_open(tx, project_id, email)
+            narrowed = await self._withdraw_or_transfer(tx, found, keys_to)
+            await tx.keys.announce(f"user:{user_id}")
             keys = f"transferred to {keys_to}" if keys_to else "withdrawn"
-            await self._record(tx, actor, "member.remove", user_id, project_id, keys=keys)
+            await tx.audit.record(actor, "member.remove", user_id, project_id, keys=keys)
         return replace(narrowed, invitations_withdrawn=links)
 
     async def audit(
@@ -364,18 +351,15 @@ class Projects(AccountService):
             )
 
     async def _withdraw_or_transfer(
-        self, tx: Transaction, keys: Sequence[ApiKey], to: str, now: datetime
+        self, tx: Transaction, keys: Sequence[ApiKey], to: str
     ) -> Narrowed:
         if not to:
-            await tx.keys.withdraw([key.id for key in keys], now)
-            worked = working(keys, now)
-            gone = (replace(key, withdrawn_at=now) for key in keys if key.id in worked)
+            await tx.keys.withdraw(keys)
+            worked = working(keys, tx.now)
+            gone = (replace(key, withdrawn_at=tx.now) for key in keys if key.id in worked)
             return Narrowed(keys_stopped=tuple(gone))
-        given = [
-            await handed_over(tx, key, to, param="keys_to")
-            for key in keys
-            if key.withdrawn_at is None
-        ]
+        kept = (key for key in keys if key.withdrawn_at is None)
+        given = [await handed_over(tx, key, to, param="keys_to") for key in kept]
         for key in given:
             await tx.keys.change(key)
         return Narrowed(keys_transferred=tuple(given))
@@ -411,24 +395,24 @@ class AccessRules(AccountService):
             owner = await self._bounds_owner(tx, actor, project_id, user_id, changes=True)
             before = (await tx.keys.access([owner])).get(owner, ALL)
             await tx.keys.set_access(owner, access)
-            await tx.keys.announce(f"user:{user_id}" if user_id else owner, self._clock())
+            await tx.keys.announce(f"user:{user_id}" if user_id else owner)
             action, subject = f"{owner.partition(':')[0]}.access", user_id or project_id
             words = difference(before.words(), access.words())
-            await self._record(tx, actor, action, subject, project_id or None, access=words)
+            await tx.audit.record(actor, action, subject, project_id or None, access=words)
 
     async def _bounds_owner(
         self, tx: Transaction, actor: Actor, project_id: str, user_id: str, *, changes: bool = False
     ) -> str:
         if not project_id:
             await require(tx, actor, Action.BOUNDS_SET if changes else Action.USERS_SEE)
-            return f"user:{(await found_user(tx, user_id)).id}"
+            return f"user:{existing(await tx.people.find(user_id), 'user').id}"
         if not user_id:
             needs = Action.BOUNDS_SET if changes else Action.PROJECT_SEE
             await visible_project(tx, actor, project_id, needs)
             return f"project:{project_id}"
         needs = Action.MEMBERS_CHANGE if changes else Action.MEMBERS_SEE
         await visible_project(tx, actor, project_id, needs)
-        member = await found_member(tx, project_id, user_id)
+        member = existing(await tx.projects.membership(project_id, user_id), "member")
         if changes and member.role is Role.OWNER:
             await require(tx, actor, Action.OWNERS_CHANGE, project_id)
         return own_bounds(project_id, user_id)

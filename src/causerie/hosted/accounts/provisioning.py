@@ -17,9 +17,8 @@ import structlog
 from causerie.errors import InvalidRequest, Unauthenticated
 from causerie.hosted.accounts.authorization import (
     AccountService,
-    Clock,
     conflict,
-    found_user,
+    existing,
     no_such,
     withdraw_links,
     withdraw_open,
@@ -34,7 +33,7 @@ from causerie.hosted.accounts.people import (
     User,
     Vouched,
 )
-from causerie.hosted.accounts.records import Taken, difference
+from causerie.hosted.accounts.records import Taken, difference, differences
 from causerie.hosted.accounts.sign_in import AccountDisabled, SignIn, SignInRefused
 from causerie.hosted.accounts.tokens import NewSession, SessionClient, new_id, tidy_email, tidy_name
 from causerie.hosted.accounts.users import Users
@@ -68,10 +67,8 @@ class Provisioning(AccountService):
     :class:`NotFound`, and :class:`InvalidRequest` for what cannot be.
     """
 
-    def __init__(
-        self, store: SqlStore, clock: Clock, users: Users, memberships: GroupMemberships
-    ) -> None:
-        super().__init__(store, clock)
+    def __init__(self, store: SqlStore, users: Users, memberships: GroupMemberships) -> None:
+        super().__init__(store)
         self._users = users
         self._memberships = memberships
 
@@ -88,14 +85,12 @@ class Provisioning(AccountService):
     async def person(self, user_id: str) -> User:
         async with self._store.reading() as tx:
             _, found = await tx.people.search({"id": user_id}, 0, 1)
-        if not found:
-            raise no_such("user")
-        return found[0]
+        return existing(found[0] if found else None, "user")
 
     async def create(self, directory: GroupClaims, person: ProvisionedPerson) -> User:
         """Create an account, or take up the one that the directory deleted before."""
         async with self._store.reading() as tx:
-            user = await tx.people.by_email(tidy_email(person.email))
+            user = await tx.people.one(email=tidy_email(person.email))
             await _check_unique(tx, "", "", person.user_name)
         if user is None or user.disabled_at is None or user.external_id != REMOVED:
             user = await self._users.create(
@@ -115,7 +110,7 @@ class Provisioning(AccountService):
     ) -> User:
         async with self._store.writing() as tx:
             await tx.people.operators()  # locked before one of them is, in one order by everybody
-            before = await found_user(tx, user_id)
+            before = existing(await tx.people.find(user_id), "user")
             person = describe(before)
             email, name = tidy_email(person.email), tidy_name(person.name)
             await _check_unique(tx, user_id, email, person.user_name)
@@ -123,12 +118,8 @@ class Provisioning(AccountService):
             after = replace(after, external_id=person.external_id)
             if after != before:
                 await tx.people.change(after)
-                changes = {
-                    each: difference(getattr(before, each), getattr(after, each))
-                    for each in ("email", "name", "user_name")
-                    if getattr(before, each) != getattr(after, each)
-                }
-                await self._record(tx, directory.actor, "user.provision", user_id, **changes)
+                changes = differences(_words(before), _words(after))
+                await tx.audit.record(directory.actor, "user.provision", user_id, **changes)
         if person.active is (after.disabled_at is not None):
             disabled = not person.active
             after = await self._users.disable(directory.actor, user_id, disabled=disabled)
@@ -141,13 +132,13 @@ class Provisioning(AccountService):
             await self._users.disable(directory.actor, user_id)
         async with self._store.writing() as tx:
             await tx.people.operators()
-            user = await found_user(tx, user_id)
+            user = existing(await tx.people.find(user_id), "user")
             await tx.groups.leave_all(user_id)
             enabled = replace(user, disabled_at=None)  # whose rights end by the same rules
             await self._memberships.settle(tx, enabled, directory)
-            user = await found_user(tx, user_id)
+            user = existing(await tx.people.find(user_id), "user")
             await tx.people.change(replace(user, user_name="", external_id=REMOVED))
-            await self._record(tx, directory.actor, "user.unprovision", user_id)
+            await tx.audit.record(directory.actor, "user.unprovision", user_id)
 
     async def groups(
         self, directory: GroupClaims, where: Mapping[str, str], start: int = 0, count: int = 1
@@ -177,7 +168,7 @@ class Provisioning(AccountService):
             await _check_name(tx, group)
             await tx.groups.add(group)
             affected = await self._set_members(tx, group.id, wanted.members)
-            await self._record(tx, directory.actor, "group.create", group.id, name=group.name)
+            await tx.audit.record(directory.actor, "group.create", group.id, name=group.name)
         await self._apply_grants(directory, (group,), affected)
         return group
 
@@ -196,10 +187,8 @@ class Provisioning(AccountService):
             await _check_name(tx, after)
             await tx.groups.change(after)
             affected = await self._set_members(tx, group_id, wanted.members)
-            moved = {"moved": str(len(affected))}
-            await self._record(
-                tx, directory.actor, "group.change", group_id, name=after.name, **moved
-            )
+            details = {"name": after.name, "moved": str(len(affected))}
+            await tx.audit.record(directory.actor, "group.change", group_id, **details)
         if after != before:
             affected |= {user.id for user in held}
         await self._apply_grants(directory, (before, after), affected)
@@ -222,8 +211,8 @@ class Provisioning(AccountService):
         async with self._store.writing() as tx:
             group = await _directory_group(tx, directory, group_id)
             affected = await self._set_members(tx, group_id, ())
-            await tx.groups.remove(group_id)
-            await self._record(tx, directory.actor, "group.delete", group_id, name=group.name)
+            await tx.groups.remove(id=group_id)
+            await tx.audit.record(directory.actor, "group.delete", group_id, name=group.name)
         await self._apply_grants(directory, (group,), affected)
 
     async def _apply_grants(
@@ -243,6 +232,10 @@ class Provisioning(AccountService):
                     await self._memberships.settle(tx, user, directory)
 
 
+def _words(user: User) -> dict[str, str]:
+    return {"email": user.email, "name": user.name, "user_name": user.user_name}
+
+
 async def _directory_group(tx: Transaction, directory: GroupClaims, group_id: str) -> IdentityGroup:
     group = await tx.groups.find(group_id)
     if group is None or group.provider != directory.provider:
@@ -251,7 +244,7 @@ async def _directory_group(tx: Transaction, directory: GroupClaims, group_id: st
 
 
 async def _check_unique(tx: Transaction, user_id: str, email: str, user_name: str) -> None:
-    same_email = await tx.people.by_email(email)
+    same_email = await tx.people.one(email=email)
     _, same_name = await tx.people.search({"user_name": user_name}, 0, 2)
     if any(each is not None and each.id != user_id for each in (same_email, *same_name)):
         raise conflict("taken", "Another user has this userName or address.")
@@ -286,12 +279,11 @@ class GroupMemberships(AccountService):
             names = await tx.groups.names(claims.provider, user.id)
             claims = replace(claims, groups=names)
         if user.disabled_at is None:
-            now = self._clock()
             operator_changed = await self._set_operator(tx, user, claims)
             memberships_changed = await self._set_memberships(tx, user, claims)
             if operator_changed or memberships_changed:
-                await withdraw_links(tx, user.id, now)
-                await tx.keys.announce(f"user:{user.id}", now)
+                await withdraw_links(tx, user.id)
+                await tx.keys.announce(f"user:{user.id}")
 
     async def _set_operator(self, tx: Transaction, user: User, claims: GroupClaims) -> bool:
         held = claims.held
@@ -314,7 +306,7 @@ class GroupMemberships(AccountService):
         details = {"operator": str(bool(mark)), "group": mark or user.operator_group}
         if rights:
             details["rights"] = ", ".join(sorted(rights))
-        await self._record(tx, claims.actor, "user.operator", user.id, **details)
+        await tx.audit.record(claims.actor, "user.operator", user.id, **details)
         return True
 
     async def _set_memberships(self, tx: Transaction, user: User, claims: GroupClaims) -> bool:
@@ -334,7 +326,7 @@ class GroupMemberships(AccountService):
                 details = {"group": claims.mark(grant), "role": role}
             else:
                 continue
-            await self._record(tx, claims.actor, verb, user.id, project_id, **details)
+            await tx.audit.record(claims.actor, verb, user.id, project_id, **details)
             changed = True
         return changed
 
@@ -346,7 +338,7 @@ class GroupMemberships(AccountService):
         grant: GroupGrant,
         claims: GroupClaims,
     ) -> bool:
-        since = before.since if before is not None else self._clock()
+        since = before.since if before is not None else tx.now
         after = Membership(grant.project_id, user.id, grant.role, since, claims.mark(grant))
         if after == before:
             return False
@@ -357,11 +349,10 @@ class GroupMemberships(AccountService):
         return True
 
     async def _leave_project(self, tx: Transaction, user: User, before: Membership) -> None:
-        now = self._clock()
         keys = await tx.keys.derived(user.id, before.project_id)
-        await tx.projects.leave(before.project_id, user.id, now)
-        await withdraw_open(tx, before.project_id, user.email, now)
-        await tx.keys.withdraw([key.id for key in keys], now)
+        await tx.projects.leave(before.project_id, user.id)
+        await withdraw_open(tx, before.project_id, user.email)
+        await tx.keys.withdraw(keys)
 
 
 def _wanted_grants(claims: GroupClaims) -> Mapping[str, GroupGrant]:
@@ -380,6 +371,7 @@ ANY_DOMAIN = "*"
 JOIN_NEVER, JOIN_ALL = "never", "all"
 
 
+@dataclass(frozen=True, slots=True)
 class SsoProvisioning:
     """Sign-in with an identity of another provider.
 
@@ -389,10 +381,9 @@ class SsoProvisioning:
     verified address of a listed domain.
     """
 
-    def __init__(self, users: Users, sign_in: SignIn, groups: GroupMemberships) -> None:
-        self._users = users
-        self._sign_in = sign_in
-        self._groups = groups
+    _users: Users
+    _sign_in: SignIn
+    _groups: GroupMemberships
 
     async def enter(
         self,
@@ -433,7 +424,7 @@ class SsoProvisioning:
         if join == JOIN_NEVER or not who.email_verified:
             return False
         claimed = join == JOIN_ALL
-        return await self._users.join_identity(who.email, *who.identity, claimed=claimed)
+        return await self._users.join_identity(who.email, who.identity, claimed=claimed)
 
     async def _accept_invitation(self, who: Vouched, link_token: str) -> None:
         link = await self._users.link(link_token)

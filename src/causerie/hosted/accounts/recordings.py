@@ -10,19 +10,20 @@ import asyncio
 import re
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 
 import msgspec
 import structlog
-from msgspec import Struct
+from msgspec import Struct, field
 
 from causerie.errors import Forbidden, InvalidRequest, StoreUnavailable
 from causerie.hosted.accounts.authorization import (
     AccountService,
     Clock,
-    no_such,
+    existing,
     parts,
     reach,
     require,
@@ -46,29 +47,20 @@ class _Waiting(Struct):
     weight: int
 
 
-class Recorder:
+class Recorder(Struct):
     """Writes the contents of this process in the background. Enter it in the loop that uses it.
 
     No reply waits for it. What cannot be written, because the database is unavailable or too much
-    waits, is lost, and the log reports the number. ``most`` and ``most_bytes`` limit what waits.
+    waits, is lost, and the log reports the number. ``most`` and ``bytes_left`` limit what waits.
     """
 
-    def __init__(
-        self,
-        store: SqlStore,
-        clock: Clock,
-        *,
-        most: int = 500,
-        most_bytes: int = 64 * 1024 * 1024,
-    ) -> None:
-        self._store = store
-        self._clock = clock
-        self._max_waiting = most
-        self._bytes_left = most_bytes
-        self._waiting: deque[_Waiting] = deque()
-        self._more = asyncio.Event()
-        self._closing = False
-        self._writer: asyncio.Task[None] | None = None
+    _store: SqlStore
+    most: int = 500
+    bytes_left: int = 64 * 1024 * 1024
+    _waiting: deque[_Waiting] = field(default_factory=deque)
+    _more: asyncio.Event = field(default_factory=asyncio.Event)
+    _closing: bool = False
+    _writer: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Recorder:
         self._writer = asyncio.get_running_loop().create_task(self._write_waiting())
@@ -85,10 +77,10 @@ class Recorder:
     def put(self, usage: UsageRecord, contents: Contents) -> None:
         """Queue contents to be written."""
         weight = contents.weight
-        if len(self._waiting) >= self._max_waiting or weight > self._bytes_left or self._closing:
+        if len(self._waiting) >= self.most or weight > self.bytes_left or self._closing:
             log.warning("contents are not kept: too much waits", request_id=usage.request_id)
             return
-        self._bytes_left -= weight
+        self.bytes_left -= weight
         self._waiting.append(_Waiting(usage, contents, weight))
         self._more.set()
 
@@ -109,7 +101,7 @@ class Recorder:
             except Exception:  # noqa: BLE001 - what cannot be written once must not end all writing
                 # Without the words of the failure: they may quote the contents.
                 log.error("contents are not kept: they cannot be written", requests=len(batch))
-            self._bytes_left += sum(each.weight for each in batch)
+            self.bytes_left += sum(each.weight for each in batch)
 
 
 def _recording_of(waiting: _Waiting) -> Recording:
@@ -130,7 +122,7 @@ def _recording_of(waiting: _Waiting) -> Recording:
     )
 
 
-_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
+RECORD_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 
 
 class Recordings(AccountService):
@@ -151,7 +143,6 @@ class Recordings(AccountService):
             raise InvalidRequest(
                 f"Contents are kept for 1 to {self.most_days} days, or not at all.", param="days"
             )
-        now = self._clock()
         async with self._store.writing() as tx:
             project = await visible_project(tx, actor, project_id, Action.RECORDING_SET)
             *_, columns = await parts(tx, actor, project_id)
@@ -166,31 +157,29 @@ class Recordings(AccountService):
                 await tx.recordings.forget(project_id)
             else:
                 await tx.recordings.shorten(project_id, timedelta(days=days))
-            await tx.keys.announce(f"project:{project_id}", now)
+            await tx.keys.announce(f"project:{project_id}")
             said = difference(project.recording_days or "off", days or "off")
-            await self._record(tx, actor, "project.recording", project_id, project_id, days=said)
+            await tx.audit.record(actor, "project.recording", project_id, project_id, days=said)
         return replace(project, recording_days=days)
 
     async def see(self, actor: Actor, project_id: str, id: str) -> Recording:
         """Return the contents of one request; raise :class:`Forbidden` and :class:`NotFound`."""
         async with self._reading(actor, Action.PROJECT_SEE, project_id) as tx:
-            found = await tx.recordings.find(id, self._clock()) if _ID.fullmatch(id) else None
+            found = await tx.recordings.find(id) if RECORD_ID.fullmatch(id) else None
             if found is not None and found.project_id != project_id:
                 found = None
             whose = found.user_id if found is not None else actor.id
             await require(tx, actor, Action.CONTENTS_SEE, project_id, made_by=whose)
-        if found is None:
-            raise no_such("recording")
-        return found
+        return existing(found, "recording")
 
     async def export(self, actor: Actor, project_id: str) -> AsyncGenerator[Sequence[Recording]]:
         """Yield all contents in pieces, oldest first; the audit log names the export."""
         async with self._writing(actor, Action.CONTENTS_EXPORT, project_id) as tx:
-            await self._record(tx, actor, "project.export_contents", project_id, project_id)
+            await tx.audit.record(actor, "project.export_contents", project_id, project_id)
         after: str | None = ""
         while after is not None:
             async with self._reading(actor, Action.CONTENTS_EXPORT, project_id) as tx:
-                found, after = await tx.recordings.page(project_id, self._clock(), after, _EXPORTED)
+                found, after = await tx.recordings.page(project_id, after, _EXPORTED)
             yield found
 
     async def kept(self, actor: Actor, project_id: str, ids: Sequence[str]) -> frozenset[str]:
@@ -199,7 +188,7 @@ class Recordings(AccountService):
             found = await reach(tx, actor, Action.CONTENTS_SEE, project_id)
             if found is Extent.NO or not ids:
                 return frozenset()
-            users = await tx.recordings.users(project_id, ids, self._clock())
+            users = await tx.recordings.users(project_id, ids)
         return frozenset(
             id for id, user in users.items() if found is Extent.ALL or user == actor.id
         )
@@ -216,7 +205,7 @@ class Recordings(AccountService):
             found = await reach(tx, actor, Action.CONTENTS_SEE, project_id)
             if found is Extent.NO:
                 await require(tx, actor, Action.CONTENTS_SEE, project_id)
-            kept = await tx.recordings.several(project_id, ids, self._clock())
+            kept = await tx.recordings.several(project_id, ids)
         seen = [each for each in kept if found is Extent.ALL or each.user_id == actor.id]
         return await asyncio.to_thread(_ids_containing, seen, text)
 
@@ -229,6 +218,29 @@ def _ids_containing(kept: Sequence[Recording], text: str) -> frozenset[str]:
         for each in kept
         if wanted in each.request.casefold() or wanted in each.reply.casefold()
     )
+
+
+async def contents_lines(
+    recordings: Recordings, actor: Actor, project: str
+) -> AsyncGenerator[bytes]:
+    """Yield the logged contents of a project as JSON lines, oldest first."""
+    async with aclosing(recordings.export(actor, project)) as pieces:
+        async for found in pieces:
+            yield await asyncio.to_thread(b"".join, map(_json_line, found))
+
+
+def _json_line(one: Recording) -> bytes:
+    # What was cut is a text in place of JSON.
+    said = {"request": (one.request, one.request_cut), "reply": (one.reply, one.reply_cut)}
+    line = {
+        **{"id": one.id, "at": one.at, "project": one.project_id, "user": one.user_id},
+        **{
+            name: text if cut else msgspec.Raw(text.encode()) if text else None
+            for name, (text, cut) in said.items()
+        },
+        "cut": [name for name, (_, cut) in said.items() if cut],
+    }
+    return msgspec.json.encode(line) + b"\n"
 
 
 log = structlog.get_logger(__name__)
@@ -247,13 +259,12 @@ class RetentionOptions(Struct, frozen=True):
     """At most; projects choose fewer."""
 
 
-class Retention:
+class Retention(Struct):
     """Deletes what is older than the ``options`` say, in the background and in small batches."""
 
-    def __init__(self, store: SqlRetention, clock: Clock) -> None:
-        self._store = store
-        self._clock = clock
-        self.options = RetentionOptions()
+    _store: SqlRetention
+    _clock: Clock
+    options: RetentionOptions = RetentionOptions()
 
     async def follow(self, seconds: float = 60.0) -> None:
         """Delete every so many seconds, until cancelled."""

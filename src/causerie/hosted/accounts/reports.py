@@ -1,16 +1,25 @@
-"""Reports of usage for those who may see it: sums, single requests and rankings."""
+"""Reports of usage for those who may see it: sums, single requests, rankings, and the files of
+single requests and of the statement of a month. A row of a file is a list of texts.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Literal
+from decimal import Decimal
+from itertools import chain
+from typing import Literal, TypeVar
 
-from causerie.hosted.accounts.authorization import AccountService, Clock, require, visible_project
+from causerie.errors import InvalidRequest
+from causerie.hosted.accounts.authorization import AccountService, require
+from causerie.hosted.accounts.bounds import Budget, BudgetPeriod, Unit, covers
 from causerie.hosted.accounts.people import Action, Actor
+from causerie.hosted.accounts.projects import Projects
 from causerie.hosted.accounts.usage import (
     PERCENTILES,
     By,
@@ -22,7 +31,7 @@ from causerie.hosted.accounts.usage import (
     RankingPeriod,
     RecordFilter,
     Step,
-    TargetUse,
+    TokenSum,
     UsageQuery,
     UsageSum,
     Used,
@@ -30,6 +39,40 @@ from causerie.hosted.accounts.usage import (
 )
 from causerie.hosted.store.accounts import SqlStore
 from causerie.metering.ledger import UsageRecord
+
+_NEARLY = Decimal("0.8")
+_Question = TypeVar("_Question", UsageQuery, RecordFilter)
+
+
+@dataclass(frozen=True, slots=True)
+class Spending:
+    """State of a budget; ``resets_at`` is the start of its next period."""
+
+    budget: Budget
+    spent: Decimal
+    resets_at: datetime | None
+
+    @property
+    def is_nothing(self) -> bool:
+        """Return whether it is a budget of no money, which admits only what costs nothing."""
+        return self.budget.unit is Unit.MONEY and self.budget.amount == 0
+
+    @property
+    def share(self) -> Decimal:
+        """Spent share, from 0; 1 is all."""
+        if self.budget.amount == 0:
+            return Decimal(1)
+        return self.spent / self.budget.amount
+
+    @property
+    def percent(self) -> int:
+        """Spent percentage for a bar, from 0 to 100."""
+        return min(int(self.share * 100), 100)
+
+    @property
+    def level(self) -> str:
+        """Level for display: ``good``, ``warn`` or ``bad``."""
+        return "bad" if self.share >= 1 else "warn" if self.share >= _NEARLY else "good"
 
 
 class UsageReports(AccountService):
@@ -41,9 +84,30 @@ class UsageReports(AccountService):
         """Return the sums of a project, or with ``None`` of the whole service."""
         await self._require_right(actor, project_id, Action.USAGE_SEE)
         question.check()
-        return await self._store.usage.sums(
-            replace(question, project=project_id or question.project)
-        )
+        return await self._store.usage.sums(_narrowed(question, project_id))
+
+    async def spending(
+        self,
+        actor: Actor,
+        by: By,
+        budgets: Mapping[str, Sequence[Budget]],
+        project_id: str | None = None,
+    ) -> Mapping[str, list[Spending]]:
+        """Return the state of the budgets of projects, users or keys, by their ids.
+
+        Reads the usage of the project, or of all, once for each period of the budgets.
+        """
+        now = self._clock()
+        until = BudgetPeriod.DAY.start(now) + timedelta(days=1)
+        sums: dict[tuple[BudgetPeriod, str], list[UsageSum]] = {}
+        for period in {each.period for every in budgets.values() for each in every}:
+            question = UsageQuery(period.start(now), until, Step.ALL, (by, By.MODEL))
+            for one in await self.sums(actor, project_id, question):
+                sums.setdefault((period, one.group[by]), []).append(one)
+        return {
+            owner: [_spending_of(each, sums.get((each.period, owner), ()), now) for each in every]
+            for owner, every in budgets.items()
+        }
 
     async def used(
         self, actor: Actor, by: By, since: datetime, project_id: str | None = None
@@ -66,17 +130,14 @@ class UsageReports(AccountService):
         await self._require_right(actor, project_id, Action.USAGE_SEE)
         question.check()
         question.check_times()
-        narrowed = replace(question, project=project_id or question.project)
-        return await self._store.usage.first_tokens(narrowed, PERCENTILES)
+        return await self._store.usage.first_tokens(_narrowed(question, project_id), PERCENTILES)
 
     async def requests(
         self, actor: Actor, project_id: str | None, filter: RecordFilter
     ) -> Sequence[UsageRecord]:
         """Return single requests of a project, or of the whole service, newest first."""
         await self._require_right(actor, project_id, Action.ACTIVITY_SEE)
-        return await self._store.usage.records(
-            replace(filter, project=project_id or filter.project)
-        )
+        return await self._store.usage.records(_narrowed(filter, project_id))
 
     async def charged(
         self, actor: Actor, question: ChargedQuery
@@ -108,12 +169,21 @@ class UsageReports(AccountService):
         return await self._store.usage.last_used(project_id)
 
     async def _require_right(self, actor: Actor, project_id: str | None, action: Action) -> None:
-        async with self._store.reading() as tx:
+        async with self._reading(actor, action, project_id) as tx:
             if project_id is None:
                 await require(tx, actor, Action.USAGE_SEE_ALL)
-                await require(tx, actor, action)
-            else:
-                await visible_project(tx, actor, project_id, action)
+
+
+def _spending_of(budget: Budget, sums: Sequence[UsageSum], now: datetime) -> Spending:
+    spent = Decimal(0)
+    for each in sums:
+        if covers(budget.model, each.group[By.MODEL]):
+            spent += each.cost if budget.unit is Unit.MONEY else each.charged
+    return Spending(budget, spent, budget.period.end(now))
+
+
+def _narrowed(question: _Question, project_id: str | None) -> _Question:
+    return replace(question, project=project_id or question.project)
 
 
 _MOST_INTERVALS = 64
@@ -148,8 +218,13 @@ async def time_buckets(
         since = until
 
 
-_Served = tuple[str, str]  # a model, and the target that answered
-_Use = Mapping[_Served, TargetUse]
+Naming = Callable[[str, str], str]
+"""Returns what a pair counts for, which is ranked; empty: nothing."""
+_PAIRS: Mapping[str, tuple[By, By]] = {
+    "model": (By.MODEL, By.PROVIDER),
+    "provider": (By.MODEL, By.PROVIDER),
+    "app": (By.APP, By.MODEL),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,16 +232,21 @@ class _Sums:
     read_at: datetime
     since: datetime
     until: datetime
-    now: _Use
-    before: _Use
+    before: Sequence[TokenSum]
+    now: Sequence[TokenSum]
+    steps: Mapping[str, Sequence[TokenSum]]
+    """Those of each hour or day, by the first of the pair."""
 
 
 class Rankings(AccountService):
-    """Rankings over all projects; the sums are read once a minute at most."""
+    """Rankings over all projects; the sums are read once a minute at most.
 
-    def __init__(self, store: SqlStore, clock: Clock) -> None:
-        super().__init__(store, clock)
-        self._cached_sums: dict[RankingPeriod, _Sums] = {}
+    Sums are of pairs: of a model and the target that answered, or of an ``app`` and a model.
+    """
+
+    def __init__(self, store: SqlStore) -> None:
+        super().__init__(store)
+        self._cached_sums: dict[tuple[object, RankingPeriod], _Sums] = {}
         self._turn = asyncio.Lock()
 
     async def of_all(
@@ -174,54 +254,164 @@ class Rankings(AccountService):
     ) -> Ranking:
         """Return the ranking of all models or providers for operators; raise :class:`Forbidden`."""
         await self.require(actor, Action.USAGE_SEE_ALL)
-        sums = await self._cached_period_sums(period)
-        if by == "model":
-            return _make_ranking(period, sums, lambda served: served[0])
-        return _make_ranking(period, sums, lambda served: provider_of(served[1]))
+        return await self.ranked(
+            by, period, lambda model, target: model if by == "model" else provider_of(target)
+        )
 
-    async def models(self, models: Collection[str], period: RankingPeriod) -> Ranking:
-        """Return the ranking of these models for everybody, which the caller has to allow."""
-        sums = await self._cached_period_sums(period)
-        return _make_ranking(period, sums, lambda served: served[0] if served[0] in models else "")
+    async def ranked(self, by: str, period: RankingPeriod, naming: Naming) -> Ranking:
+        """Return a ranking for everybody, which the caller has to allow."""
+        sums = await self._cached_period_sums(by, period)
+        now, before = _by_name(sums.now, naming), _by_name(sums.before, naming)
+        ranks_before = {each: rank for rank, each in enumerate(before, 1)}
+        rows = [
+            Ranked(each, rank, tokens, requests, ranks_before.get(each))
+            for rank, (each, (tokens, requests)) in enumerate(now.items(), 1)
+        ]
+        return Ranking(period, sums.since, sums.until, rows)
 
-    async def providers(self, endpoints: Mapping[_Served, str], period: RankingPeriod) -> Ranking:
-        """Return the ranking of the providers of these endpoints for everybody.
+    async def over_time(
+        self, by: str, period: RankingPeriod, naming: Naming, firsts: Iterable[str] = ()
+    ) -> Mapping[str, Mapping[datetime, float]]:
+        """Return tokens by name and the start of each hour or day, for everybody.
 
-        ``endpoints`` maps a model and a target to the provider.
+        ``firsts`` are the first parts of the pairs that count; none: all.
         """
-        sums = await self._cached_period_sums(period)
-        return _make_ranking(period, sums, lambda served: endpoints.get(served, ""))
+        steps = (await self._cached_period_sums(by, period)).steps
+        found = chain.from_iterable(steps.get(each, ()) for each in firsts or steps)
+        return await asyncio.to_thread(_tokens_over_time, found, naming)  # of a month's targets
 
-    async def _cached_period_sums(self, period: RankingPeriod) -> _Sums:
+    async def _cached_period_sums(self, by: str, period: RankingPeriod) -> _Sums:
         async with self._turn:
-            kept, now = self._cached_sums.get(period), self._clock()
+            place, now = (_PAIRS[by], period), self._clock()
+            kept = self._cached_sums.get(place)
             if kept is None or not timedelta() <= now - kept.read_at < timedelta(minutes=1):
-                kept = self._cached_sums[period] = await self._read_sums(period, now)
+                kept = self._cached_sums[place] = await self._read_sums(_PAIRS[by], period, now)
             return kept
 
-    async def _read_sums(self, period: RankingPeriod, now: datetime) -> _Sums:
+    async def _read_sums(self, pair: tuple[By, By], period: RankingPeriod, now: datetime) -> _Sums:
         until = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
         if period is not RankingPeriod.DAY and until.hour:
             until = until.replace(hour=0) + timedelta(days=1)
-        since = until - period.length
-        before = await self._store.usage.by_target(since - period.length, since)
-        return _Sums(now, since, until, await self._store.usage.by_target(since, until), before)
+        since, usage = until - period.length, self._store.usage
+        before = await usage.tokens(UsageQuery(since - period.length, since, Step.ALL, pair))
+        every = await usage.tokens(UsageQuery(since, until, Step.ALL, pair))
+        steps: dict[str, list[TokenSum]] = {}
+        for each in await usage.tokens(UsageQuery(since, until, period.step, pair)):
+            steps.setdefault(each.group[0], []).append(each)
+        return _Sums(now, since, until, before, every, steps)
 
 
-def _make_ranking(period: RankingPeriod, sums: _Sums, name: Callable[[_Served], str]) -> Ranking:
-    now, before = _by_name(sums.now, name), _by_name(sums.before, name)
-    ranks_before = {each: rank for rank, each in enumerate(before, 1)}
-    rows = [
-        Ranked(each, rank, use.tokens, use.requests, ranks_before.get(each))
-        for rank, (each, use) in enumerate(now.items(), 1)
+def _by_name(sums: Iterable[TokenSum], naming: Naming) -> Mapping[str, tuple[int, int]]:
+    found: dict[str, tuple[int, int]] = {}
+    for _, pair, tokens, requests in sums:
+        if tokens and (name := naming(*pair)):
+            so_far = found.get(name, (0, 0))
+            found[name] = so_far[0] + tokens, so_far[1] + requests
+    return dict(sorted(found.items(), key=lambda each: (-each[1][0], each[0])))
+
+
+def _tokens_over_time(
+    found: Iterable[TokenSum], naming: Naming
+) -> Mapping[str, Mapping[datetime, float]]:
+    made: dict[str, Counter[datetime]] = {}
+    for start, pair, tokens, _ in found:
+        if start is not None and tokens and (name := naming(*pair)):
+            made.setdefault(name, Counter())[start] += tokens
+    return made
+
+
+Rows = AsyncGenerator[Iterable[Sequence[str]]]
+_SECOND = 1_000_000
+
+_REQUEST = (
+    *("at", "request_id", "project", "key", "user", "tag", "app", "door", "operation", "model"),
+    *("provider", "served_by", "attempts", "status", "code", "reason", "finish_reason", "stream"),
+    *("prompt_tokens", "cached_tokens", "cache_write_tokens", "completion_tokens"),
+    *("reasoning_tokens", "units", "cost", "estimated"),
+    *("queue_seconds", "first_token_seconds", "duration_seconds"),
+)
+_STATEMENT = (
+    *("month", "project", "project_name", "tag", "provider", "provider_model", "model"),
+    *("requests", "input_tokens", "cache_read_tokens", "cache_write_tokens", "output_tokens"),
+    *("reasoning_tokens", "units", "cost"),
+)
+
+
+async def request_rows(
+    usage: UsageReports, actor: Actor, project: str | None, filter: RecordFilter
+) -> Rows:
+    """Yield single requests, newest first, of one project or the whole service."""
+    yield [_REQUEST]
+    async with aclosing(usage.every_request(actor, project, filter)) as pieces:
+        async for records in pieces:
+            yield map(_request_row, records)
+
+
+def _request_row(one: UsageRecord) -> Sequence[str]:
+    first = one.first_token_us
+    return [
+        f"{one.moment:%Y-%m-%dT%H:%M:%S.%fZ}",
+        *(one.request_id, one.project, one.key, one.user, one.tag, one.app, one.door),
+        *(one.operation, one.model, provider_of(one.served_by), one.served_by),
+        *(str(one.attempts), str(one.status), one.code or "", one.reason, one.finish or ""),
+        str(one.stream).lower(),
+        *map(str, (one.prompt, one.cached, one.written, one.completion, one.reasoning, one.units)),
+        *(f"{one.amount:f}", str(one.estimated).lower()),
+        *("" if us is None else f"{us / _SECOND:.6f}" for us in (one.queue_us, first)),
+        f"{one.duration_us / _SECOND:.6f}",
     ]
-    return Ranking(period, sums.since, sums.until, rows)
 
 
-def _by_name(sums: _Use, name: Callable[[_Served], str]) -> Mapping[str, TargetUse]:
-    found: dict[str, TargetUse] = {}
-    for served, use in sums.items():
-        if use.tokens and (each := name(served)):
-            so_far = found.get(each, TargetUse(0, 0))
-            found[each] = TargetUse(so_far.tokens + use.tokens, so_far.requests + use.requests)
-    return dict(sorted(found.items(), key=lambda pair: (-pair[1].tokens, pair[0])))
+@dataclass(frozen=True, slots=True)
+class Month:
+    """A month in UTC, from ``since`` up to ``until``."""
+
+    since: datetime
+
+    @staticmethod
+    def named(text: str, now: datetime) -> Month:
+        """Return the month of a name like ``2026-11``; without one that before ``now``."""
+        try:
+            this = BudgetPeriod.MONTH.start(now)
+            year, month = map(int, (text or f"{this - timedelta(days=1):%Y-%m}").split("-"))
+            return Month(this.replace(year=year, month=month))
+        except ValueError as failure:
+            raise InvalidRequest("A month looks like 2026-11.", param="month") from failure
+
+    @property
+    def until(self) -> datetime:
+        return BudgetPeriod.MONTH.start(self.since + timedelta(days=31))
+
+    @property
+    def name(self) -> str:
+        return f"{self.since:%Y-%m}"
+
+
+async def statement_rows(
+    usage: UsageReports, projects: Projects, actor: Actor, project: str | None, month: Month
+) -> Rows:
+    """Yield what a month's requests were charged for, by project, tag, target and model.
+
+    Input tokens are those that were neither read from a cache nor written into it.
+    """
+    yield [_STATEMENT]
+    if project is None:
+        known = await projects.every(actor)
+    else:
+        known = [(await projects.see(actor, project)).project]
+    names = {one.id: one.name for one in known}
+    question = ChargedQuery(month.since, month.until, project)
+    async with aclosing(usage.charged(actor, question)) as pieces:
+        async for sums in pieces:
+            yield (_statement_row(one, month.name, names.get(one.project_id, "")) for one in sums)
+
+
+def _statement_row(one: ChargedSum, month: str, name: str) -> Sequence[str]:
+    provider = provider_of(one.served_by)
+    plain = one.prompt - one.cached - one.written
+    counts = (one.requests, plain, one.cached, one.written, one.completion, one.reasoning)
+    return [
+        *(month, one.project_id, name, one.tag, provider),
+        one.served_by.removeprefix(f"{provider}/"),
+        *(one.model, *map(str, (*counts, one.units)), f"{one.cost:f}"),
+    ]

@@ -7,10 +7,11 @@ those at sign-in.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import Any
 
 import structlog
 
@@ -18,7 +19,6 @@ from causerie.errors import Forbidden, InvalidRequest, NotFound, Overloaded, Una
 from causerie.hosted.accounts import passwords
 from causerie.hosted.accounts.authorization import (
     AccountService,
-    Clock,
     conflict,
     no_such,
     shut_out,
@@ -34,6 +34,7 @@ from causerie.hosted.accounts.keys import (
 )
 from causerie.hosted.accounts.passwords import Passwords
 from causerie.hosted.accounts.people import (
+    REMINDERS,
     Actor,
     Membership,
     Project,
@@ -87,11 +88,10 @@ class Attempts(AccountService):
 
     async def begin(self, allowed: Mapping[str, int]) -> None:
         """Add a failure to these scopes; raise :class:`RateLimited` if one of them has to wait."""
-        now = self._clock()
         async with self._store.writing() as tx:
-            passwords.check_wait(await tx.attempts.lock(sorted(allowed), now), allowed, now)
+            passwords.check_wait(await tx.attempts.lock(sorted(allowed)), allowed, tx.now)
             for scope in sorted(allowed):
-                await tx.attempts.failed(scope, now, now - passwords.FORGET_FAILURES_AFTER)
+                await tx.attempts.failed(scope)
 
     async def begin_code(self, user_id: str, client: SessionClient) -> Mapping[str, int]:
         """Count a two-factor code as :meth:`begin`; return the scopes."""
@@ -138,7 +138,7 @@ async def succeeded(tx: Transaction, allowed: Mapping[str, int]) -> None:
     """Clear the failures of an account's scopes, and subtract one from those of an address."""
     for scope in sorted(allowed):
         if scope.startswith(("both:", "account:")):  # of one account
-            await tx.attempts.clear(scope)
+            await tx.attempts.remove(scope=scope)
         else:
             await tx.attempts.forgive(scope)  # many people may share one
 
@@ -151,10 +151,10 @@ class SignIn(AccountService):
     time.
     """
 
-    def __init__(self, store: SqlStore, passwords: Passwords, clock: Clock) -> None:
-        super().__init__(store, clock)
+    def __init__(self, store: SqlStore, passwords: Passwords) -> None:
+        super().__init__(store)
         self._passwords = passwords
-        self._attempts = Attempts(store, clock)
+        self._attempts = Attempts(store)
         self.policy = SignInPolicy()
 
     @asynccontextmanager
@@ -176,7 +176,7 @@ class SignIn(AccountService):
                     user = await tx.people.by_identity(*who.identity)
                 actor = actor_of(user) if user is not None else _SIGN_IN_PAGE
                 subject = user.id if user is not None else _plain_address(who.email)
-                await self._record(tx, actor, "sign_in.refuse", subject, **details)
+                await tx.audit.record(actor, "sign_in.refuse", subject, **details)
             _log.warning("sign_in.refused", why=why, method=method, user=user.id if user else "")
             raise
 
@@ -210,7 +210,7 @@ class SignIn(AccountService):
     ) -> User:
         async with self._attempts.guess(tried):
             async with self._store.reading() as tx:
-                who.user = user = await tx.people.by_email(account)
+                who.user = user = await tx.people.one(email=account)
             known = user is not None and user.disabled_at is None
             kept = user.password if known and user is not None else None
             right = await self._passwords.matches(kept, password)
@@ -241,7 +241,7 @@ class SignIn(AccountService):
         """
         now = self._clock()
         async with self._store.reading() as tx:
-            session = await tx.sessions.by_digest(digest(token))
+            session = await tx.sessions.one(digest=digest(token))
         fits = session is not None and session.stage is Stage.SECOND_FACTOR
         if session is None or not fits or not session.good(now, self.policy):
             raise Unauthenticated("Sign in again.", code="session_ended")
@@ -250,8 +250,7 @@ class SignIn(AccountService):
             who.user = user = await tx.people.find(session.user_id)
             if user is None or user.disabled_at is not None:
                 raise _wrong_credentials() from _why_not(user)
-            if not await good_code(tx, user.id, code, now):
-                raise Unauthenticated("The code is wrong or was used before.", code="wrong_code")
+            await _use_code(tx, user.id, code)
             await succeeded(tx, tried)
             return await self._open_session(tx, user, client, token)
 
@@ -263,12 +262,12 @@ class SignIn(AccountService):
         now, ended = self._clock(), Unauthenticated("Sign in first.", code="session_ended")
         if token:
             async with self._store.reading() as tx:
-                session = await tx.sessions.by_digest(digest(token))
+                session = await tx.sessions.one(digest=digest(token))
                 user = await tx.people.find(session.user_id) if session else None
             if session is not None and user is not None and self._is_live(user, session, now):
                 if now - session.seen_at >= SEEN_EVERY:
                     async with self._store.writing() as tx:
-                        await tx.sessions.seen(session.id, now)
+                        await tx.sessions.seen(session.id)
                 return user, session
             if session is not None and user is not None and self._is_live(user, session, now, {}):
                 ended.metadata = {"issuer": session.method}
@@ -292,20 +291,18 @@ class SignIn(AccountService):
         if not self.policy.two_factor or session.method != PASSWORD:
             return False
         async with self._store.reading() as tx:
-            factor = await tx.factors.find(user.id)
-        return factor is None or factor.confirmed_at is None
+            return not await _has_factor(tx, user.id)
 
     async def sessions(self, user: User) -> list[Session]:
         """Return the open sessions of a user, the latest first."""
-        now = self._clock()
         async with self._store.reading() as tx:
-            found = await tx.sessions.of(user.id, now)
-        return [each for each in found if self._is_live(user, each, now)]
+            found = await tx.sessions.of(user.id)
+        return [each for each in found if self._is_live(user, each, tx.now)]
 
     async def end(self, user: User, session_id: str) -> None:
         """End one of the user's sessions; raise :class:`NotFound`."""
         async with self._store.writing() as tx:
-            if not await tx.sessions.end(user.id, session_id):
+            if not await tx.sessions.remove(user_id=user.id, id=session_id):
                 raise no_such("session")
 
     async def end_others(self, user: User, session_id: str) -> None:
@@ -317,13 +314,11 @@ class SignIn(AccountService):
         self, tx: Transaction, user: User, client: SessionClient, old_token: str | None = None
     ) -> NewSession:
         """Begin a session of a user who has proved their identity, but for a second factor."""
-        factor = await tx.factors.find(user.id)
-        if factor is None or factor.confirmed_at is None:
+        if not await _has_factor(tx, user.id):
             return await self._open_session(tx, user, client, old_token)
         await _end_session(tx, old_token)
-        made = new_session(
-            *(user.id, Stage.SECOND_FACTOR, self._clock(), client), SECOND_FACTOR_LIFE, PASSWORD
-        )
+        stage, life = Stage.SECOND_FACTOR, SECOND_FACTOR_LIFE
+        made = new_session(user.id, stage, tx.now, client, life, PASSWORD)
         await tx.sessions.add(made.session)
         return made
 
@@ -335,32 +330,37 @@ class SignIn(AccountService):
         old_token: str | None,
         method: str = PASSWORD,
     ) -> NewSession:
-        now = self._clock()
         await _end_session(tx, old_token)
-        await tx.sessions.forget(now)
-        await tx.attempts.forget(now - passwords.FORGET_FAILURES_AFTER)
-        made = new_session(user.id, Stage.OPEN, now, client, self.policy.life, method)
+        await tx.sessions.forget()
+        await tx.attempts.forget()
+        made = new_session(user.id, Stage.OPEN, tx.now, client, self.policy.life, method)
         await tx.sessions.add(made.session)
         details = {"method": method, "address": client.address}
-        await self._record(tx, actor_of(user), "sign_in.succeed", user.id, **details)
+        await tx.audit.record(actor_of(user), "sign_in.succeed", user.id, **details)
         return made
 
 
-async def good_code(tx: Transaction, user_id: str, code: str, now: datetime) -> bool:
-    """Use up a code or recovery code; return whether it is right and new."""
+async def _has_factor(tx: Transaction, user_id: str) -> bool:
     factor = await tx.factors.find(user_id)
-    if factor is None or factor.confirmed_at is None:
-        return False
-    step = passwords.totp_step_of(factor.secret, code, now)
-    if step is not None:
-        return await tx.factors.step(user_id, step)
-    return await tx.factors.use_recovery(user_id, digest(code.strip().lower()))
+    return factor is not None and factor.confirmed_at is not None
+
+
+async def _use_code(tx: Transaction, user_id: str, code: str) -> None:
+    # Or a recovery code; each is right once.
+    factor, good = await tx.factors.find(user_id), False
+    if factor is not None and factor.confirmed_at is not None:
+        step = passwords.totp_step_of(factor.secret, code, tx.now)
+        if step is not None:
+            good = await tx.factors.step(user_id, step)
+        else:
+            good = await tx.factors.use_recovery(user_id, digest(code.strip().lower()))
+    if not good:
+        raise Unauthenticated("The code is wrong or was used before.", code="wrong_code")
 
 
 async def _end_session(tx: Transaction, token: str | None) -> None:
-    old = await tx.sessions.by_digest(digest(token)) if token else None
-    if old is not None:
-        await tx.sessions.end(old.user_id, old.id)
+    if token:
+        await tx.sessions.remove(digest=digest(token))
 
 
 def _why_not(user: User | None) -> SignInRefused:
@@ -395,17 +395,23 @@ class Enrolment:
 class OwnAccount(AccountService):
     """Changes of one's own account."""
 
-    def __init__(self, store: SqlStore, passwords: Passwords, clock: Clock) -> None:
-        super().__init__(store, clock)
+    def __init__(self, store: SqlStore, passwords: Passwords) -> None:
+        super().__init__(store)
         self._passwords = passwords
-        self._attempts = Attempts(store, clock)
+        self._attempts = Attempts(store)
 
     async def rename(self, user: User, name: str) -> User:
-        name = tidy_name(name)
+        return await self._change(user, name=tidy_name(name))
+
+    async def choose_reminders(self, user: User, wanted: Collection[str]) -> User:
+        """Set which of :data:`REMINDERS` a person gets."""
+        return await self._change(user, muted=frozenset(REMINDERS) - {*wanted})
+
+    async def _change(self, user: User, **changed: Any) -> User:
         async with self._store.writing() as tx:
-            changed = replace(await _reread_user(tx, user), name=name)
-            await tx.people.change(changed)
-        return changed
+            after = replace(await _reread_user(tx, user), **changed)
+            await tx.people.change(after)
+        return after
 
     async def change_password(
         self,
@@ -429,13 +435,12 @@ class OwnAccount(AccountService):
 
     async def reset_password(self, token: str, new: str) -> User:
         """Set a new password by a link, and end every session; raise :class:`NotFound`."""
-        now = self._clock()
         async with self._store.reading() as tx:
-            link, user = await _user_link(tx, token, now)
+            link, user = await _user_link(tx, token)
         hashed = await self._passwords.hash_new(new, (user.email, user.name))
         async with self._store.writing() as tx:
-            await _user_link(tx, token, now)  # hashing took a while
-            if not await tx.links.use(link.id, now):
+            await _user_link(tx, token)  # hashing took a while
+            if not await tx.links.use(link.id):
                 raise no_such_link()
             return await self._set_password(tx, user, hashed, but=None)
 
@@ -446,35 +451,31 @@ class OwnAccount(AccountService):
 
         Raises :class:`Unauthenticated`, and :class:`RateLimited` after too many failures.
         """
-        now, email = self._clock(), tidy_email(email)
+        email = tidy_email(email)
         if user.user_name:
             raise conflict("provisioned", "Your directory sets the address of this account.")
         await self._prove_password(user, password, client)
-        made = new_link(LinkKind.ADDRESS, now, ADDRESS, email=email, user_id=user.id)
         async with self._store.writing() as tx:
-            if await tx.people.by_email(email) is not None:
+            if await tx.people.one(email=email) is not None:
                 return None
-            before = await tx.links.resets(user.id, now)
-            former = (one.id for one in before if one.kind is LinkKind.ADDRESS)
-            await tx.links.withdraw(*former)
+            made = new_link(LinkKind.ADDRESS, tx.now, ADDRESS, email=email, user_id=user.id)
+            former = await tx.links.open(user_id=user.id, kind=LinkKind.ADDRESS)
+            await tx.links.withdraw(former)
             await tx.links.add(made.link)
         return made
 
     async def change_address(self, token: str) -> tuple[str, str]:
         """Set a new address by a link; return the old and the new one."""
-        now = self._clock()
         async with self._store.writing() as tx:
-            link, user = await _user_link(tx, token, now, LinkKind.ADDRESS)
-            taken = await tx.people.by_email(link.email or "") is not None
-            if taken or not await tx.links.use(link.id, now):
+            link, user = await _user_link(tx, token, LinkKind.ADDRESS)
+            taken = await tx.people.one(email=link.email) is not None
+            if taken or not await tx.links.use(link.id):
                 raise no_such_link()
             changed = replace(user, email=link.email or user.email)
             await tx.people.change(changed)
-            await tx.links.withdraw(*(one.id for one in await tx.links.resets(user.id, now)))
-            await self._record(
-                *(tx, actor_of(user), "user.address", user.id),
-                email=difference(user.email, changed.email),
-            )
+            await tx.links.withdraw(await tx.links.open(user_id=user.id))
+            words = difference(user.email, changed.email)
+            await tx.audit.record(actor_of(user), "user.address", user.id, email=words)
         return user.email, changed.email
 
     async def close(self, user: User, password: str, client: SessionClient) -> None:
@@ -486,15 +487,14 @@ class OwnAccount(AccountService):
         """
         if user.password is not None:
             await self._prove_password(user, password, client)
-        now = self._clock()
         async with self._store.writing() as tx:
             operators = await tx.people.operators()
             current = await _reread_user(tx, user)
             if current.operator and operators == 1:
                 raise conflict("last_operator", "Make somebody else an operator first.")
             for project, membership in await tx.projects.of(user.id):
-                await self._leave_project(tx, current, project, membership, now)
-            await tx.keys.withdraw([key.id for key in await tx.keys.derived(user.id)], now)
+                await self._leave_project(tx, current, project, membership)
+            await tx.keys.withdraw(await tx.keys.derived(user.id))
             await tx.sessions.end_all(user.id)
             await tx.factors.remove(user.id)
             await tx.groups.leave_all(user.id)
@@ -502,31 +502,30 @@ class OwnAccount(AccountService):
                 await tx.people.unlink(identity)
             gone = User(
                 *(user.id, f"{user.id.lower()}@deleted.invalid", "Deleted account", None, False),
-                *(current.created_at, now),
+                *(current.created_at, tx.now),
             )
-            await shut_out(tx, current, now)
+            await shut_out(tx, current)
             await tx.people.change(gone)
-            await tx.keys.announce(f"user:{user.id}", now)
-            await self._record(tx, actor_of(gone), "user.delete", user.id)
+            await tx.keys.announce(f"user:{user.id}")
+            await tx.audit.record(actor_of(gone), "user.delete", user.id)
 
     async def _leave_project(
-        self, tx: Transaction, user: User, project: Project, membership: Membership, now: datetime
+        self, tx: Transaction, user: User, project: Project, membership: Membership
     ) -> None:
         if len(await tx.projects.members(project.id)) == 1:
-            await tx.projects.change(replace(project, archived_at=now))
+            await tx.projects.change(replace(project, archived_at=tx.now))
             await tx.projects.set_recording(project.id, None)
             await tx.recordings.forget(project.id)
-            await tx.keys.announce(f"project:{project.id}", now)
-            await self._record(tx, actor_of(user), "project.archive", project.id, project.id)
+            await tx.keys.announce(f"project:{project.id}")
+            await tx.audit.record(actor_of(user), "project.archive", project.id, project.id)
         elif membership.role is Role.OWNER and await tx.projects.owners(project.id) == 1:
             raise conflict("last_owner", f"Make another member of {project.name} its owner first.")
-        await tx.projects.leave(project.id, user.id, now)
+        await tx.projects.leave(project.id, user.id)
 
     async def enrol(self, user: User, issuer: str) -> Enrolment:
         """Create a secret for two-factor authentication, which :meth:`confirm` puts in force."""
         async with self._store.writing() as tx:
-            factor = await tx.factors.find(user.id)
-            if factor is not None and factor.confirmed_at is not None:
+            if await _has_factor(tx, user.id):
                 raise conflict("taken", "Two-factor authentication is on already; remove it first.")
             secret = passwords.new_totp_secret()
             await tx.factors.put(passwords.Authenticator(user.id, secret))
@@ -537,10 +536,9 @@ class OwnAccount(AccountService):
 
         Raises :class:`InvalidRequest`, and :class:`RateLimited` after too many failures.
         """
-        now = self._clock()
         tried = await self._attempts.begin_code(user.id, client)
         async with self._store.writing() as tx:
-            factor = await tx.factors.find(user.id)
+            factor, now = await tx.factors.find(user.id), tx.now
             step = passwords.totp_step_of(factor.secret, code, now) if factor is not None else None
             if factor is None or factor.confirmed_at is not None or step is None:
                 raise InvalidRequest(
@@ -550,7 +548,7 @@ class OwnAccount(AccountService):
             await succeeded(tx, tried)
             codes = passwords.new_recovery_codes()
             await tx.factors.put_recovery(user.id, [digest(each) for each in codes])
-            await self._record(tx, actor_of(user), "user.second_factor_on", user.id)
+            await tx.audit.record(actor_of(user), "user.second_factor_on", user.id)
         return codes
 
     async def remove_factor(
@@ -562,19 +560,16 @@ class OwnAccount(AccountService):
         """
         if user.password is not None:
             await self._prove_password(user, password, client)
-        now = self._clock()
         tried = await self._attempts.begin_code(user.id, client)
         async with self._store.writing() as tx:
-            if not await good_code(tx, user.id, code, now):
-                raise Unauthenticated("The code is wrong or was used before.", code="wrong_code")
+            await _use_code(tx, user.id, code)
             await succeeded(tx, tried)
             await tx.factors.remove(user.id)
-            await self._record(tx, actor_of(user), "user.second_factor_off", user.id)
+            await tx.audit.record(actor_of(user), "user.second_factor_off", user.id)
 
     async def has_factor(self, user: User) -> bool:
         async with self._store.reading() as tx:
-            factor = await tx.factors.find(user.id)
-        return factor is not None and factor.confirmed_at is not None
+            return await _has_factor(tx, user.id)
 
     async def _prove_password(self, user: User, password: str, client: SessionClient) -> None:
         tried = passwords.sign_in_scopes(user.email, client.address)
@@ -590,7 +585,7 @@ class OwnAccount(AccountService):
         changed = replace(await _reread_user(tx, user), password=hashed)
         await tx.people.change(changed)
         await tx.sessions.end_all(user.id, but=but)
-        await self._record(tx, actor_of(user), "user.password", user.id)
+        await tx.audit.record(actor_of(user), "user.password", user.id)
         return changed
 
 
@@ -599,9 +594,9 @@ def _wrong_password() -> Unauthenticated:
 
 
 async def _user_link(
-    tx: Transaction, token: str, now: datetime, kind: LinkKind = LinkKind.RESET
+    tx: Transaction, token: str, kind: LinkKind = LinkKind.RESET
 ) -> tuple[OneTimeLink, User]:
-    link = await usable_link(tx, token, now)
+    link = await usable_link(tx, token)
     user = await tx.people.find(link.user_id or "")
     if link.kind is not kind or user is None or user.disabled_at is not None:
         raise no_such_link()

@@ -20,10 +20,17 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 import structlog
+from msgspec import Struct
 
 from causerie.access.limits import SpentProviders
 from causerie.errors import InvalidRequest, StoreUnavailable
-from causerie.hosted.accounts.authorization import AccountService, Clock, found_user, require
+from causerie.hosted.accounts.authorization import (
+    AccountService,
+    Clock,
+    existing,
+    require,
+    set_bounds,
+)
 from causerie.hosted.accounts.bounds import (
     SCOPES,
     Budget,
@@ -31,49 +38,15 @@ from causerie.hosted.accounts.bounds import (
     CreditBudget,
     LimitsAndBudgets,
     Unit,
-    covers,
     own_bounds,
 )
 from causerie.hosted.accounts.budgets import Claim
 from causerie.hosted.accounts.keys import ApiKey, KeyState
 from causerie.hosted.accounts.people import SYSTEM, Action, Actor, Project, User
-from causerie.hosted.accounts.reports import UsageReports
-from causerie.hosted.accounts.usage import By, Step, UsageQuery, UsageSum, Used, provider_of
+from causerie.hosted.accounts.reports import Spending, UsageReports
+from causerie.hosted.accounts.usage import By, Used, provider_of
 from causerie.hosted.store.accounts import SqlStore, Transaction
 from causerie.metering.ledger import UsageRecord
-
-_NEARLY = Decimal("0.8")
-
-
-@dataclass(frozen=True, slots=True)
-class Spending:
-    """State of a budget; ``resets_at`` is the start of its next period."""
-
-    budget: Budget
-    spent: Decimal
-    resets_at: datetime | None
-
-    @property
-    def is_nothing(self) -> bool:
-        """Return whether it is a budget of no money, which admits only what costs nothing."""
-        return self.budget.unit is Unit.MONEY and self.budget.amount == 0
-
-    @property
-    def share(self) -> Decimal:
-        """Spent share, from 0; 1 is all."""
-        if self.budget.amount == 0:
-            return Decimal(1)
-        return self.spent / self.budget.amount
-
-    @property
-    def percent(self) -> int:
-        """Spent percentage for a bar, from 0 to 100."""
-        return min(int(self.share * 100), 100)
-
-    @property
-    def level(self) -> str:
-        """Level for display: ``good``, ``warn`` or ``bad``."""
-        return "bad" if self.share >= 1 else "warn" if self.share >= _NEARLY else "good"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,50 +70,6 @@ async def spendings(
     return states
 
 
-class SpendingReader:
-    """Reads the usage of one project (``None``: of all), once for each period of the budgets."""
-
-    def __init__(
-        self, usage: UsageReports, actor: Actor, project_id: str | None, now: datetime
-    ) -> None:
-        self._usage = usage
-        self._actor = actor
-        self._project_id = project_id
-        self._now = now
-
-    async def of_project(self, budgets: Iterable[Budget]) -> list[Spending]:
-        """Return the state of the project's own budgets."""
-        assert self._project_id is not None
-        found = await self.of_owners(By.PROJECT, {self._project_id: budgets})
-        return found[self._project_id]
-
-    async def of_owners(
-        self, by: By, budgets: Mapping[str, Iterable[Budget]]
-    ) -> Mapping[str, list[Spending]]:
-        """Return the state of the budgets of keys, projects or users, by their ids."""
-        asked = {owner: tuple(each) for owner, each in budgets.items()}
-        until = BudgetPeriod.DAY.start(self._now) + timedelta(days=1)
-        by_owner: dict[tuple[BudgetPeriod, str], list[UsageSum]] = {}
-        for period in {each.period for every in asked.values() for each in every}:
-            question = UsageQuery(period.start(self._now), until, Step.ALL, (by, By.MODEL))
-            for sums in await self._usage.sums(self._actor, self._project_id, question):
-                by_owner.setdefault((period, sums.group[by]), []).append(sums)
-        return {
-            owner: [
-                self._spending_of_budget(each, by_owner.get((each.period, owner), ()))
-                for each in every
-            ]
-            for owner, every in asked.items()
-        }
-
-    def _spending_of_budget(self, budget: Budget, sums: Iterable[UsageSum]) -> Spending:
-        spent = Decimal(0)
-        for each in sums:
-            if covers(budget.model, each.group[By.MODEL]):
-                spent += each.cost if budget.unit is Unit.MONEY else each.charged
-        return Spending(budget, spent, budget.period.end(self._now))
-
-
 class PersonBounds(AccountService):
     """Limits and budgets of people, over all keys that derive from them and all projects."""
 
@@ -149,15 +78,15 @@ class PersonBounds(AccountService):
         async with self._store.reading() as tx:
             if actor.kind != "user" or actor.id != user_id:
                 await require(tx, actor, Action.USERS_SEE)
-            await found_user(tx, user_id)
+            existing(await tx.people.find(user_id), "user")
             return await tx.keys.bounds(f"user:{user_id}")
 
     async def set(self, actor: Actor, user_id: str, bounds: LimitsAndBudgets) -> LimitsAndBudgets:
         """Replace a person's limits and budgets; raise :class:`InvalidRequest`."""
         bounds.check()
         async with self._writing(actor, Action.BOUNDS_SET) as tx:
-            await found_user(tx, user_id)
-            await self._set_bounds(tx, actor, f"user:{user_id}", bounds)
+            existing(await tx.people.find(user_id), "user")
+            await set_bounds(tx, actor, {f"user:{user_id}": bounds})
         return bounds
 
     async def spending(self, actor: Actor, user_id: str) -> Sequence[Spending]:
@@ -171,22 +100,30 @@ _UNUSED = Used()
 
 @dataclass(frozen=True, slots=True)
 class ProjectSummary:
-    """A project with its cost and the day of its last request within 30 days."""
+    """A project with its cost and the day of its last request within 30 days.
+
+    ``credits`` are those that are left; ``None``: it never had any.
+    """
 
     project: Project
     keys: int
     cost: Decimal
     active_at: datetime | None
+    credits: Decimal | None
 
 
 @dataclass(frozen=True, slots=True)
 class PersonSummary:
-    """A person; ``active_at``: when they or a key of theirs last used the service."""
+    """A person; ``active_at``: when they or a key of theirs last used the service.
+
+    ``asked_at`` is the day of their last request within 30 days.
+    """
 
     user: User
     keys: int
     cost: Decimal
     active_at: datetime | None
+    asked_at: datetime | None
 
 
 class Summaries(AccountService):
@@ -197,8 +134,10 @@ class Summaries(AccountService):
         async with self._reading(actor, Action.USERS_SEE) as tx:
             found, keys = await tx.projects.every(), await tx.keys.counts("project_id")
         used = await self._used_by(actor, By.PROJECT)
+        balances = await Watching(self._store).balances()
+        left = {each.project.id: each.left for each in balances}
         return [
-            ProjectSummary(each, keys.get(each.id, 0), of.cost, of.day)
+            ProjectSummary(each, keys.get(each.id, 0), of.cost, of.day, left.get(each.id))
             for each in found
             for of in (used.get(each.id, _UNUSED),)
         ]
@@ -214,7 +153,7 @@ class Summaries(AccountService):
             of = used.get(each.id, _UNUSED)
             times = [time for time in (seen.get(each.id), of.day) if time is not None]
             active_at = max(times, default=None)
-            summaries.append(PersonSummary(each, keys.get(each.id, 0), of.cost, active_at))
+            summaries.append(PersonSummary(each, keys.get(each.id, 0), of.cost, active_at, of.day))
         return summaries
 
     async def costs_of_keys(self, actor: Actor, project_id: str) -> Mapping[str, Decimal]:
@@ -228,29 +167,23 @@ class Summaries(AccountService):
         owners = {id: f"{by}:{id}" for id in ids}
         async with self._reading(actor, Action.USERS_SEE) as tx:
             bounds = await bounds_in_force(tx, tuple(owners.values()))
-        reader = SpendingReader(UsageReports(self._store, self._clock), actor, None, self._clock())
-        return await reader.of_owners(by, {id: bounds[each].budgets for id, each in owners.items()})
+        budgets = {id: bounds[each].budgets for id, each in owners.items()}
+        return await UsageReports(self._store).spending(actor, by, budgets)
 
     async def _used_by(
         self, actor: Actor, by: By, project_id: str | None = None
     ) -> Mapping[str, Used]:
         since = BudgetPeriod.DAY.start(self._clock()) - timedelta(days=DAYS - 1)
-        return await UsageReports(self._store, self._clock).used(actor, by, since, project_id)
-
-
-@dataclass(frozen=True, slots=True)
-class WatchedKey:
-    """A working key and its project."""
-
-    project: Project
-    key: ApiKey
+        return await UsageReports(self._store).used(actor, by, since, project_id)
 
 
 @dataclass(frozen=True, slots=True)
 class WatchedBudget:
     """State of a budget of a key, a project, a person, a tag or a provider."""
 
-    owner: WatchedKey | Project | User | ScopeSpending
+    owner: str
+    """Its owner, like ``key:ID``, and the owner for people."""
+    whose: str
     spending: Spending
     emails: tuple[str, ...] = field(default=(), repr=False)
     """Addresses of the person, and of the owners of the project."""
@@ -267,12 +200,12 @@ class WatchedBalance:
 
 @dataclass(frozen=True, slots=True)
 class ExpiringKey:
-    """A working key and the address of the person from whom it derives (empty: nobody)."""
+    """A working key and the address of the person from whom it derives, if there is one."""
 
     project: Project
     key: ApiKey
     expires_at: datetime
-    email: str = field(repr=False)
+    emails: tuple[str, ...] = field(repr=False)
 
 
 class Watching(AccountService):
@@ -280,34 +213,34 @@ class Watching(AccountService):
 
     async def budgets(self) -> Sequence[WatchedBudget]:
         """Return all budgets of working keys, active projects and enabled people."""
-        now = self._clock()
         async with self._store.reading() as tx:
             projects = await _active_projects(tx)
             users = await tx.people.every()
             people = {each.id: each for each in users if each.disabled_at is None}
             owners = [*(f"project:{id}" for id in projects), *(f"user:{id}" for id in people)]
             bounds = await bounds_in_force(tx, owners)
-            keys = _active_keys(await tx.keys.budgeted(), projects, now)
-            owners_of = await tx.projects.owner_emails()
-        reader = SpendingReader(UsageReports(self._store, self._clock), SYSTEM, None, now)
-        found: list[WatchedBudget] = []
-        states = await reader.of_owners(
-            By.PROJECT, {id: bounds[f"project:{id}"].budgets for id in projects}
-        )
+            keys = _active_keys(await tx.keys.budgeted(), projects, tx.now)
+            owners_of = await tx.projects.owner_emails("budgets")
+        usage, found = UsageReports(self._store), list[WatchedBudget]()
+        budgets = {id: bounds[f"project:{id}"].budgets for id in projects}
+        states = await usage.spending(SYSTEM, By.PROJECT, budgets)
         for id, project in projects.items():
             emails = tuple(owners_of.get(id, ()))
-            found += [WatchedBudget(project, one, emails) for one in states[id]]
-        states = await reader.of_owners(
-            By.USER, {id: bounds[f"user:{id}"].budgets for id in people}
-        )
+            whose = f"project:{id}", f"Project {project.name}"
+            found += [WatchedBudget(*whose, one, emails) for one in states[id]]
+        budgets = {id: bounds[f"user:{id}"].budgets for id in people}
+        states = await usage.spending(SYSTEM, By.USER, budgets)
         for id, user in people.items():
-            found += [WatchedBudget(user, one, (user.email,)) for one in states[id]]
-        states = await reader.of_owners(By.KEY, {key.id: key.bounds.budgets for key in keys})
+            whose = f"user:{id}", f"{user.name} ({id})"
+            found += [WatchedBudget(*whose, one, user.reminded_at("budgets")) for one in states[id]]
+        budgets = {key.id: key.bounds.budgets for key in keys}
+        states = await usage.spending(SYSTEM, By.KEY, budgets)
         for key in keys:
-            watched = WatchedKey(projects[key.project_id], key)
-            holder = [people[key.person].email] if key.person in people else []
+            project = projects[key.project_id]
+            whose = f"key:{key.id}", f'Key "{key.name}" ({key.id}) of project {project.name}'
+            holder = people[key.person].reminded_at("budgets") if key.person in people else ()
             emails = tuple(dict.fromkeys([*holder, *owners_of.get(key.project_id, ())]))
-            found += [WatchedBudget(watched, one, emails) for one in states[key.id]]
+            found += [WatchedBudget(*whose, one, emails) for one in states[key.id]]
         return found
 
     async def balances(self) -> Sequence[WatchedBalance]:
@@ -315,38 +248,36 @@ class Watching(AccountService):
         async with self._store.reading() as tx:
             totals = await tx.credits.totals()
             projects = await _active_projects(tx) if totals else {}
-            owners_of = await tx.projects.owner_emails() if totals else {}
+            owners_of = await tx.projects.owner_emails("credits") if totals else {}
         credits = {
             id: (CreditBudget(total, BudgetPeriod.NEVER),)
             for id, total in totals.items()
             if id in projects
         }
-        reader = SpendingReader(UsageReports(self._store, self._clock), SYSTEM, None, self._clock())
+        states = await UsageReports(self._store).spending(SYSTEM, By.PROJECT, credits)
         return [
             WatchedBalance(
                 projects[id], one.budget.amount - one.spent, tuple(owners_of.get(id, ()))
             )
-            for id, states in (await reader.of_owners(By.PROJECT, credits)).items()
-            for one in states
+            for id, [one] in states.items()
         ]
 
     async def expiring(self, until: datetime) -> Sequence[ExpiringKey]:
         """Return the working keys that expire until then."""
-        now = self._clock()
         found: list[ExpiringKey] = []
         async with self._store.reading() as tx:
-            keys = await tx.keys.expiring(now, until)
+            keys = await tx.keys.expiring(until)
             if not keys:
                 return ()
             projects = await _active_projects(tx)
-            emails: dict[str, str] = {}
-            for key in _active_keys(keys, projects, now):
+            emails: dict[str, tuple[str, ...]] = {}
+            for key in _active_keys(keys, projects, tx.now):
                 if key.person and key.person not in emails:
                     user = await tx.people.find(key.person)
-                    emails[key.person] = user.email if user is not None else ""
+                    emails[key.person] = user.reminded_at("keys") if user is not None else ()
                 assert key.expires_at is not None
-                email = emails.get(key.person, "")
-                found.append(ExpiringKey(projects[key.project_id], key, key.expires_at, email))
+                to = emails.get(key.person, ())
+                found.append(ExpiringKey(projects[key.project_id], key, key.expires_at, to))
         return found
 
 
@@ -408,20 +339,19 @@ class ScopeBudgets(AccountService):
         bounds = LimitsAndBudgets(budgets=tuple(budgets))
         bounds.check()
         async with self._writing(actor, Action.BOUNDS_SET) as tx:
-            await self._set_bounds(tx, actor, f"{kind}:{name}", bounds)
+            await set_bounds(tx, actor, {f"{kind}:{name}": bounds})
         return await self.every(actor)
 
 
-class LiveScopeBudgets:
+class LiveScopeBudgets(Struct):
     """The budgets of tags and providers that one process enforces."""
 
-    def __init__(self, rules: ScopeBudgets, clock: Clock) -> None:
-        self._rules = rules
-        self._clock = clock
-        self._provider_spending: dict[tuple[str, Budget, datetime | None], Decimal] = {}
-        self.tags: Mapping[str, tuple[Claim, ...]] = {}
-        """What requests with a tag claim in addition."""
-        self.spent: SpentProviders = {}
+    _rules: ScopeBudgets
+    _clock: Clock
+    _provider_spending: dict[tuple[str, Budget, datetime | None], Decimal] = {}
+    tags: Mapping[str, tuple[Claim, ...]] = {}
+    """What requests with a tag claim in addition."""
+    spent: SpentProviders = {}
 
     async def follow(self, changed: asyncio.Event) -> None:
         """Refresh after a change, and every few seconds, until cancelled."""
@@ -501,13 +431,5 @@ class BulkBounds(AccountService):
             after = {owner: bounds.added_to(before[owner]) if keep else bounds for owner in owners}
             changed = {owner: new for owner, new in after.items() if new != before[owner]}
             if changed:
-                now = self._clock()
-                await tx.keys.set_bounds_of(changed)
-                await tx.keys.announce_all([*changed], now)
-                await tx.audit.add(
-                    *(
-                        self._bounds_audit_entry(actor, owner, before[owner], new)
-                        for owner, new in changed.items()
-                    )
-                )
+                await set_bounds(tx, actor, changed)
             return len(changed)

@@ -24,11 +24,10 @@ from msgspec import Struct, field
 
 from causerie.access.keys import Caller
 from causerie.errors import InvalidRequest, NotFound, RateLimited, StoreUnavailable, counted
-from causerie.hosted.accounts.authorization import AccountService, Clock, conflict
+from causerie.hosted.accounts.authorization import AccountService, conflict, set_bounds
 from causerie.hosted.accounts.bounds import (
     NOTHING_FOR_NEWCOMERS,
     Balance,
-    Budget,
     BudgetPeriod,
     Credit,
     LimitsAndBudgets,
@@ -73,10 +72,9 @@ class Credits(AccountService):
             raise InvalidRequest("An amount has at most nine decimals.", param="amount")
         if len(note) > _LONGEST_NOTE:
             raise InvalidRequest(f"A note has at most {_LONGEST_NOTE} characters.", param="note")
-        now = self._clock()
         id = f"pay:{payment}" if payment else new_id("cr")
-        made = Credit(id, project_id, amount, now, actor.label, note.strip())
         async with self._writing(actor, Action.CREDITS_PUT, project_id) as tx:
+            made = Credit(id, project_id, amount, tx.now, actor.label, note.strip())
             # ``_writing`` has locked the project, so that two reports of a payment come in turn.
             known = await tx.credits.find(id) if payment else None
             if known is not None and known.project_id == project_id:
@@ -96,16 +94,15 @@ class Credits(AccountService):
 
         Reports of refunds may come again, out of order, and before that of the payment.
         """
-        now, taken = self._clock(), Decimal(0)
+        taken = Decimal(0)
         async with self._writing(actor, Action.CREDITS_PUT, project_id) as tx:
             begin = f"pay:{payment}:refund:"
             for each in await tx.credits.of(project_id):
                 taken -= each.amount if each.id.startswith(begin) else 0
             if refunded > taken:
                 id, less = f"{begin}{refunded:f}", taken - refunded
-                await self._add_credit(
-                    tx, actor, Credit(id, project_id, less, now, actor.label, note)
-                )
+                made = Credit(id, project_id, less, tx.now, actor.label, note)
+                await self._add_credit(tx, actor, made)
         return max(refunded - taken, Decimal(0))
 
     async def _add_credit(self, tx: Transaction, actor: Actor, made: Credit) -> None:
@@ -113,27 +110,21 @@ class Credits(AccountService):
             await tx.credits.add(made)
         except Taken as failure:
             raise conflict("taken", "The payment was added to another project.") from failure
-        await self._end_newcomers_budget(tx, actor, made.project_id)
-        await tx.keys.announce(f"project:{made.project_id}", made.at)
+        owner = f"project:{made.project_id}"
+        before = await tx.keys.bounds(owner)
+        budgets = tuple(one for one in before.budgets if one != NOTHING_FOR_NEWCOMERS)
+        if budgets != before.budgets:
+            await set_bounds(tx, actor, {owner: LimitsAndBudgets(before.limits, budgets)})
+        await tx.keys.announce(owner)
         details = {"amount": f"{made.amount:f}", "note": made.note}
-        await self._record(tx, actor, "credits.put", made.id, made.project_id, **details)
+        await tx.audit.record(actor, "credits.put", made.id, made.project_id, **details)
 
     async def left(self, project_id: str) -> Decimal | None:
         """Return the balance of a project; ``None`` without credits."""
         async with self._store.reading() as tx:
-            put_in = await tx.credits.total(project_id)
-        if put_in is None:
-            return None
-        return (
-            put_in - (await self._store.usage.spent(f"project:{project_id}", "", BEGINNING)).amount
-        )
-
-    async def _end_newcomers_budget(self, tx: Transaction, actor: Actor, project_id: str) -> None:
-        before = await tx.keys.bounds(f"project:{project_id}")
-        budgets = tuple(one for one in before.budgets if one != NOTHING_FOR_NEWCOMERS)
-        if budgets != before.budgets:
-            bounds = LimitsAndBudgets(before.limits, budgets)
-            await self._set_bounds(tx, actor, f"project:{project_id}", bounds)
+            if await tx.credits.total(project_id) is None:
+                return None
+        return (await _read_balance(self._store, project_id)).left
 
     async def of(self, actor: Actor, project_id: str) -> Sequence[Credit]:
         """Return the credits of a project, newest first."""
@@ -155,18 +146,16 @@ async def _read_balance(store: SqlStore, project_id: str) -> Balance:
 _RESETS = {BudgetPeriod.DAY: "daily", BudgetPeriod.WEEK: "weekly", BudgetPeriod.MONTH: "monthly"}
 
 
-class Statements:
+class Statements(Struct, frozen=True):
     """Answers ``GET /key``, ``GET /credits`` and ``GET /generation`` for an account's API key."""
 
-    def __init__(self, store: SqlStore, clock: Clock, free_days: FreeAllowances) -> None:
-        self._store = store
-        self._clock = clock
-        self._free_days = free_days
+    _store: SqlStore
+    _free_days: FreeAllowances
 
     async def key(self, caller: Caller) -> KeyStatement:
         """Return the answer to ``GET /key``: properties, spending and rest of a key."""
         member = _account_caller(caller)
-        key, now = member.grant.key, self._clock()
+        key, now = member.grant.key, self._store.clock()
         owner = f"key:{key.id}"
         spent = {
             period: (await self._store.usage.spent(owner, "", period.start(now))).amount
@@ -175,7 +164,9 @@ class Statements:
         free = await self._free_days.of(key.project_id)
         async with self._store.reading() as tx:
             put_in = await tx.credits.total(key.project_id)
-        budget = _next_reset(key.bounds.budgets)
+        # Of several budgets, the one that resets soonest.
+        money = [each for each in key.bounds.budgets if each.unit is Unit.MONEY and not each.model]
+        budget = min(money, key=lambda each: [*BudgetPeriod].index(each.period), default=None)
         left = None if budget is None else max(budget.amount - spent[budget.period], Decimal(0))
         return KeyStatement(
             label=key.name,
@@ -206,7 +197,7 @@ class Statements:
 
     async def generation(self, caller: Caller, id: str) -> GenerationStatement:
         """Return the answer to ``GET /generation``: one past request; raise :class:`NotFound`."""
-        project, now = _account_caller(caller).project, self._clock()
+        project, now = _account_caller(caller).project, self._store.clock()
         found = await self._store.usage.records(
             RecordFilter(
                 BEGINNING, now + timedelta(days=1), project=project, request_id=id, limit=1
@@ -229,13 +220,6 @@ def _account_caller(caller: Caller) -> AccountCaller:
             code="unknown_path",
         )
     return caller
-
-
-def _next_reset(budgets: tuple[Budget, ...]) -> Budget | None:
-    # Of several, the one that resets soonest.
-    periods = list(BudgetPeriod)
-    money = [each for each in budgets if each.unit is Unit.MONEY and not each.model]
-    return min(money, key=lambda each: periods.index(each.period), default=None)
 
 
 def _statement_of(record: UsageRecord) -> GenerationStatement:
@@ -304,16 +288,12 @@ class FreeDay(Struct, frozen=True):
 
 
 class _Day(Struct):
-    date: date | None = None
+    date: date
     done: int = 0
     running: int = 0
-
-
-class _Account(Struct):
-    day: _Day = field(default_factory=_Day)
     put_in: Decimal = Decimal(0)
-    asked: float = -math.inf
-    loading: asyncio.Lock = field(default_factory=asyncio.Lock)
+    read_at: float = -math.inf
+    reading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class FreeUse:
@@ -335,15 +315,13 @@ class FreeUse:
         self._day.done += self.charged or not isinstance(failure, Exception)
 
 
-class FreeAllowances:
+class FreeAllowances(Struct):
     """The allowances of all projects in one process; ``seconds`` returns a monotonic time."""
 
-    def __init__(self, store: SqlStore, clock: Clock, seconds: Callable[[], float]) -> None:
-        self._store = store
-        self._clock = clock
-        self._seconds = seconds
-        self._accounts: dict[str, _Account] = {}
-        self.options = FreeOptions()
+    _store: SqlStore
+    _seconds: Callable[[], float]
+    _days: dict[str, _Day] = {}
+    options: FreeOptions = FreeOptions()
 
     async def take(self, project: str) -> FreeUse:
         """Count a free request, which runs until its block ends.
@@ -351,61 +329,48 @@ class FreeAllowances:
         Raises :class:`RateLimited` if none is left, and :class:`StoreUnavailable` if the earlier
         ones cannot be read.
         """
-        account = await self._known_account(project)
-        day_status = self._day_status(account, account.day.running)
-        if not day_status.left:
-            raise self._allowance_refusal(day_status)
-        return FreeUse(
-            account.day, FreeDay(day_status.limit, day_status.used + 1, day_status.resets_in)
-        )
+        day = await self._current_day(project)
+        before = self._day_status(day, day.running)
+        if not before.left:
+            raise self._allowance_refusal(before)
+        return FreeUse(day, FreeDay(before.limit, before.used + 1, before.resets_in))
 
     async def of(self, project: str) -> FreeDay:
         """Return the state without running requests; raise :class:`StoreUnavailable`."""
-        return self._day_status(await self._known_account(project), 0)
+        return self._day_status(await self._current_day(project), 0)
 
-    def _day_status(self, account: _Account, running: int) -> FreeDay:
-        options, now = self.options, self._clock()
-        paid = account.put_in >= options.paid_from
-        limit = options.paid_requests if paid else options.requests
+    def _day_status(self, day: _Day, running: int) -> FreeDay:
+        options, now = self.options, self._store.clock()
+        limit = options.paid_requests if day.put_in >= options.paid_from else options.requests
         ends = BudgetPeriod.DAY.start(now) + timedelta(days=1)
-        return FreeDay(
-            limit, account.day.done + running, max(math.ceil((ends - now).total_seconds()), 1)
-        )
+        return FreeDay(limit, day.done + running, max(math.ceil((ends - now).total_seconds()), 1))
 
-    async def _known_account(self, project: str) -> _Account:
-        account = self._accounts.get(project)
-        if account is None:
-            if len(self._accounts) >= _KEPT:
+    async def _current_day(self, project: str) -> _Day:
+        today = self._store.clock().astimezone(UTC).date()
+        day = self._days.get(project)
+        if day is None or day.date != today:
+            if len(self._days) >= _KEPT:
                 # The database knows the counts of those that have no request under way.
-                self._accounts = {
-                    name: one for name, one in self._accounts.items() if one.day.running
-                }
-            account = self._accounts[project] = _Account()
-        if not self._is_fresh(account):
-            async with account.loading:
-                if not self._is_fresh(account):
-                    await self._load_today(project, account)
-        return account
+                self._days = {name: one for name, one in self._days.items() if one.running}
+            day = self._days[project] = _Day(today)
+        if self._is_stale(day):
+            async with day.reading:
+                if self._is_stale(day):
+                    await self._read_day(project, day)
+        return day
 
-    def _is_fresh(self, account: _Account) -> bool:
-        today = self._clock().astimezone(UTC).date()
-        return account.day.date == today and self._seconds() - account.asked < _REFRESH_SECONDS
+    def _is_stale(self, day: _Day) -> bool:
+        return self._seconds() - day.read_at >= _REFRESH_SECONDS
 
-    async def _load_today(self, project: str, account: _Account) -> None:
-        now = self._clock()
-        today = now.astimezone(UTC).date()
+    async def _read_day(self, project: str, day: _Day) -> None:
         try:
-            done = await self._count_done(project, now)
+            day.done = max(day.done, await self._count_done(project, self._store.clock()))
             async with self._store.reading() as tx:
-                put_in = await tx.credits.total(project) or Decimal(0)
+                day.put_in = await tx.credits.total(project) or Decimal(0)
         except StoreUnavailable:
-            if account.day.date != today:
-                raise
-            done, put_in = account.day.done, account.put_in  # as far as is known here
-        if account.day.date != today:
-            account.day = _Day(today)
-        account.day.done, account.put_in = max(account.day.done, done), put_in
-        account.asked = self._seconds()
+            if day.read_at == -math.inf:
+                raise  # else it goes on with what is known here
+        day.read_at = self._seconds()
 
     async def _count_done(self, project: str, now: datetime) -> int:
         midnight = BudgetPeriod.DAY.start(now)

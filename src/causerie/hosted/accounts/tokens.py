@@ -23,7 +23,7 @@ from causerie.errors import InvalidRequest
 _ALPHABET = string.ascii_letters + string.digits
 _ID_LENGTH = 14  # 62 ** 14 > 2 ** 83: two will not meet
 _TOKEN_LENGTH = 43  # 62 ** 43 > 2 ** 256
-_LONGEST_NAME = 100
+LONGEST_NAME = 100
 _JOINERS = dict.fromkeys((0x200C, 0x200D))  # unseen, but letters of many scripts need them
 _LONGEST_EMAIL = 254  # RFC 5321, section 4.5.3.1.3
 _LONGEST_LOCAL_PART = 64
@@ -55,8 +55,8 @@ def tidy_name(given: str) -> str:
     """Return a name in the stored form; raise :class:`InvalidRequest`."""
     name = " ".join(unicodedata.normalize("NFC", given).split())
     seen = name.translate(_JOINERS)
-    if not seen or len(name) > _LONGEST_NAME or not seen.isprintable():
-        raise InvalidRequest(f"A name has 1 to {_LONGEST_NAME} visible characters.", param="name")
+    if not seen or len(name) > LONGEST_NAME or not seen.isprintable():
+        raise InvalidRequest(f"A name has 1 to {LONGEST_NAME} visible characters.", param="name")
     return name
 
 

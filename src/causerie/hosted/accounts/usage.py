@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
+from typing import NamedTuple
 
 from causerie.errors import InvalidRequest
 from causerie.protocol.money import amount_of
@@ -72,8 +73,15 @@ class UsageQuery:
                 raise InvalidRequest("A time needs a time zone.", param=name)
         if self.until <= self.since:
             raise InvalidRequest("`until` has to be after `since`.", param="until")
+        narrowed = [by for by in By if by not in LABELS and getattr(self, by) is not None]
         for label in LABELS.keys() & set(self.by):
-            self._check_label(label)
+            known = LABELS[label] | {label}
+            if others := [by for by in (*self.by, *narrowed) if by not in known]:
+                raise InvalidRequest(
+                    f"Sums by {label} know {' and '.join(sorted(LABELS[label]))}, not the "
+                    f"{others[0]}; leave one of them out.",
+                    param="by",
+                )
 
     def check_times(self) -> None:
         """Raise :class:`InvalidRequest` if times to the first token cannot be queried so."""
@@ -84,16 +92,6 @@ class UsageQuery:
             )
         if self.door is not None:
             raise InvalidRequest("Times to the first token know no doors.", param="door")
-
-    def _check_label(self, label: By) -> None:
-        known = LABELS[label] | {label}
-        narrowed = [by for by in By if by not in LABELS and getattr(self, by) is not None]
-        if others := [by for by in (*self.by, *narrowed) if by not in known]:
-            raise InvalidRequest(
-                f"Sums by {label} know {' and '.join(sorted(LABELS[label]))}, not the {others[0]}; "
-                "leave one of them out.",
-                param="by",
-            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,10 +178,13 @@ class Used:
     day: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TargetUse:
-    """Use of a target; ``tokens`` are those of prompts and replies."""
+class TokenSum(NamedTuple):
+    """Tokens of prompts and replies, and requests, of one interval and a pair of groups."""
 
+    start: datetime | None
+    """``None`` for :attr:`Step.ALL`."""
+    group: tuple[str, str]
+    """In the order of the query; of a provider the target."""
     tokens: int
     requests: int
 
@@ -238,10 +239,14 @@ class RankingPeriod(StrEnum):
     def length(self) -> timedelta:
         return timedelta(days={"day": 1, "week": 7, "month": 30}[self.value])
 
+    @property
+    def step(self) -> Step:
+        return Step.HOUR if self is RankingPeriod.DAY else Step.DAY
+
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A model or provider with the tokens of its prompts and replies."""
+    """A model, provider or app with the tokens of its prompts and replies."""
 
     name: str
     rank: int
@@ -254,7 +259,7 @@ class Ranked:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Models or providers by tokens in a period that ends at ``until``, the most first."""
+    """Models, providers or apps by tokens in a period until ``until``, the most first."""
 
     period: RankingPeriod
     since: datetime

@@ -8,11 +8,9 @@ from dataclasses import dataclass, replace
 from causerie.errors import InvalidRequest, NotFound
 from causerie.hosted.accounts.authorization import (
     AccountService,
-    Clock,
     Policies,
-    check_return,
     conflict,
-    found_user,
+    existing,
     no_such,
     require,
     shut_out,
@@ -47,7 +45,7 @@ from causerie.hosted.accounts.people import (
     actor_of,
 )
 from causerie.hosted.accounts.records import Taken
-from causerie.hosted.accounts.tokens import new_id, tidy_email, tidy_name
+from causerie.hosted.accounts.tokens import LONGEST_NAME, new_id, tidy_email, tidy_name
 from causerie.hosted.store.accounts import SqlStore, Transaction
 
 
@@ -69,6 +67,11 @@ def checked_rights(rights: frozenset[str]) -> frozenset[str]:
     return rights
 
 
+def _check_address(invitation: OneTimeLink, email: str) -> None:
+    if invitation.email not in (None, email):
+        raise InvalidRequest("The invitation is for another address.", param="email")
+
+
 class SignUps(AccountService):
     """Requests of people for an account without an invitation."""
 
@@ -78,51 +81,45 @@ class SignUps(AccountService):
         Only for services with open sign-up. The steps are the same for addresses with and without
         an account; so must be the answer to the client.
         """
-        now, email = self._clock(), tidy_email(email)
-        made = new_link(LinkKind.INVITATION, now, SIGN_UP, email=email)
+        email = tidy_email(email)
         async with self._store.writing() as tx:
-            await tx.links.forget(SIGN_UP.label, email, now)
+            made = new_link(LinkKind.INVITATION, tx.now, SIGN_UP, email=email)
+            await tx.links.forget(SIGN_UP.label, email)
             await tx.links.add(made.link)
-            return Asked(made, await tx.people.by_email(email) is not None)
+            return Asked(made, await tx.people.one(email=email) is not None)
 
     async def forgotten(self, email: str) -> Asked:
         """Create a link for a new password, ``known`` for accounts that have one.
 
         The steps are the same for all addresses, as for :meth:`ask`.
         """
-        now, email = self._clock(), tidy_email(email)
+        email = tidy_email(email)
         async with self._store.writing() as tx:
-            user = await tx.people.by_email(email)
+            user = await tx.people.one(email=email)
             known = user is not None and user.password is not None and user.disabled_at is None
             user_id = user.id if known and user else None
-            made = new_link(LinkKind.RESET, now, FORGOTTEN, email=email, user_id=user_id)
-            await tx.links.forget(FORGOTTEN.label, email, now)
+            made = new_link(LinkKind.RESET, tx.now, FORGOTTEN, email=email, user_id=user_id)
+            await tx.links.forget(FORGOTTEN.label, email)
             await tx.links.add(made.link)
         return Asked(made, known)
 
     async def asked(self, actor: Actor) -> Sequence[OneTimeLink]:
         """Return the open sign-ups of people without an account, oldest first."""
         async with self._reading(actor, Action.USERS_INVITE) as tx:
-            found = await tx.links.open(None, self._clock())
-            return [
-                each
-                for each in found
-                if each.created_by == SIGN_UP.label
-                and await tx.people.by_email(each.email or "") is None
-            ]
+            found = await tx.links.open(project_id=None, created_by=SIGN_UP.label)
+            return [each for each in found if await tx.people.one(email=each.email) is None]
 
     async def approve(self, actor: Actor, link_id: str) -> NewLink:
         """Create the link of a sign-up for an operator to pass on."""
-        now = self._clock()
         async with self._writing(actor, Action.USERS_INVITE) as tx:
             link = await tx.links.find(link_id)
             if link is None or link.created_by != SIGN_UP.label or link.used_at is not None:
                 raise no_such("sign-up")
-            made = new_link(LinkKind.INVITATION, now, APPROVED, email=link.email)
+            made = new_link(LinkKind.INVITATION, tx.now, APPROVED, email=link.email)
             made = replace(made, link=replace(made.link, person=actor.person))
-            await tx.links.withdraw(link.id)
+            await tx.links.withdraw([link])
             await tx.links.add(made.link)
-            await self._record(tx, actor, "user.invite", made.link.id, email=link.email or "")
+            await tx.audit.record(actor, "user.invite", made.link.id, email=link.email or "")
             return made
 
 
@@ -132,8 +129,8 @@ class Users(AccountService):
     Methods with an actor raise :class:`Forbidden` without the right, and :class:`NotFound`.
     """
 
-    def __init__(self, store: SqlStore, passwords: Passwords, clock: Clock) -> None:
-        super().__init__(store, clock)
+    def __init__(self, store: SqlStore, passwords: Passwords) -> None:
+        super().__init__(store)
         self._passwords = passwords
 
     async def first_link(self) -> NewLink | None:
@@ -141,7 +138,7 @@ class Users(AccountService):
         async with self._store.writing() as tx:
             if await tx.people.operators():
                 return None
-            made = new_link(LinkKind.OWNER, self._clock(), SYSTEM, operator=True)
+            made = new_link(LinkKind.OWNER, tx.now, SYSTEM, operator=True)
             await tx.links.add(made.link)
             return made
 
@@ -153,18 +150,17 @@ class Users(AccountService):
         async with self._writing(actor, Action.USERS_INVITE) as tx:
             if operator:
                 await require(tx, actor, Action.OPERATORS_CHANGE)
-            now = self._clock()
-            made = new_link(LinkKind.INVITATION, now, actor, email=address, operator=operator)
+            made = new_link(LinkKind.INVITATION, tx.now, actor, email=address, operator=operator)
             if address:  # the last one that was sent works
-                await withdraw_open(tx, None, address, now, others=False)
+                await withdraw_open(tx, None, address, others=False)
             await tx.links.add(made.link)
-            await self._record(tx, actor, "user.invite", made.link.id, email=address or "anybody")
+            await tx.audit.record(actor, "user.invite", made.link.id, email=address or "anybody")
             return made
 
     async def link(self, token: str) -> OneTimeLink:
         """Return the link of a token; raise :class:`NotFound` if it does not work."""
         async with self._store.reading() as tx:
-            return await usable_link(tx, token, self._clock())
+            return await usable_link(tx, token)
 
     async def accept(
         self,
@@ -184,15 +180,14 @@ class Users(AccountService):
         await self.link(token)  # before the hash, which costs
         hashed = await self._hash_new_password(password, email, name)
         async with self._store.writing() as tx:
-            link = await used_link(tx, token, self._clock(), LinkKind.INVITATION, LinkKind.OWNER)
+            link = await used_link(tx, token, LinkKind.INVITATION, LinkKind.OWNER)
             if link.kind is LinkKind.OWNER:
                 # The announcement is for its lock: of two that come at once, one waits here.
-                await tx.keys.announce("operators", self._clock())
+                await tx.keys.announce("operators")
                 if await tx.people.operators():
                     raise no_such_link()
-            if link.email is not None and link.email != email:
-                raise InvalidRequest("The invitation is for another address.", param="email")
-            user = self._new_user(email, name, hashed, operator=link.operator)
+            _check_address(link, email)
+            user = User(new_id("usr"), email, name, hashed, link.operator, tx.now)
             await self._add_user(tx, user, actor_of(user), by=link.created_by)
             if identity is not None:
                 await self._bind_identity(tx, user, *identity)
@@ -206,13 +201,12 @@ class Users(AccountService):
     async def join(self, token: str, user: User) -> None:
         """Use up an invitation for a user who has an account."""
         async with self._store.writing() as tx:
-            link = await used_link(tx, token, self._clock(), LinkKind.INVITATION)
-            if link.email is not None and link.email != user.email:
-                raise InvalidRequest("The invitation is for another address.", param="email")
+            link = await used_link(tx, token, LinkKind.INVITATION)
+            _check_address(link, user.email)
             current = await tx.people.find(user.id)
             if link.operator and current is not None and not current.operator:
                 await tx.people.change(replace(current, operator=True, rights=frozenset()))
-                await self._record(tx, actor_of(user), "user.operator", user.id, by=link.created_by)
+                await tx.audit.record(actor_of(user), "user.operator", user.id, by=link.created_by)
             await self._join_project(tx, link, user)
 
     async def create(
@@ -231,7 +225,7 @@ class Users(AccountService):
         async with self._writing(actor, Action.USERS_CHANGE) as tx:
             if operator:
                 await require(tx, actor, Action.OPERATORS_CHANGE)
-            user = self._new_user(email, name, hashed, operator=operator)
+            user = User(new_id("usr"), email, name, hashed, operator, tx.now)
             await self._add_user(tx, user, actor, by=actor.label)
             return user
 
@@ -250,26 +244,26 @@ class Users(AccountService):
         email, name = tidy_email(email), tidy_name(name)
         hashed = await self._hash_new_password(password, email, name)
         async with self._store.writing() as tx:
-            user = self._new_user(email, name, hashed, operator=False)
+            user = User(new_id("usr"), email, name, hashed, False, tx.now)
             await self._add_user(tx, user, actor_of(user), by="sign-up")
             await self._first_project(tx, user, self.policies)
             if identity is not None:
                 await self._bind_identity(tx, user, *identity)
             return user
 
-    async def join_identity(self, email: str, issuer: str, subject: str, *, claimed: bool) -> bool:
+    async def join_identity(self, email: str, identity: tuple[str, str], *, claimed: bool) -> bool:
         """Link an identity to the account of its verified address; return whether there is one.
 
         ``claimed``: also to one that has a password or another identity.
         """
         async with self._store.writing() as tx:
-            user = await tx.people.by_email(email)
+            user = await tx.people.one(email=email)
             if user is None or user.disabled_at is not None:
                 return False
             taken = user.password is not None or bool(await tx.people.identities(user.id))
             if taken and not claimed:
                 return False
-            await self._bind_identity(tx, user, issuer, subject)
+            await self._bind_identity(tx, user, *identity)
             return True
 
     async def link_identity(self, user: User, issuer: str, subject: str) -> None:
@@ -297,7 +291,7 @@ class Users(AccountService):
                     "last_identity", "This is the only way into your account; add another first."
                 )
             await tx.people.unlink(gone[0])
-            await self._record(tx, actor_of(user), "user.unlink_identity", user.id, issuer=issuer)
+            await tx.audit.record(actor_of(user), "user.unlink_identity", user.id, issuer=issuer)
 
     async def every(self, actor: Actor) -> Sequence[User]:
         """Return all users, by address."""
@@ -306,16 +300,12 @@ class Users(AccountService):
 
     async def see(self, actor: Actor, user_id: str) -> User:
         async with self._reading(actor, Action.USERS_SEE) as tx:
-            return await found_user(tx, user_id)
+            return existing(await tx.people.find(user_id), "user")
 
     async def invitations(self, actor: Actor) -> Sequence[OneTimeLink]:
         async with self._reading(actor, Action.USERS_INVITE) as tx:
-            found = await tx.links.open(None, self._clock())
-            offered = [
-                each
-                for each in found
-                if each.kind is LinkKind.INVITATION and each.created_by != SIGN_UP.label
-            ]
+            found = await tx.links.open(project_id=None, kind=LinkKind.INVITATION)
+            offered = [each for each in found if each.created_by != SIGN_UP.label]
             return await supported_links(tx, offered)
 
     async def withdraw(self, actor: Actor, link_id: str) -> None:
@@ -323,8 +313,8 @@ class Users(AccountService):
             link = await tx.links.find(link_id)
             if link is None or link.project_id or link.kind is not LinkKind.INVITATION:
                 raise no_such("invitation")
-            await tx.links.withdraw(link_id)
-            await self._record(tx, actor, "user.withdraw", link_id)
+            await tx.links.withdraw([link])
+            await tx.audit.record(actor, "user.withdraw", link_id)
 
     async def disable(self, actor: Actor, user_id: str, *, disabled: bool = True) -> User:
         """Disable a user, or enable them again.
@@ -332,20 +322,18 @@ class Users(AccountService):
         Disabling ends their sessions, stops the keys that derive from them until they are enabled,
         and withdraws their links and those by which they could come back.
         """
-        now = self._clock()
         async with self._store.writing() as tx:
             user = await self._changeable_user(tx, actor, user_id)
-            changed = replace(user, disabled_at=self._clock() if disabled else None)
+            changed = replace(user, disabled_at=tx.now if disabled else None)
             if user.external_id == REMOVED and not disabled:
                 changed = replace(changed, external_id="")
             await self._require_other_operator(tx, user, changed)
             await tx.people.change(changed)
             if disabled:
                 await tx.sessions.end_all(user.id)
-                await shut_out(tx, user, now)
-            await tx.keys.announce(f"user:{user.id}", now)
-            verb = "user.disable" if disabled else "user.enable"
-            await self._record(tx, actor, verb, user.id)
+                await shut_out(tx, user)
+            await tx.keys.announce(f"user:{user.id}")
+            await tx.audit.record(actor, "user.disable" if disabled else "user.enable", user.id)
             return changed
 
     async def make_operator(
@@ -366,13 +354,12 @@ class Users(AccountService):
             )
             await self._require_other_operator(tx, user, changed)
             await tx.people.change(changed)
-            now = self._clock()
-            await withdraw_links(tx, user.id, now)
-            await tx.links.withdraw(*(link.id for link in await tx.links.resets(user.id, now)))
+            await withdraw_links(tx, user.id)
+            await tx.links.withdraw(await tx.links.open(user_id=user.id))
             details = {"operator": str(operator)}
             if rights:
                 details["rights"] = ", ".join(sorted(rights))
-            await self._record(tx, actor, "user.operator", user.id, **details)
+            await tx.audit.record(actor, "user.operator", user.id, **details)
             return changed
 
     async def remove_factor(self, actor: Actor, user_id: str) -> User:
@@ -392,7 +379,7 @@ class Users(AccountService):
                 raise NotFound("This user has no two-factor authentication.", code="not_found")
             await tx.factors.remove(user.id)
             await tx.sessions.end_all(user.id)
-            await self._record(tx, actor, "user.second_factor_off", user.id)
+            await tx.audit.record(actor, "user.second_factor_off", user.id)
             return user
 
     async def with_factor(self, actor: Actor) -> frozenset[str]:
@@ -401,71 +388,64 @@ class Users(AccountService):
 
     async def reset_link(self, actor: Actor, user_id: str) -> NewLink:
         async with self._writing(actor, Action.USERS_INVITE) as tx:
-            await self._require_for(tx, actor, await found_user(tx, user_id))
-            made = new_link(LinkKind.RESET, self._clock(), actor, user_id=user_id)
+            await self._require_for(tx, actor, existing(await tx.people.find(user_id), "user"))
+            made = new_link(LinkKind.RESET, tx.now, actor, user_id=user_id)
             await tx.links.add(made.link)
-            await self._record(tx, actor, "user.reset_link", user_id)
+            await tx.audit.record(actor, "user.reset_link", user_id)
             return made
 
     async def _hash_new_password(self, password: str | None, email: str, name: str) -> str | None:
         return None if password is None else await self._passwords.hash_new(password, (email, name))
 
-    def _new_user(self, email: str, name: str, hashed: str | None, *, operator: bool) -> User:
-        return User(new_id("usr"), email, name, hashed, operator, self._clock())
-
     async def _add_user(self, tx: Transaction, user: User, actor: Actor, *, by: str) -> None:
         try:
             await tx.people.add(user)
         except Taken as failure:
-            raise InvalidRequest(
-                "This address has an account already; sign in with it.",
-                param="email",
-                code="taken",
-                status=409,
-            ) from failure
-        await self._record(tx, actor, "user.create", user.id, email=user.email, by=by)
+            words = "This address has an account already; sign in with it."
+            raise conflict("taken", words, "email") from failure
+        await tx.audit.record(actor, "user.create", user.id, email=user.email, by=by)
         if not user.operator:
             await self.policies.person.give(tx, f"user:{user.id}")
 
     async def _bind_identity(self, tx: Transaction, user: User, issuer: str, subject: str) -> None:
         try:
-            await tx.people.link(LinkedIdentity(issuer, subject, user.id, self._clock()))
+            await tx.people.link(LinkedIdentity(issuer, subject, user.id, tx.now))
         except Taken as failure:
             raise conflict("taken", "This identity belongs to an account already.") from failure
-        await self._record(tx, actor_of(user), "user.link_identity", user.id, issuer=issuer)
+        await tx.audit.record(actor_of(user), "user.link_identity", user.id, issuer=issuer)
 
     async def _first_project(self, tx: Transaction, user: User, policies: Policies) -> None:
         if policies.personal_project is None:
             return
-        now, name = self._clock(), policies.name_of(user)
-        project = Project(new_id("prj"), name, now)
+        name = policies.personal_project_name.replace("{name}", user.name)
+        name = name.replace("{email}", user.email)[:LONGEST_NAME]
+        project = Project(new_id("prj"), name, tx.now)
         await tx.projects.add(project)
-        await tx.projects.join(Membership(project.id, user.id, policies.personal_role, now))
+        await tx.projects.join(Membership(project.id, user.id, policies.personal_role, tx.now))
         creator = actor_of(user)
-        await self._record(tx, creator, "project.create", project.id, project.id, name=name)
+        await tx.audit.record(creator, "project.create", project.id, project.id, name=name)
         await policies.personal_project.give(tx, f"project:{project.id}")
-        if policies.personal_credits:
-            given = policies.personal_credits
-            await tx.credits.add(
-                Credit(new_id("cr"), project.id, given, now, SIGN_UP.label, "for a new account")
-            )
+        if given := policies.personal_credits:
+            by, note = SIGN_UP.label, "for a new account"
+            await tx.credits.add(Credit(new_id("cr"), project.id, given, tx.now, by, note))
 
     async def _join_project(self, tx: Transaction, link: OneTimeLink, user: User) -> None:
         if link.project_id is None or link.role is None:
             return
-        now = self._clock()
         if await tx.projects.membership(link.project_id, user.id) is not None:
             raise conflict("taken", "You are in this project already.")
-        await check_return(tx, link, user.id)
-        await tx.projects.join(Membership(link.project_id, user.id, link.role, now))
-        await self._record(
-            tx, actor_of(user), "member.join", user.id, link.project_id, role=link.role
-        )
+        left = await tx.projects.left(link.project_id, user.id)
+        if left is not None and link.created_at <= left:
+            words = "This invitation is older than the end of your membership; ask for a new one."
+            raise conflict("link_spent", words)
+        await tx.projects.join(Membership(link.project_id, user.id, link.role, tx.now))
+        joined = actor_of(user), "member.join", user.id, link.project_id
+        await tx.audit.record(*joined, role=link.role)
 
     async def _changeable_user(self, tx: Transaction, actor: Actor, user_id: str) -> User:
         await require(tx, actor, Action.USERS_CHANGE)
         await tx.people.operators()  # locked before one of them is, in one order by everybody
-        user = await found_user(tx, user_id)
+        user = existing(await tx.people.find(user_id), "user")
         await self._require_for(tx, actor, user)
         return user
 

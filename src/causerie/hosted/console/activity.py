@@ -12,8 +12,8 @@ import msgspec
 from msgspec import Struct
 
 from causerie.errors import InvalidRequest
-from causerie.hosted.accounts.exports import request_rows
-from causerie.hosted.accounts.usage import By, RecordFilter
+from causerie.hosted.accounts.reports import request_rows
+from causerie.hosted.accounts.usage import By, RecordFilter, provider_of
 from causerie.hosted.console.fields import (
     LONGEST_PERIOD,
     PERIOD_LENGTHS,
@@ -88,6 +88,10 @@ class RequestExplanation(Struct, frozen=True):
         return (record.completion - 1) / seconds if seconds > 0 else None
 
     @property
+    def provider(self) -> str:
+        return provider_of(self.record.served_by)
+
+    @property
     def attempts(self) -> Sequence[ExplainedAttempt]:
         # Lines are like `target: failure`; a request with a single target has none.
         record = self.record
@@ -118,7 +122,7 @@ class RequestExplanation(Struct, frozen=True):
         return made
 
 
-PAGE = 30
+PAGE = 25
 SEARCHED = 200
 """Requests of a page whose contents are searched; each is decrypted for it."""
 _FIELDS = ("model", "key", "user", "tag", "operation", "status", "request_id", "text")
@@ -126,8 +130,7 @@ _PLACE = re.compile(r"\d{1,18}~[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.AS
 
 
 async def show(context: RequestContext) -> None:
-    scope, query = context.scope, context.query
-    project = scope.id if scope is not None else None
+    project, query = context.scope, context.query
     when = period(query, context.services.clock())
     wanted = asked(query, when)
     found = await context.accounts.usage.requests(context.actor, project, wanted)
@@ -147,6 +150,8 @@ async def show(context: RequestContext) -> None:
         filters["failures"] = "yes"
     fields = {**when.fields(), **filters}
     last = f"{looked[-1].at}~{looked[-1].id}" if more else ""
+    live = query.get("live") == "yes" and not given["text"]  # a search decrypts what it reads
+    pausing = "?" + urlencode(fields if live else {**fields, "live": "yes"})
     older = "?" + urlencode({**fields, "before": last}) if more else ""
     await context.show(
         "activity.html",
@@ -157,12 +162,12 @@ async def show(context: RequestContext) -> None:
         older=older,
         paged=wanted.before is not None,
         newest="?" + urlencode(fields),
+        live=live,
+        pausing=pausing,
         period=when,
         lengths=PERIOD_LENGTHS,
         given=given,
         apis=APIS,
-        failures=wanted.failures_only,
-        in_force=len(filters),
         keys=keys.known,
         people=users.known,
         searched=len(looked) if given["text"] and project else 0,
@@ -172,10 +177,9 @@ async def show(context: RequestContext) -> None:
 
 async def download(context: RequestContext) -> None:
     """Send all requests that the filter of the page finds; texts in contents do not count."""
-    scope, query = context.scope, context.query
-    wanted = asked(query, period(query, context.services.clock()))
-    project = scope.id if scope is not None else None
-    rows = request_rows(context.accounts, context.actor, project, replace(wanted, before=None))
+    wanted = asked(context.query, period(context.query, context.services.clock()))
+    wanted = replace(wanted, before=None)
+    rows = request_rows(context.accounts.usage, context.actor, context.scope, wanted)
     await context.save(Export("text/csv; charset=utf-8", "requests.csv", csv_pieces(rows)))
 
 

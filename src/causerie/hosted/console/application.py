@@ -20,7 +20,7 @@ from causerie.errors import (
 from causerie.hosted.accounts.accounts import Accounts
 from causerie.hosted.accounts.people import User
 from causerie.hosted.accounts.tokens import Session, form_token_fits, new_token
-from causerie.hosted.console.catalog_view import path_of_model, path_of_provider
+from causerie.hosted.console.catalog_view import ProviderBoard, path_of_model, path_of_provider
 from causerie.hosted.console.entries import lowest_price
 from causerie.hosted.console.fields import FormFields
 from causerie.hosted.console.public_chat import PublicChat
@@ -33,7 +33,7 @@ from causerie.hosted.console.request_context import (
     token_in,
 )
 from causerie.hosted.console.routes import ROUTES, SIGN_UP_ROUTES, PageRoute
-from causerie.hosted.console.service_view import ServiceView, folded
+from causerie.hosted.console.service_view import STATE_WORDS, ServiceView, folded
 from causerie.hosted.identity.provider import OidcProvider
 from causerie.http.exchange import BodyLimits, Exchange, read_body
 from causerie.http.pages.assets import Statics
@@ -68,11 +68,16 @@ class ConsoleApplication:
         self._routes = RouteTable(pages, str.isprintable)
         logos = logo_addresses(f"{PREFIX}/logos", site.logos)
         templates = environment(self._statics, site.brand, logos)
-        templates.globals |= {"lowest_price": lowest_price, "folded": folded}
+        templates.globals |= {
+            "lowest_price": lowest_price,
+            "folded": folded,
+            "state_words": STATE_WORDS,
+        }
         templates.globals |= {"path_of_model": path_of_model, "path_of_provider": path_of_provider}
         chat = PublicChat(open_to.chat, clock, open_to.shared)
+        board = ProviderBoard(clock)
         self._services = ConsoleServices(
-            accounts, service_view, templates, site, clock, chat, open_to, providers
+            accounts, service_view, templates, site, clock, chat, open_to, providers, board
         )
 
     async def answer(self, exchange: Exchange) -> None:

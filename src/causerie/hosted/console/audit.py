@@ -162,8 +162,7 @@ _FIELDS = ("kind", "actor", "action", "subject")
 
 
 async def show(context: RequestContext) -> None:
-    scope, query = context.scope, context.query
-    project = scope.id if scope is not None else None
+    project, query = context.scope, context.query
     path = f"/projects/{project}/audit" if project is not None else "/operator/audit"
     kept = {name: query.get(name) for name in _FIELDS if query.get(name)}
     wanted = AuditFilter(

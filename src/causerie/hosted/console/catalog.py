@@ -1,22 +1,16 @@
-"""Pages of the catalog: the list of models, one model, several compared, providers, and
-rankings.
-"""
+"""Pages of the catalog: the list of models, one model, several compared, and providers."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from datetime import timedelta
+from datetime import UTC, datetime
 from typing import Any
-
-import msgspec
 
 from causerie.catalog.catalog import DoorCatalog
 from causerie.catalog.listing import Listing
 from causerie.errors import InvalidRequest, NotFound
 from causerie.hosted.accounts.people import Action
-from causerie.hosted.accounts.usage import Ranking, RankingPeriod
 from causerie.hosted.console.catalog_search import (
     SORTS,
     USUAL_LOAD,
@@ -36,14 +30,16 @@ from causerie.hosted.console.catalog_view import (
     list_row,
     model_price,
     offers,
-    providers,
+    parameter_groups,
+    similar,
     sources,
     variants,
     with_variants,
 )
-from causerie.hosted.console.charts import Strip, ninety_days, trend
+from causerie.hosted.console.charts import Strip, trend
 from causerie.hosted.console.fields import ROWS
 from causerie.hosted.console.playground import router_snippets
+from causerie.hosted.console.rankings import popular_tokens, used_by
 from causerie.hosted.console.request_context import PREFIX, RequestContext
 from causerie.hosted.console.service_view import (
     StatusBadge,
@@ -164,22 +160,6 @@ def _parsed_query(context: RequestContext, tokens: Mapping[str, int] | None) -> 
     return CatalogQuery.parse(context.query, "newest" if tokens is None else "popular")
 
 
-async def popular_tokens(context: RequestContext) -> Mapping[str, int] | None:
-    """Return the tokens of a week by model; ``None`` where rankings may not be seen."""
-    market = context.service_view.market()
-    if market is None or not await _sees_rankings(context):
-        return None
-    ids = {one.id for one in market.entries()}
-    ranking = await context.accounts.rankings.models(ids, RankingPeriod.WEEK)
-    return {each.name: each.tokens for each in ranking.rows}
-
-
-async def _sees_rankings(context: RequestContext) -> bool:
-    if context.services.open_to.rankings:
-        return True
-    return context.user is not None and await context.may(Action.USAGE_SEE_ALL)
-
-
 async def show_comparison(context: RequestContext) -> None:
     market = _open_market(context)
     names = list(dict.fromkeys(filter(None, context.query.every("model"))))
@@ -207,13 +187,19 @@ async def show_model(context: RequestContext) -> None:
         await context.show_openly("catalog/costs.html", **values)
         return
     names, asked = endpoint_names(one), f"{one.id}:{one.twist}" if one.twist else one.id
+    used, apps = await used_by(context, every)
     days = {names[each.name]: market.history(each.name) for each in one.endpoints}
     await context.show_openly(
         "catalog/model.html",
         **values,
         row=list_row(one),
+        released=datetime.fromtimestamp(one.created, UTC) if one.created else None,
         chat=context.services.public_chat.offers(one),
         endpoints=endpoints(one),
+        groups=parameter_groups(endpoints(one)),
+        used=used,
+        apps=apps,
+        alike=[list_row(each) for each in similar(one, market.entries())],
         variants=[each.id for each in every],
         trend=trend(days, context.services.clock()),
         prices=[model_price(each.tariff) for one in every for each in one.endpoints],
@@ -223,18 +209,24 @@ async def show_model(context: RequestContext) -> None:
 
 
 async def show_providers(context: RequestContext) -> None:
-    found = await _provider_rows(_open_market(context))
+    found = [row for row, _ in await _provider_rows(context)]
+    await asyncio.to_thread(lambda: [(row.figures, row.uptime) for row in found])  # of thousands
     await context.show_openly("catalog/providers.html", providers=found)
 
 
 async def show_provider(context: RequestContext) -> None:
     market, name = _open_market(context), context.params["provider"]
-    row = next((each for each in await _provider_rows(market) if each.name == name), None)
-    if row is None:
+    found = {row.name: (row, days) for row, days in await _provider_rows(context)}
+    if name not in found:
         raise NotFound("The catalog has no provider of this name.")
-    base = context.base + market.prefix
-    days = _provider_days(context, market, row)
-    await context.show_openly("catalog/provider.html", row=row, base=base, days=days)
+    row, days = found[name]
+    await context.show_openly(
+        "catalog/provider.html",
+        row=row,
+        base=context.base + market.prefix,
+        days=days,
+        policy=context.service_view.policy(name),
+    )
 
 
 async def show_status(context: RequestContext) -> None:
@@ -242,13 +234,12 @@ async def show_status(context: RequestContext) -> None:
     public = context.services.open_to.status
     if not (public or await context.may(Action.USAGE_SEE_ALL)):
         raise NotFound("There is no such page.")
-    market = _open_market(context)
-    rows = [(row, _provider_days(context, market, row)) for row in await _provider_rows(market)]
+    rows = await _provider_rows(context)
     await context.show_openly("catalog/status.html", rows=rows, public=public)
 
 
-def _provider_days(context: RequestContext, market: DoorCatalog, row: ProviderRow) -> Strip:
-    return ninety_days(row.name, map(market.days, row.targets), context.services.clock())
+async def _provider_rows(context: RequestContext) -> Sequence[tuple[ProviderRow, Strip]]:
+    return await context.services.board.rows(_open_market(context))
 
 
 async def send_logo(context: RequestContext) -> None:
@@ -273,46 +264,3 @@ def _found_entry(market: DoorCatalog, name: str) -> Listing:
         guess = failure.message.partition(" Did you mean ")[2]
         words = f" Did you mean {guess}" if guess else " Look for it in the list of models."
         raise NotFound(f"The catalog has no model {name[:200]}.{words}") from failure
-
-
-async def _provider_rows(market: DoorCatalog) -> Sequence[ProviderRow]:
-    # Off the event loop: there may be thousands of endpoints.
-    return await asyncio.to_thread(providers, market.entries(), market.history)
-
-
-async def show_rankings(context: RequestContext) -> None:
-    by, entries, ranking = await _public_ranking(context)
-    names = {one.id: one.card.name for one in entries} if by == "model" else {}
-    await context.show_openly(
-        "catalog/rankings.html",
-        by=by,
-        ranking=ranking,
-        names=names,
-        last=ranking.until - timedelta(seconds=1),
-        public=context.services.open_to.rankings,
-    )
-
-
-async def send_rankings(context: RequestContext) -> None:
-    by, _, ranking = await _public_ranking(context)
-    rows = [asdict(each) for each in ranking.rows]
-    told = {
-        "since": ranking.since,
-        "until": ranking.until,
-        "data": [{by: each.pop("name"), **each} for each in rows],
-    }
-    context.send_json(msgspec.json.encode(told))
-
-
-async def _public_ranking(context: RequestContext) -> tuple[str, Sequence[Listing], Ranking]:
-    market = context.service_view.market()
-    if market is None or not await _sees_rankings(context):
-        raise NotFound("There is no such page.")
-    entries = market.entries()
-    by = context.query.one_of("by", ("model", "provider"))
-    period = RankingPeriod(context.query.one_of("period", list(RankingPeriod), "week"))
-    if by == "model":
-        ids = {one.id for one in entries}
-        return by, entries, await context.accounts.rankings.models(ids, period)
-    endpoints = {(one.id, each.name): each.provider for one in entries for each in one.endpoints}
-    return by, entries, await context.accounts.rankings.providers(endpoints, period)

@@ -4,10 +4,15 @@ models side by side.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, date, datetime, time
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
+from functools import cached_property
+from heapq import nsmallest
+from math import log2
 from statistics import median
 from typing import Any
 from urllib.parse import quote
@@ -15,10 +20,11 @@ from urllib.parse import quote
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
-from causerie.catalog.catalog import DayReader
+from causerie.catalog.catalog import DayReader, DoorCatalog
 from causerie.catalog.endpoint import CatalogEndpoint
 from causerie.catalog.listing import Listing
 from causerie.catalog.model import ModelCard, Tariff
+from causerie.hosted.console.charts import Strip, ninety_days
 from causerie.hosted.console.service_view import (
     ModelPrice,
     ModelRow,
@@ -37,6 +43,8 @@ from causerie.protocol.targets import (
 )
 
 _MILLION = 1_000_000
+_BOARD_KEPT = timedelta(seconds=10)
+_USUAL_CONTEXT = 32_768  # where none is known
 
 
 def list_row(one: Listing) -> ModelRow:
@@ -75,18 +83,30 @@ def path_of_model(id: str) -> str:
     return f"/catalog/{quote(id, safe='/:')}"
 
 
-class EndpointRow(Struct, frozen=True):
+@dataclass(frozen=True)
+class EndpointRow:
     """An endpoint of a model, with its measurements; ``name`` tells it from the others."""
 
     name: str
     model: Listing
     endpoint: CatalogEndpoint
     stats: TargetStats
-    figures: Figures
+
+    @cached_property
+    def figures(self) -> Figures:
+        return self.model.figures(self.endpoint.name)
 
     @property
     def price(self) -> ModelPrice:
         return model_price(self.endpoint.tariff)
+
+    @property
+    def against(self) -> int | None:
+        """Return how many percent more it costs than the median of the model's other endpoints."""
+        every, own = self.model.endpoints, self.endpoint.tariff.usual
+        others = [each.tariff.usual for each in every if each.name != self.endpoint.name]
+        usual = median(others) if others else None
+        return round((own / usual - 1) * 100) if usual else None
 
     @property
     def parameters(self) -> Sequence[tuple[str, Sequence[str]]]:
@@ -133,6 +153,38 @@ def endpoints(one: Listing) -> Sequence[EndpointRow]:
     return [_endpoint_row(one, each, names[each.name]) for each in one.by_default]
 
 
+def parameter_groups(every: Sequence[EndpointRow]) -> Sequence[Sequence[EndpointRow]]:
+    """Return the endpoints together that have the same parameters, known in the same way."""
+    found: dict[Any, list[EndpointRow]] = {}
+    for each in every:
+        known = each.endpoint.capabilities
+        key = (each.evidence, known.claimed or known.supported, each.probed_at)
+        found.setdefault(key, []).append(each)
+    return list(found.values())
+
+
+_MOST_SIMILAR = 4
+
+
+def similar(one: Listing, entries: Sequence[Listing]) -> Sequence[Listing]:
+    """Return other models that take and give the same, the nearest in price and context first."""
+
+    def distance(other: Listing) -> float:
+        prices = [max(float(each.price), 1e-9) for each in (one, other)]
+        contexts = [each.context_length or _USUAL_CONTEXT for each in (one, other)]
+        return abs(log2(prices[0] / prices[1])) + abs(log2(contexts[0] / contexts[1]))
+
+    base = one.id.partition(":")[0]
+    found = [
+        (distance(other), other.id, other)
+        for other in entries
+        if other.id.partition(":")[0] != base
+        and (other.input_modalities, gives(other)) == (one.input_modalities, gives(one))
+        and ("tools" in other.parameters) == ("tools" in one.parameters)
+    ]
+    return [other for *_, other in nsmallest(_MOST_SIMILAR, found)]
+
+
 def endpoint_names(one: Listing) -> Mapping[str, str]:
     """Return the names of endpoints by target: provider, and model where it has several."""
     providers = [endpoint.provider for endpoint in one.endpoints]
@@ -146,17 +198,26 @@ def endpoint_names(one: Listing) -> Mapping[str, str]:
 
 def _endpoint_row(one: Listing, endpoint: CatalogEndpoint, name: str) -> EndpointRow:
     stats = one.stats_of(endpoint.name) or UNKNOWN_STATS
-    return EndpointRow(name, one, endpoint, stats, one.figures(endpoint.name))
+    return EndpointRow(name, one, endpoint, stats)
 
 
-class ProviderRow(Struct, frozen=True):
+@dataclass(frozen=True)
+class ProviderRow:
     """Row of a provider; latency and throughput are medians of its endpoints."""
 
     name: str
     offers: Sequence[EndpointRow]
-    uptime: float | None
+    history: DayReader = field(repr=False)
 
-    @property
+    @cached_property
+    def uptime(self) -> float | None:
+        """Return the percent of the requests of a day that its endpoints answered."""
+        days = [bucket for target in self.targets for bucket in self.history(target)]
+        answered = sum(bucket.answered for bucket in days)
+        asked = answered + sum(bucket.failed for bucket in days)
+        return 100 * answered / asked if asked else None
+
+    @cached_property
     def figures(self) -> Figures:
         every = [each.figures for each in self.offers]
         return Figures(
@@ -180,6 +241,31 @@ def path_of_provider(name: str) -> str:
     return f"/providers/{quote(name, safe='')}"
 
 
+class ProviderBoard:
+    """Rows of all providers with their 90 days: the same for everybody, for ten seconds."""
+
+    def __init__(self, clock: Callable[[], datetime]) -> None:
+        self._clock, self._turn = clock, asyncio.Lock()
+        self._kept: Sequence[tuple[ProviderRow, Strip]] = ()
+        self._made_of: tuple[Sequence[Listing], datetime] | None = None
+
+    async def rows(self, market: DoorCatalog) -> Sequence[tuple[ProviderRow, Strip]]:
+        async with self._turn:
+            entries, now = market.entries(), self._clock()
+            known, made_at = self._made_of or (None, now)
+            if known != entries or not timedelta() <= now - made_at < _BOARD_KEPT:
+                self._kept = await asyncio.to_thread(_board_rows, market, entries, now)
+                self._made_of = entries, now
+            return self._kept
+
+
+def _board_rows(
+    market: DoorCatalog, entries: Sequence[Listing], now: datetime
+) -> Sequence[tuple[ProviderRow, Strip]]:
+    found = providers(entries, market.history)
+    return [(row, ninety_days(row.name, market.days(*row.targets), now)) for row in found]
+
+
 def providers(entries: Sequence[Listing], history: DayReader) -> Sequence[ProviderRow]:
     """Return all providers by name; their offers are in the order of the models' names."""
     found: dict[str, list[EndpointRow]] = {}
@@ -187,18 +273,7 @@ def providers(entries: Sequence[Listing], history: DayReader) -> Sequence[Provid
         for endpoint in one.endpoints:
             row = _endpoint_row(one, endpoint, one.card.name)
             found.setdefault(endpoint.provider, []).append(row)
-    return [
-        ProviderRow(name, offers, _average_uptime(offers, history))
-        for name, offers in sorted(found.items())
-    ]
-
-
-def _average_uptime(offers: Iterable[EndpointRow], history: DayReader) -> float | None:
-    targets = dict.fromkeys(each.endpoint.name for each in offers)
-    days = [bucket for target in targets for bucket in history(target)]
-    answered = sum(bucket.answered for bucket in days)
-    asked = answered + sum(bucket.failed for bucket in days)
-    return 100 * answered / asked if asked else None
+    return [ProviderRow(name, offers, history) for name, offers in sorted(found.items())]
 
 
 def _median_figure(figures: Iterable[Figure | None]) -> Figure | None:
@@ -356,7 +431,6 @@ _FIGURES: dict[str, tuple[Callable[[Compared], float | None], int]] = {
     "latency": (lambda one: None if (f := one.row.figures.first_token) is None else f.value, -1),
     "throughput": (lambda one: None if (f := one.row.figures.speed) is None else f.value, 1),
     "uptime": (lambda one: one.uptime, 1),
-    "endpoints": (lambda one: len(one.endpoints), 1),
 }
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from itertools import chain
 from typing import Any
 
 from msgspec import Struct
@@ -179,9 +178,9 @@ def trend(days: Mapping[str, Sequence[TimeBucket]], now: datetime) -> Mapping[st
     }
 
 
-def ninety_days(name: str, found: Iterable[Sequence[TimeBucket]], now: datetime) -> Strip:
-    """Return the last 90 days of all targets of a provider, a mark for each day (UTC)."""
-    return _uptime_strip(name, chain.from_iterable(found), DAY_SECONDS, 90, now)
+def ninety_days(name: str, found: Iterable[TimeBucket], now: datetime) -> Strip:
+    """Return the last 90 days of a provider, a mark for each day (UTC)."""
+    return _uptime_strip(name, found, DAY_SECONDS, 90, now)
 
 
 def strips(days: Mapping[str, Sequence[TimeBucket]], now: datetime) -> Sequence[Strip]:

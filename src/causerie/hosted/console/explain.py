@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from causerie.errors import InvalidRequest
-from causerie.hosted.console.fields import FormFields
+from causerie.hosted.console.fields import FormFields, typed_money, typed_whole
 from causerie.hosted.console.request_context import RequestContext
 from causerie.hosted.console.words import WORDS
 from causerie.hosted.operations.explanation import RoutingExplanation
 from causerie.hosted.operations.ports import RouteQuery
-from causerie.protocol.numbers import money
 
 _FORMATS: Mapping[str, Any] = WORDS["explain"]["formats"]
 _LISTS = ("order", "only", "ignore")
 _PRICES = ("prompt", "completion")
+_MOST_TOKENS = 10**9
 _PICKS = (
     *("max_tokens", "tools", "format", "effort", "sort", "private", "strict", "alone"),
     *_LISTS,
@@ -33,7 +31,7 @@ def _request_body(form: FormFields) -> bytes:
         "messages": [{"role": "user", "content": form.raw("message") or "Hello"}],
     }
     if most := form.get("max_tokens"):
-        made["max_tokens"] = _typed_number(most, "max_tokens")
+        made["max_tokens"] = typed_whole(most, "max_tokens", "Max tokens", _MOST_TOKENS)
     if form.get("tools"):
         made["tools"] = [WORDS["explain"]["tool"]]
     if found := _FORMATS.get(form.get("format")):
@@ -51,31 +49,16 @@ def _provider_preferences(form: FormFields) -> Iterator[tuple[str, Any]]:
             yield name, [each.strip() for each in listed.split(",") if each.strip()]
     if sort := form.get("sort"):
         yield "sort", sort
-    bounds = {name: form.get(f"max_{name}") for name in _PRICES if form.get(f"max_{name}")}
-    if bounds:
-        for name, price in bounds.items():
-            try:
-                money(price)
-            except ValueError as failure:
-                words = f"Write a number: {failure}."
-                raise InvalidRequest(words, param=f"max_{name}") from failure
-        yield "max_price", bounds
+    fields = {name: f"max_{name}" for name in _PRICES if form.get(f"max_{name}")}
+    if fields:
+        prices = {name: typed_money(form.get(each), each, "price") for name, each in fields.items()}
+        yield "max_price", {name: f"{price:f}" for name, price in prices.items()}
     if form.get("private"):
         yield "data_collection", "deny"
     if form.get("strict"):
         yield "require_parameters", True
     if form.get("alone"):
         yield "allow_fallbacks", False
-
-
-def _typed_number(text: str, field: str) -> int | float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not math.isfinite(number) or number < 0:
-        raise InvalidRequest("Write a number of 0 or more, like 0.5.", param=field)
-    return int(number) if number == int(number) else number
 
 
 async def show(context: RequestContext) -> None:

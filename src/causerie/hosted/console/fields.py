@@ -244,8 +244,8 @@ class ReportPeriod(Struct, frozen=True):
         return ReportPeriod("earlier", self.since - (self.until - self.since), self.since)
 
     @property
-    def last_day(self) -> date:
-        return (self.until - timedelta(microseconds=1)).date()
+    def last(self) -> datetime:
+        return self.until - timedelta(microseconds=1)
 
     def starts(self) -> Sequence[datetime]:
         length = HOUR if self.step is Step.HOUR else DAY
@@ -256,7 +256,7 @@ class ReportPeriod(Struct, frozen=True):
         """Return the fields of an address that mean this period again."""
         if self.name != "custom":
             return {"range": self.name}
-        return {"from": self.since.date().isoformat(), "to": self.last_day.isoformat()}
+        return {"from": self.since.date().isoformat(), "to": self.last.date().isoformat()}
 
 
 def period(query: FormFields, now: datetime) -> ReportPeriod:

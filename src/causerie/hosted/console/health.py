@@ -16,7 +16,15 @@ from msgspec import Struct
 from causerie.catalog.model import Tariff
 from causerie.hosted.accounts.bounds import BudgetPeriod
 from causerie.hosted.accounts.people import Action
-from causerie.hosted.accounts.usage import By, ChargedQuery, ChargedSum, Step, UsageQuery, UsageSum
+from causerie.hosted.accounts.usage import (
+    OWN_PROVIDER,
+    By,
+    ChargedQuery,
+    ChargedSum,
+    Step,
+    UsageQuery,
+    UsageSum,
+)
 from causerie.hosted.console.charts import Strip, strips
 from causerie.hosted.console.request_context import RequestContext
 from causerie.hosted.console.service_view import ServiceView, StatusBadge, service_badges, troubled
@@ -32,7 +40,10 @@ _TONES = ("bad", "warn", "good", "")  # the worst first
 
 
 class ProviderHealth(Struct, frozen=True):
-    """A provider's day; ``latency`` is the median of its quarters, in seconds."""
+    """A provider's day, with its name for people; ``latency`` is the median of its quarters.
+
+    ``cost`` and ``share`` of all requests are those of today; ``None`` where they may not be seen.
+    """
 
     name: str
     targets: int
@@ -40,7 +51,7 @@ class ProviderHealth(Struct, frozen=True):
     day: Strip
     latency: float | None
     cost: Decimal | None = None
-    """``None`` where costs may not be seen."""
+    share: float | None = None
 
     @property
     def failing(self) -> float | None:
@@ -49,7 +60,27 @@ class ProviderHealth(Struct, frozen=True):
 
 
 def provider_of(target: str, own: frozenset[str]) -> str:
-    return _HERE if target in own or "/" not in target else target.partition("/")[0]
+    return OWN_PROVIDER if target in own or "/" not in target else target.partition("/")[0]
+
+
+async def provider_health(
+    context: RequestContext, badges: Mapping[str, Sequence[StatusBadge]]
+) -> Sequence[ProviderHealth]:
+    """Return how providers do, of which ``badges`` has those of the targets."""
+    used, now, rows = await _used_today(context), context.services.clock(), []
+    asked = sum(each.requests for each in used.values()) if used is not None else 0
+    for name, found in badges.items():
+        buckets = _merged_history(context.service_view, (each.target for each in found))
+        [day] = strips({_HERE if name == OWN_PROVIDER else name: buckets}, now)
+        latency = _median_of_known(one.first_token for one in buckets)
+        cost = share = None
+        if used is not None:
+            of = used.get(name)
+            cost, share = (of.cost, of.requests / asked) if of else (Decimal(0), 0.0)
+        rows.append(
+            ProviderHealth(name, len(found), _worst_badge(name, found), day, latency, cost, share)
+        )
+    return rows
 
 
 async def show(context: RequestContext) -> None:
@@ -61,24 +92,10 @@ async def show(context: RequestContext) -> None:
     grouped: dict[str, list[StatusBadge]] = {}
     for each in badges:
         grouped.setdefault(provider_of(each.target, own), []).append(each)
-    costs = await _costs_today(context)
-    now = context.services.clock()
-    rows = []
-    for name, found in grouped.items():
-        buckets = _merged_history(view, (each.target for each in found))
-        [day] = strips({name: buckets}, now)
-        spent = costs.get(name, Decimal(0)) if costs is not None else None
-        rows.append(
-            ProviderHealth(
-                name,
-                len(found),
-                _worst_badge(name, found),
-                day,
-                _median_of_known(one.first_token for one in buckets),
-                spent,
-            )
-        )
-    rows.sort(key=lambda row: (_TONES.index(row.badge.tone), -(row.failing or 0), row.name))
+    rows = sorted(
+        await provider_health(context, grouped),
+        key=lambda row: (_TONES.index(row.badge.tone), -(row.failing or 0), row.name),
+    )
     await context.show(
         "operator/health.html",
         rows=rows,
@@ -98,18 +115,20 @@ def _provider_targets(view: ServiceView, named: str, own: frozenset[str]) -> Seq
     return sorted(found, key=lambda each: (each.state == "up", -each.failures, each.name))
 
 
-async def _costs_today(context: RequestContext) -> Mapping[str, Decimal] | None:
+async def _used_today(context: RequestContext) -> Mapping[str, UsageSum] | None:
     if not await context.may(Action.USAGE_SEE_ALL):
         return None
     today = BudgetPeriod.DAY.start(context.services.clock())
     question = UsageQuery(today, today + timedelta(days=1), Step.ALL, by=(By.PROVIDER,))
     sums = await context.accounts.usage.sums(context.actor, None, question)
-    return {each.group[By.PROVIDER]: each.cost for each in sums}
+    return {name: each for each in sums if (name := each.group[By.PROVIDER])}
 
 
 def _worst_badge(name: str, found: Sequence[StatusBadge]) -> StatusBadge:
     """Return the worst state of a provider's targets, and how many of them are not well."""
     ailing = troubled(found)
+    if not found:
+        return StatusBadge(name, "not used")
     if not ailing:
         return StatusBadge(name, found[0].word if len(found) == 1 else "ready", found[0].tone)
     return StatusBadge(name, ailing[0].word, ailing[0].tone, f"{len(ailing)} of {len(found)}")

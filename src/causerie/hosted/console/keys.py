@@ -16,7 +16,7 @@ from causerie.hosted.accounts.authorization import no_such
 from causerie.hosted.accounts.issuing import KeyDraft, KeyEdit, NewKey
 from causerie.hosted.accounts.keys import ApiKey, Purpose
 from causerie.hosted.accounts.people import Action
-from causerie.hosted.accounts.spending import DAYS, SpendingReader
+from causerie.hosted.accounts.spending import DAYS
 from causerie.hosted.accounts.usage import By
 from causerie.hosted.console.bounds import NO_ROWS, BoundsRows
 from causerie.hosted.console.fields import FormFields, listed, page_of
@@ -123,11 +123,12 @@ async def show_list(context: RequestContext) -> None:
             "since": lambda key: key.created_at,
         },
     )
-    reader = SpendingReader(context.accounts.usage, context.actor, project_id, now)
+    budgets = {key.id: key.bounds.budgets for key in page.items}
+    usage = context.accounts.usage
     await context.show(
         "keys/list.html",
         page=page,
-        spending=await reader.of_owners(By.KEY, {key.id: key.bounds.budgets for key in page.items}),
+        spending=await usage.spending(context.actor, By.KEY, budgets, project_id),
         costs=costs,
         days=DAYS,
         last_used=last_used,

@@ -203,5 +203,6 @@ async def _found_user(context: RequestContext) -> User:
 
 
 _COLUMNS = {"keys": "keys", "cost": "cost", "active": "active_at"}
-_PERSON_COLUMNS = _COLUMNS | {"name": "user.name", "since": "user.created_at"}
-_PROJECT_COLUMNS = _COLUMNS | {"name": "project.name", "since": "project.created_at"}
+_PERSON_COLUMNS = _COLUMNS | {"asked": "asked_at", "name": "user.name", "since": "user.created_at"}
+_PROJECT_COLUMNS = {"credits": "credits", "name": "project.name", "since": "project.created_at"}
+_PROJECT_COLUMNS |= _COLUMNS

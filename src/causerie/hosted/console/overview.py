@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from causerie.hosted.accounts.bounds import BudgetPeriod
 from causerie.hosted.accounts.keys import ApiKey, KeyState
 from causerie.hosted.accounts.people import Action, Project
-from causerie.hosted.accounts.spending import Spending, SpendingReader
+from causerie.hosted.accounts.reports import Spending
 from causerie.hosted.accounts.usage import By, RecordFilter, Step, UsageQuery, UsageSum
 from causerie.hosted.console.activity import RequestExplanation
 from causerie.hosted.console.catalog import show_front
@@ -79,29 +79,30 @@ class ErrorGroup(Struct, frozen=True):
 async def show_overview(context: RequestContext) -> None:
     view = context.overview
     project, now = view.project, context.services.clock()
-    reader = SpendingReader(context.accounts.usage, context.actor, project.id, now)
+    budgets = {project.id: view.bounds.budgets}
+    usage, actor = context.accounts.usage, context.actor
+    spent = await usage.spending(actor, By.PROJECT, budgets, project.id)
     ever = await _usage_total(context, project.id, project.created_at)
     keys = await context.accounts.keys.of(context.actor, project.id)
-    done = {
-        "models": bool(context.service_view.models()),
-        "keys": bool(keys),
-        "requests": ever.requests > 0,
-    }
     errors, more = await _error_groups(context, project.id)
     may = await context.rights()
+    configures, has_models = may(Action.CONFIGURATION_CHANGE), bool(context.service_view.models())
+    done = {"keys": bool(keys), "requests": ever.requests > 0}
+    if configures or not has_models:  # nobody else adds any, or needs to know that there are some
+        done["models"] = has_models
     sees_service = may(Action.SERVICE_SEE) and may(Action.USAGE_SEE_ALL)
     await context.show(
         "overview.html",
         **await _month_chart(context, project.id),
         today=await _usage_total(context, project.id, now),
-        spending=await reader.of_project(view.bounds.budgets),
+        spending=spent[project.id],
         own_spending=await context.accounts.person_bounds.spending(context.actor, context.me.id),
-        near=await _nearly_spent(reader, keys, now),
+        near=await _nearly_spent(context, keys, now),
         errors=errors,
         more_errors=more,
         error_days=_ERROR_DAYS,
         done=done,
-        configures=may(Action.CONFIGURATION_CHANGE),
+        configures=configures,
         health=await _service_health(context) if sees_service else None,
         most_troubled=_TROUBLED,
     )
@@ -135,12 +136,13 @@ async def _month_chart(context: RequestContext, project: str) -> dict[str, Any]:
 
 
 async def _nearly_spent(
-    reader: SpendingReader, keys: Sequence[ApiKey], now: datetime
+    context: RequestContext, keys: Sequence[ApiKey], now: datetime
 ) -> Sequence[tuple[ApiKey, Spending]]:
     """Return working keys whose budgets are nearly spent, each with the fullest of them."""
     limited = {key.id: key for key in keys if key.state(now) is KeyState.ACTIVE}
     budgets = {id: key.bounds.budgets for id, key in limited.items() if key.bounds.budgets}
-    spent = await reader.of_owners(By.KEY, budgets)
+    usage, project = context.accounts.usage, context.project.id
+    spent = await usage.spending(context.actor, By.KEY, budgets, project)
     fullest = [
         (limited[id], max(every, key=lambda each: each.share)) for id, every in spent.items()
     ]

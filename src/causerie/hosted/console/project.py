@@ -9,10 +9,11 @@ from typing import Any
 from causerie.errors import InvalidRequest, NotFound
 from causerie.hosted.accounts.authorization import no_such
 from causerie.hosted.accounts.bounds import Credit, LimitsAndBudgets
-from causerie.hosted.accounts.exports import contents_lines
 from causerie.hosted.accounts.keys import KeyState, OneTimeLink
 from causerie.hosted.accounts.people import Action, Extent, ProjectMember, Role, RoleColumn, extent
-from causerie.hosted.accounts.spending import PersonSummary, SpendingReader
+from causerie.hosted.accounts.recordings import contents_lines
+from causerie.hosted.accounts.spending import PersonSummary
+from causerie.hosted.accounts.usage import By
 from causerie.hosted.console.bounds import BoundsRows, offered
 from causerie.hosted.console.fields import listed, page_of, typed_money
 from causerie.hosted.console.request_context import PREFIX, RequestContext
@@ -50,11 +51,10 @@ async def make_own(context: RequestContext) -> None:
 
 
 async def show_limits(context: RequestContext) -> None:
-    view, now = context.overview, context.services.clock()
-    reader = SpendingReader(context.accounts.usage, context.actor, view.project.id, now)
-    spending = await reader.of_project(view.bounds.budgets)
-    limits = CHOICES["limits"]
-    await context.show("project/limits.html", view=view, spending=spending, limits=limits)
+    view, usage, limits = context.overview, context.accounts.usage, CHOICES["limits"]
+    id = view.project.id
+    spent = await usage.spending(context.actor, By.PROJECT, {id: view.bounds.budgets}, id)
+    await context.show("project/limits.html", view=view, spending=spent[id], limits=limits)
 
 
 async def show_logging(context: RequestContext) -> None:

@@ -25,7 +25,9 @@ from causerie.hosted.console.entries import (
     provider_asked,
 )
 from causerie.hosted.console.fields import Column, FormFields, page_of
+from causerie.hosted.console.health import provider_health
 from causerie.hosted.console.request_context import RequestContext
+from causerie.hosted.console.service_view import target_badge
 from causerie.hosted.operations.configuring import EntryStep, EntryView, ListedModel
 from causerie.hosted.operations.ports import ProbedModelView, ProviderView
 from causerie.hosted.operations.probes import Cell, groups
@@ -48,7 +50,7 @@ from causerie.protocol.numbers import money
 from causerie.providers.dialects import DIALECTS, KNOWN_PROVIDERS
 
 _PATH = "/operator/providers"
-_MOST_TARGETS = 12  # of each provider, in the list of all
+_MOST_TARGETS = 12  # of a provider, in the list of all
 _MOST_MODELS = 12  # that a provider's page compares, those probed first
 
 
@@ -64,25 +66,32 @@ def column(view: ProviderView, model: ProbedModelView, title: str) -> MatrixColu
 
 
 async def show_list(context: RequestContext) -> None:
+    """Show a row for each provider; ``?open=`` names the one whose targets are shown, too.
+
+    ``?model=`` narrows both down to those that answer for a model, side by side.
+    """
     views = await context.operations.providers(context.actor)
     served = {one.model for view in views for each in view.targets for one in each.serves}
-    model = context.query.get("model")
+    model, opened = context.query.get("model"), context.query.get("open")
     shown = model if model in served else ""
     if shown:
-        views = [_view_of_model(view, shown) for view in views]
+        narrowed = [_view_of_model(view, shown) for view in views]
+        views = [view for view in narrowed if view.targets]
     columns = [column(view, one, f"{view.name}/{one.id}") for view in views for one in view.models]
     entries = await context.configuration.every(context.actor)
     away = [each for each in entries if each.kind == "provider" and not each.in_force]
+    badges = {view.name: [target_badge(one.name, one) for one in view.targets] for view in views}
     await context.show(
         "operator/providers.html",
-        views=[view for view in views if view.targets or not shown],
+        rows=[*zip(views, await provider_health(context, badges), strict=True)],
         entries={one.name: one for one in entries if one.kind == "provider" and one.in_force},
         away=() if shown else away,
         models=sorted(served),
         model=shown,
+        opened={view.name for view in views if shown or view.name == opened},
         compared=columns if shown else (),
         groups=groups(),
-        query=urlencode({"model": shown}) if shown else "",
+        query=urlencode({"model": shown} if shown else {"open": opened} if opened else {}),
         most=_MOST_TARGETS,
     )
 

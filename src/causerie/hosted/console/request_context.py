@@ -35,6 +35,7 @@ from causerie.hosted.accounts.people import (
 )
 from causerie.hosted.accounts.projects import ProjectOverview
 from causerie.hosted.accounts.tokens import Session, SessionClient, form_token
+from causerie.hosted.console.catalog_view import ProviderBoard
 from causerie.hosted.console.fields import FormFields
 from causerie.hosted.console.navigation import NOTICES, sections
 from causerie.hosted.console.public_chat import PublicChat, PublicChatOptions
@@ -139,6 +140,10 @@ class OpenPages(Struct, frozen=True):
     shared: SharedBudgetStore | None = None
     """Where replicas count the messages of visitors together."""
     status: bool = False
+    reminders: bool = False
+    """People get reminders by e-mail, and choose which."""
+    apps: frozenset[str] = frozenset()
+    """Apps that rankings may name to strangers."""
 
 
 class ConsoleServices(Struct, frozen=True):
@@ -152,6 +157,7 @@ class ConsoleServices(Struct, frozen=True):
     public_chat: PublicChat
     open_to: OpenPages
     providers: Callable[[], Sequence[OidcProvider]]
+    board: ProviderBoard
 
     @property
     def has_catalog(self) -> bool:
@@ -243,9 +249,9 @@ class RequestContext:
         return await self.accounts.access.mine(self.actor, self.project.id)
 
     @property
-    def scope(self) -> Project | None:
-        """Return the project of the path; ``None`` for a page of the whole service."""
-        return self.view.project if self.view is not None else None
+    def scope(self) -> str | None:
+        """Return the id of the project of the path; ``None`` for a page of the whole service."""
+        return self.view.project.id if self.view is not None else None
 
     async def may(self, action: Action) -> bool:
         """Return true if the user may do something with all of the project, or of the service."""

@@ -25,6 +25,7 @@ from causerie.hosted.console import (
     playground,
     project,
     providers,
+    rankings,
     settings_entries,
     sign_in,
     usage,
@@ -87,7 +88,7 @@ _MODULES: Mapping[str, ModuleType] = {
     module.__name__.rpartition(".")[2]: module
     for module in (
         *(activity, audit, bounds, catalog, explain, health, keys, operator, overview),
-        *(playground, project, providers, settings_entries, sign_in, usage),
+        *(playground, project, providers, rankings, settings_entries, sign_in, usage),
     )
 }
 

@@ -17,7 +17,7 @@ from causerie.catalog.catalog import DoorCatalog
 from causerie.catalog.model import Tariff
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.hosted.accounts.people import User
-from causerie.hosted.operations.ports import Operations
+from causerie.hosted.operations.ports import Operations, TargetView
 from causerie.hosted.operations.probes import GROUPS
 from causerie.http.exchange import Exchange
 from causerie.protocol.model_entries import Evidence
@@ -69,6 +69,9 @@ class ServiceView(Protocol):
     def market(self) -> DoorCatalog | None:
         """Return the public catalog; ``None`` without a router door."""
 
+    def policy(self, provider: str) -> Mapping[str, Any]:
+        """Return what a provider says of itself, as far as it is known, by its settings."""
+
     def answering(self, model: str) -> Sequence[str]:
         """Return the names of the targets of a model."""
 
@@ -97,10 +100,18 @@ class ServiceView(Protocol):
 
 _MILLION = 1_000_000
 _NEARNESS: Mapping[str, int] = (
-    {"ready": 0, "degraded": 1, "full": 1, "loading": 2}
-    | dict.fromkeys(("asleep", "unused", "trying", "half open"), 3)
+    {"ready": 0, "degraded": 1, "busy": 1, "loading": 2}
+    | dict.fromkeys(("asleep", "not used", "recovering"), 3)
     | {"down": 4, "rejecting": 4, "failed": 4}
 )
+STATE_WORDS: Mapping[str, str] = {
+    "up": "ready",
+    "full": "busy",
+    "half_open": "recovering",
+    "trying": "recovering",
+    "unused": "not used",
+}
+"""What pages call states of targets that routing has other words for."""
 _PLAIN = frozenset({"model", "messages", "stream", "stream_options"})
 
 
@@ -273,7 +284,7 @@ def target_badges(
     target_states = {each.name: each for each in service_view.targets()}
     return {
         model: [
-            engines[name] if name in engines else _target_badge(name, target_states.get(name))
+            engines[name] if name in engines else target_badge(name, target_states.get(name))
             for name in names
         ]
         for model, names in targets.items()
@@ -294,7 +305,7 @@ def service_badges(service_view: ServiceView) -> Sequence[StatusBadge]:
     engines = [_engine_badge(each) for each in service_view.status()]
     own = {each.target for each in engines}
     others = [each for each in service_view.targets() if each.name not in own]
-    return [*engines, *(_target_badge(each.name, each) for each in others)]
+    return [*engines, *(target_badge(each.name, each) for each in others)]
 
 
 def troubled(badges: Sequence[StatusBadge]) -> Sequence[StatusBadge]:
@@ -325,20 +336,21 @@ def _engine_badge(status: EngineStatus) -> StatusBadge:
     return StatusBadge(status.model, "asleep", "", "loads with the first request")
 
 
-def _target_badge(name: str, status: TargetStatus | None) -> StatusBadge:
+def target_badge(name: str, status: TargetStatus | TargetView | None) -> StatusBadge:
     if status is None:
         return StatusBadge(name, "not known")
-    running = f"{status.in_flight} running" if status.in_flight else ""
+    word = STATE_WORDS.get(status.state, status.state)
     if status.state == "up":
-        return StatusBadge(name, "ready", "good", running)
-    if status.recent_failures is not None:
-        failed, asked = status.recent_failures
-        why = f"{failed} of {asked} requests failed in five minutes"
-        return StatusBadge(name, status.state, "warn", why)
+        running = f"{status.in_flight} running" if status.in_flight else ""
+        return StatusBadge(name, word, "good", running)
+    failures = status.recent_failures if isinstance(status, TargetStatus) else None
+    if failures is not None:
+        why = f"{failures[0]} of {failures[1]} requests failed in five minutes"
+        return StatusBadge(name, word, "warn", why)
     wait = f"next attempt in {status.wait_seconds:.0f} s" if status.wait_seconds > 0 else ""
     tone = "bad" if status.state in ("down", "rejecting") else "warn"
     detail = ", ".join(filter(None, [status.reason.replace("_", " "), wait]))
-    return StatusBadge(name, status.state.replace("_", " "), tone, detail)
+    return StatusBadge(name, word, tone, detail)
 
 
 class FoldedMatrix(Struct, frozen=True):

@@ -23,7 +23,7 @@ from causerie.errors import (
 from causerie.hosted.accounts import passwords
 from causerie.hosted.accounts.encryption import Cipher, WrongKey
 from causerie.hosted.accounts.keys import SIGN_UP, LinkKind, NewLink, OneTimeLink
-from causerie.hosted.accounts.people import SYSTEM
+from causerie.hosted.accounts.people import REMINDERS, SYSTEM
 from causerie.hosted.accounts.tokens import (
     SECOND_FACTOR_LIFE,
     NewSession,
@@ -394,6 +394,24 @@ _LONGEST_ADDRESS = 600
 _REMOVAL_FIELDS: Mapping[str, str] = {"wrong_code": "code", "wrong_credentials": "password"}
 
 
+_BROWSERS = (
+    *(("Edg", "Edge"), ("OPR", "Opera"), ("SamsungBrowser", "Samsung Internet")),
+    *(("Firefox", "Firefox"), ("FxiOS", "Firefox"), ("CriOS", "Chrome"), ("Chrome", "Chrome")),
+    ("Safari", "Safari"),
+)
+_SYSTEMS = (
+    *(("iPhone", "iOS"), ("iPad", "iPadOS"), ("Android", "Android"), ("CrOS", "ChromeOS")),
+    *(("Windows", "Windows"), ("Mac OS X", "macOS"), ("Linux", "Linux")),
+)
+
+
+def browser_name(agent: str) -> str:
+    """Return the browser and system that a ``User-Agent`` names; else the header itself."""
+    known = (_BROWSERS, _SYSTEMS)  # the first mark that is there counts: many name others too
+    named = [next((name for mark, name in one if mark in agent), "") for one in known]
+    return " on ".join(filter(None, named)) or agent or "unknown"
+
+
 async def show_profile(context: RequestContext) -> None:
     sessions = await context.accounts.sign_in.sessions(context.me)
     await context.show(
@@ -401,14 +419,21 @@ async def show_profile(context: RequestContext) -> None:
         identities=await context.accounts.users.identities(context.me),
         has_factor=await context.accounts.profile.has_factor(context.me),
         page=page_of(sessions, context.query, lambda _: ()),
+        browser_name=browser_name,
         current=context.session.id if context.session is not None else "",
         name=context.form.get("name") or context.me.name,
+        reminders=REMINDERS if context.services.open_to.reminders else (),
     )
 
 
 async def rename_account(context: RequestContext) -> None:
     await context.accounts.profile.rename(context.me, context.form.get("name"))
     context.go("/profile", done="name-saved")
+
+
+async def choose_reminders(context: RequestContext) -> None:
+    await context.accounts.profile.choose_reminders(context.me, context.form.every("reminder"))
+    context.go("/profile", done="reminders-saved")
 
 
 async def change_password(context: RequestContext) -> None:

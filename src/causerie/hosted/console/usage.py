@@ -16,10 +16,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from causerie.errors import Forbidden
-from causerie.hosted.accounts.exports import Month, statement_rows
 from causerie.hosted.accounts.keys import ApiKey
 from causerie.hosted.accounts.people import Project, User
-from causerie.hosted.accounts.reports import UsageBucket, time_buckets
+from causerie.hosted.accounts.reports import Month, UsageBucket, statement_rows, time_buckets
 from causerie.hosted.accounts.usage import (
     PERCENTILES,
     TIMED,
@@ -77,7 +76,6 @@ async def names_of(context: RequestContext, project: str | None, by: By) -> Disp
 
 
 _COUNTED = ("requests", "refused", "failed", "aborted", *TOKEN_CLASSES)
-_SPEEDS = 50  # of groups, in a table that has no pages
 _MEANS = ("first_token_seconds", "duration_seconds")
 _LONGEST_NAME = 60
 
@@ -111,11 +109,6 @@ class UsageForm(Struct, frozen=True):
             since, until, step, by=by, model=self.model or None, user=self.user or None
         )
 
-    @property
-    def timed(self) -> By:
-        """Return the grouping of times to the first token: none are kept by label."""
-        return self.by if self.by in TIMED else By.MODEL
-
     def requests_of(self, group: str = "", *, failures: bool = False) -> str:
         """Return the query of the page of single requests: of a group, or of all of them."""
         narrowed = ((self.by, group), ("model", self.model), ("user", self.user))
@@ -143,13 +136,22 @@ class UsageRow(Struct, frozen=True):
     id: str
     name: str
     sum: UsageSum
+    times: Sequence[float] = ()
+    """Percentiles of the time to the first token; empty if there are none."""
+
+    @property
+    def first_token(self) -> float | None:
+        """Return the median time to the first token, or the mean where no median is known."""
+        return self.times[0] if self.times else self.sum.first_token_seconds
 
 
 _SUMS = ("requests", *TOKEN_CLASSES, "cost")
 _COLUMNS: Mapping[str, Column] = {
     "name": "name",
     "errors": lambda row: row.sum.refused + row.sum.failed,
-    "ttft": "sum.first_token_seconds",
+    "ttft": "first_token",
+    "p90": lambda row: row.times[1] if row.times else None,
+    "p99": lambda row: row.times[2] if row.times else None,
     **{name: f"sum.{name}" for name in _SUMS},
 }
 
@@ -162,11 +164,13 @@ async def show(context: RequestContext) -> None:
     # Of a whole service the times of many keys are added up: the page does not wait for them.
     timed = project is not None or context.query.get("times") == "yes"
     people = await names_of(context, project, By.USER) if wish.user else None
-    rows = await asyncio.to_thread(_usage_rows, groups, wish, names)
+    times = await reader.percentiles() if timed and wish.by in TIMED else {}
+    rows = await asyncio.to_thread(_usage_rows, groups, wish, names, times)
     kept = {**wish.period.fields(), **wish.fields}
+    if timed and project is None:
+        kept["times"] = "yes"
     earlier = await reader.earlier()
     page = page_of(rows, context.query, lambda row: (row.name,), _COLUMNS, kept)
-    speeds = await reader.speeds() if timed else ()
     await context.show(
         "usage.html",
         wish=wish,
@@ -181,9 +185,7 @@ async def show(context: RequestContext) -> None:
         before=total_usage(earlier),
         chart=await reader.chart(earlier),
         speed=await reader.speed() if timed else None,
-        speeds=speeds[:_SPEEDS],
-        speeds_left_out=max(len(speeds) - _SPEEDS, 0),
-        speeds_by=_TITLES[wish.timed],
+        has_percentiles=bool(times),
         page=page,
         statement=f"{context.exchange.path.removesuffix('usage')}statement.csv",
         month=Month.named("", now).name,
@@ -193,29 +195,24 @@ async def show(context: RequestContext) -> None:
 
 
 async def download(context: RequestContext) -> None:
-    reader, scope = await _usage_reader(context), context.scope
+    reader = await _usage_reader(context)
     period = reader.wish.period
-    days = f"{period.since.date()}-to-{period.last_day}"
-    whose = _file_name_words(scope.name if scope is not None else "all")
-    name = f"usage-{whose}-{days}-by-{reader.wish.by}.csv"
+    days = f"{period.since.date()}-to-{period.last.date()}"
+    name = f"usage-{_scope_words(context)}-{days}-by-{reader.wish.by}.csv"
     await context.save(Export("text/csv; charset=utf-8", name, csv_pieces(reader.table())))
 
 
 async def download_statement(context: RequestContext) -> None:
     """Send the statement of ``?month=``: of the project, or of the whole service."""
-    scope, month = context.scope, context.query.get("month")
-    found = Month.named(month, context.services.clock())
-    project = scope.id if scope is not None else None
-    rows = statement_rows(context.accounts, context.actor, project, found)
-    name = (
-        f"statement-{_file_name_words(scope.name if scope is not None else 'all')}-{found.name}.csv"
-    )
+    found = Month.named(context.query.get("month"), context.services.clock())
+    accounts, actor = context.accounts, context.actor
+    rows = statement_rows(accounts.usage, accounts.projects, actor, context.scope, found)
+    name = f"statement-{_scope_words(context)}-{found.name}.csv"
     await context.save(Export("text/csv; charset=utf-8", name, csv_pieces(rows)))
 
 
 async def _usage_reader(context: RequestContext) -> _Reader:
-    scope = context.scope
-    project = scope.id if scope is not None else None
+    project = context.scope
     wish = _usage_form(context.query, context.services.clock(), whole=project is None)
     return _Reader(context, project, wish, await names_of(context, project, wish.by))
 
@@ -244,7 +241,7 @@ class _Reader(Struct, frozen=True):
         yield [["start", wish.by, "name", *_COUNTED, "cost", *_MEANS, *ranks]]
         async with aclosing(self.over_time()) as found:
             async for question, sums in found:
-                firsts = await self.first_tokens(question) if wish.by is wish.timed else ()
+                firsts = await self.first_tokens(question) if wish.by in TIMED else ()
                 yield _csv_lines(sums, firsts, wish, names)
 
     async def earlier(self) -> Sequence[UsageSum]:
@@ -272,12 +269,10 @@ class _Reader(Struct, frozen=True):
             },
         )
 
-    async def speeds(self) -> Sequence[tuple[str, Sequence[float]]]:
-        """Return the percentiles of the time to the first token by the names of groups."""
-        wish = self.wish
-        names = self.names if wish.timed is wish.by else DisplayNames({}, "not known")
-        found = await self.first_tokens(wish.question(Step.ALL, wish.timed))
-        return sorted((names.of(each.group), each.times) for each in found)
+    async def percentiles(self) -> Mapping[str, Sequence[float]]:
+        """Return the percentiles of the time to the first token by the ids of groups."""
+        found = await self.first_tokens(self.wish.question(Step.ALL, self.wish.by))
+        return {each.group: each.times for each in found}
 
 
 def _groupings(whole: bool, *, person: bool = False) -> Sequence[By]:
@@ -335,14 +330,19 @@ def _add_values(
 
 
 def _usage_rows(
-    groups: Sequence[UsageSum], wish: UsageForm, names: DisplayNames
+    groups: Sequence[UsageSum],
+    wish: UsageForm,
+    names: DisplayNames,
+    times: Mapping[str, Sequence[float]],
 ) -> Sequence[UsageRow]:
-    rows = [UsageRow(each.group[wish.by], names.of(each.group[wish.by]), each) for each in groups]
+    by_id = [(each.group[wish.by], each) for each in groups]
+    rows = [UsageRow(id, names.of(id), each, times.get(id, ())) for id, each in by_id]
     return sorted(rows, key=lambda row: (-_VALUE[wish.metric](row.sum), row.name))
 
 
-def _file_name_words(of: str) -> str:
-    return "-".join(re.findall(r"[a-z0-9]+", of.lower()))[:_LONGEST_NAME] or "project"
+def _scope_words(context: RequestContext) -> str:
+    whose = "all" if context.view is None else context.view.project.name
+    return "-".join(re.findall(r"[a-z0-9]+", whose.lower()))[:_LONGEST_NAME] or "project"
 
 
 def _csv_lines(

@@ -172,21 +172,17 @@ class Returned:
     issuer: str = ""
 
 
+@dataclass(eq=False)
 class OidcProvider:
     """Sign-in at one provider; ``now`` returns seconds since 1970."""
 
-    def __init__(
-        self,
-        options: ProviderOptions,
-        web: IdentityHttp,
-        *,
-        now: Callable[[], float],
-        monotonic: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.options = options
-        self._web = web
-        self._now = now
-        self._provider = ProviderDocument(options.issuer, web, monotonic)
+    options: ProviderOptions
+    _web: IdentityHttp
+    now: Callable[[], float]
+    monotonic: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
+        self._provider = ProviderDocument(self.options.issuer, self._web, self.monotonic)
 
     async def begin(self, callback: str, state: Callable[[SignInAttempt], str]) -> str:
         """Return the address to which to redirect a browser, which returns to ``callback``.
@@ -201,7 +197,7 @@ class OidcProvider:
         attempt = SignInAttempt(
             provider=self.options.name,
             callback=callback,
-            began=int(self._now()),
+            began=int(self.now()),
             nonce=secrets.token_urlsafe(32),
             verifier=secrets.token_urlsafe(48),
         )
@@ -229,7 +225,7 @@ class OidcProvider:
         """
         if attempt is None or attempt.provider != self.options.name:
             raise self._sign_in_refused(BadToken("the state is not of this browser"))
-        if not 0 <= self._now() - attempt.began + 5 <= ATTEMPT_SECONDS:
+        if not 0 <= self.now() - attempt.began + 5 <= ATTEMPT_SECONDS:
             raise self._sign_in_refused(BadToken("the attempt took too long"))
         try:
             metadata = await self._provider.metadata()
@@ -281,7 +277,7 @@ class OidcProvider:
             payload = _signed_payload(token, await self._provider.keys(anew=True), algorithms)
         options = self.options
         return _checked_claims(
-            payload, options.issuer, options.client_id, attempt.nonce, self._now()
+            payload, options.issuer, options.client_id, attempt.nonce, self.now()
         )
 
     async def _asserted(

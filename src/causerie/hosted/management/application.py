@@ -7,7 +7,8 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from functools import cache, partial
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -51,34 +52,24 @@ if it cannot be known.
 """
 
 
-class OperatorKeys:
+class OperatorKeys(Struct):
     """Keys of operators, of the settings and ``stored`` ones, and those that ``managers`` know."""
 
-    def __init__(
-        self,
-        managers: Managers,
-        keys: Sequence[KeyDigest] = (),
-        stored: OperatorKeyIssuing | None = None,
-    ) -> None:
-        self._managers = managers
-        self._keys = tuple(keys)
-        self._stored = stored
-
-    def replace(self, keys: Sequence[KeyDigest]) -> None:
-        """Know these from now on, and no others."""
-        self._keys = tuple(keys)
+    _managers: Managers
+    keys: Sequence[KeyDigest] = ()
+    stored: OperatorKeyIssuing | None = None
 
     async def manager(self, credential: Credential | None) -> Actor:
         """Return the actor behind a key; raise as :data:`Managers`."""
-        found = matching(self._keys, credential)
+        found = matching(self.keys, credential)
         if found is not None:
             return Actor("key", found.id, found.id, operator=True)
         try:
             return await self._managers(credential)
         except Unauthenticated:
-            if self._stored is None or credential is None or not credential.formed:
+            if self.stored is None or credential is None or not credential.formed:
                 raise
-            actor = await self._stored.actor(credential.digest)
+            actor = await self.stored.actor(credential.digest)
             if actor is None:
                 raise
             return actor
@@ -111,6 +102,9 @@ def openapi_document() -> Schema:
     for one in ROUTES:
         operations = paths.setdefault(f"/api{one.path}", {})
         operations[one.method.lower()] = _described_operation(one)
+    sent = _components({each for one in ROUTES for each in (one.query, one.answer)})
+    bodies = _components({one.body for one in ROUTES if one.takes_body})
+    received = {name: _as_decoded(each) for name, each in bodies.items()}
     return {
         "openapi": "3.1.0",
         "info": {
@@ -120,7 +114,7 @@ def openapi_document() -> Schema:
         },
         "paths": paths,
         "components": {
-            "schemas": _described_schemas() | sent_schemas(Error),
+            "schemas": sent | received | sent_schemas(Error),
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
         },
     }
@@ -131,7 +125,14 @@ def _described_operation(route: ApiRoute) -> Schema:
         "operationId": route.name,
         "summary": route.summary,
         "security": [{"key": []}],
-        "responses": {str(route.status): _described_answer(route), **_described_errors(route)},
+        "responses": {
+            str(route.status): _described_answer(route),
+            **{
+                status: {"description": words, "content": _json_of("Error")}
+                for status, words in _ERRORS.items()
+                if route.takes_body or status not in _WITH_BODY
+            },
+        },
     }
     id: Schema = {"type": "string", "pattern": ID_PATTERN}
     named: list[Schema] = [
@@ -141,12 +142,13 @@ def _described_operation(route: ApiRoute) -> Schema:
         operation["parameters"] = parameters
     if route.takes_body:
         required = any(field.required for field in msgspec.structs.fields(route.body))
-        schema: Schema = {"$ref": _REF.format(name=route.body.__name__)}
-        operation["requestBody"] = {
-            "required": required,
-            "content": {"application/json": {"schema": schema}},
-        }
+        content = _json_of(route.body.__name__)
+        operation["requestBody"] = {"required": required, "content": content}
     return operation
+
+
+def _json_of(name: str) -> Schema:
+    return {"application/json": {"schema": {"$ref": _REF.format(name=name)}}}
 
 
 def _described_answer(route: ApiRoute) -> Schema:
@@ -155,21 +157,8 @@ def _described_answer(route: ApiRoute) -> Schema:
         return {"description": "The table.", "content": text}
     if not issubclass(route.answer, Struct):
         return {"description": "It is done."}
-    return {
-        "description": (route.answer.__doc__ or "").split("\n")[0],
-        "content": {
-            "application/json": {"schema": {"$ref": _REF.format(name=route.answer.__name__)}}
-        },
-    }
-
-
-def _described_errors(route: ApiRoute) -> Schema:
-    content: Schema = {"application/json": {"schema": {"$ref": _REF.format(name="Error")}}}
-    return {
-        status: {"description": words, "content": content}
-        for status, words in _ERRORS.items()
-        if route.takes_body or status not in _WITH_BODY
-    }
+    words = (route.answer.__doc__ or "").split("\n")[0]
+    return {"description": words, "content": _json_of(route.answer.__name__)}
 
 
 def _query_parameters(query: type[Struct]) -> list[Schema]:
@@ -185,19 +174,13 @@ def _query_parameters(query: type[Struct]) -> list[Schema]:
     return found
 
 
-def _described_schemas() -> dict[str, Any]:
-    bodies = _components({one.body for one in ROUTES if one.takes_body})
-    others = {each for one in ROUTES for each in (one.query, one.answer)}
-    return _components(others) | {name: _as_decoded(each) for name, each in bodies.items()}
-
-
 def _components(types: Iterable[type]) -> dict[str, Any]:
     structs = sorted({one for one in types if issubclass(one, Struct)}, key=lambda it: it.__name__)
     _, components = msgspec.json.schema_components(structs, ref_template=_REF)
     for name, schema in components.items():
         for kind in reversed(getattr(_KINDS.get(name), "__mro__", ())):
-            for field, words in _FIELDS.get(kind.__name__, {}).items():
-                schema["properties"][field]["description"] = words
+            for part, words in _FIELDS.get(kind.__name__, {}).items():
+                schema["properties"][part]["description"] = words
     return components
 
 
@@ -227,6 +210,7 @@ def _encoded_document() -> bytes:
     return _encode(openapi_document())
 
 
+@dataclass(eq=False)
 class Management:
     """Answers what is asked of accounts, and of providers.
 
@@ -235,20 +219,14 @@ class Management:
     key may ask ``requests_per_minute`` times, and a few times at once.
     """
 
-    def __init__(
-        self,
-        accounts: Accounts,
-        managers: OperatorKeys,
-        clock: Clock,
-        link_path: views.LinkPath,
-        operations: Operations,
-        requests_per_minute: int,
-    ) -> None:
-        self._managers = managers
-        self.proxies: Sequence[Network] = ()  # trusted to name the address of a client
-        self._rates = Rates(requests_per_minute=requests_per_minute, concurrent=_AT_ONCE)
-        self._limits = MemoryCounters()  # apart from those of inference
-        self._call = partial(ApiCall, clock, link_path, accounts, operations)
+    accounts: Accounts
+    managers: OperatorKeys
+    clock: Clock
+    link_path: views.LinkPath
+    operations: Operations
+    requests_per_minute: int
+    proxies: Sequence[Network] = ()  # trusted to name the address of a client
+    _limits: MemoryCounters = field(default_factory=MemoryCounters)  # apart from inference
 
     async def answer(self, exchange: Exchange) -> None:
         """Answer one request; raises :class:`~causerie.errors.ServiceError`."""
@@ -264,13 +242,15 @@ class Management:
                 "are POST /v1/chat/completions, below the base URL of a door."
             )
         route, ids = found
-        actor = await self._managers.manager(exchange.credential)
+        actor = await self.managers.manager(exchange.credential)
         if actor.networks is not None:
             actor.networks.check(exchange.client(self.proxies), "This key")
-        with self._limits.take_now([RateScope("key", actor.id, self._rates)], Tokens) as lease:
+        rates = Rates(requests_per_minute=self.requests_per_minute, concurrent=_AT_ONCE)
+        with self._limits.take_now([RateScope("key", actor.id, rates)], Tokens) as lease:
             query = query_of(exchange.query, route.query)
             body = await body_of(exchange, route.body) if route.takes_body else route.body()
-            answer = await route.handler(self._call(actor, query, body), **ids)
+            services = self.clock, self.link_path, self.accounts, self.operations
+            answer = await route.handler(ApiCall(*services, actor, query, body), **ids)
             headers = dict(_HEADERS)
             tell(lease.limit_statuses(), headers)
             if isinstance(answer, Export):

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import msgspec
-from msgspec import UNSET, Meta, Struct
+from msgspec import Meta, Struct
 
 from causerie.access.allowed import Access
 from causerie.errors import InvalidRequest, NotFound
 from causerie.hosted.accounts.bounds import LimitsAndBudgets
-from causerie.hosted.accounts.exports import Month, request_rows, statement_rows
 from causerie.hosted.accounts.issuing import Word
+from causerie.hosted.accounts.recordings import RECORD_ID
 from causerie.hosted.accounts.records import AuditFilter, EntryKind
-from causerie.hosted.accounts.reports import UsageBucket, time_buckets
-from causerie.hosted.accounts.spending import SpendingReader
+from causerie.hosted.accounts.reports import (
+    Month,
+    UsageBucket,
+    request_rows,
+    statement_rows,
+    time_buckets,
+)
 from causerie.hosted.accounts.usage import (
     TOKEN_CLASSES,
     By,
@@ -33,7 +37,7 @@ from causerie.hosted.accounts.usage import (
 from causerie.hosted.management import requests, views
 from causerie.hosted.management.requests import Body
 from causerie.hosted.management.routing import ApiCall, Call, WithBody, WithQuery, moment, route
-from causerie.hosted.management.views import viewed
+from causerie.hosted.management.views import Answering, ListView, View, viewed
 from causerie.hosted.operations.configuring import EntryKey, EntryView, EntryWish, Settings, Trial
 from causerie.hosted.operations.explanation import RoutingExplanation
 from causerie.hosted.operations.ports import ProbeView, ProviderView, RouteQuery, TargetView
@@ -51,7 +55,7 @@ from causerie.http.answers import Export, Rows, csv_pieces
 from causerie.protocol.numbers import money
 
 
-class ProviderSummary(Struct, frozen=True, kw_only=True):
+class ProviderSummary(View, frozen=True, kw_only=True):
     """A provider, and how its targets stand now; `base_url` is empty for this service itself."""
 
     name: str
@@ -61,12 +65,12 @@ class ProviderSummary(Struct, frozen=True, kw_only=True):
     models: tuple[str, ...]
     targets: tuple[TargetView, ...]
 
-    @staticmethod
-    def of(view: ProviderView) -> ProviderSummary:
-        return viewed(ProviderSummary, view, models=tuple(model.id for model in view.models))
+    @classmethod
+    def of(cls, found: ProviderView, call: Answering) -> Self:
+        return viewed(cls, found, models=tuple(model.id for model in found.models))
 
 
-class ProviderList(Struct, frozen=True, kw_only=True):
+class ProviderList(ListView, frozen=True, kw_only=True):
     """Providers in the configured order."""
 
     data: list[ProviderSummary]
@@ -95,12 +99,6 @@ class ExplainRoute(Body, frozen=True):
     strict: bool = False
 
 
-@route("GET /providers", "List providers")
-async def list_providers(call: Call) -> ProviderList:
-    found = await call.operations.providers(call.actor)
-    return ProviderList(data=[ProviderSummary.of(view) for view in found])
-
-
 @route("GET /providers/{provider}/probe", "Get the state of the last probe")
 async def see_probe(call: Call, provider: str) -> ProbeView:
     view = await call.operations.provider(call.actor, provider)
@@ -119,7 +117,7 @@ async def explain_route(call: WithBody[ExplainRoute]) -> RoutingExplanation:
     return await call.operations.explain(call.actor, question)
 
 
-class EntryList(Struct, frozen=True, kw_only=True):
+class EntryList(ListView, frozen=True, kw_only=True):
     """Entries by kind, providers first; of each kind those of the file first."""
 
     data: list[EntryView]
@@ -146,11 +144,6 @@ class TestProvider(Body, frozen=True):
     model: Annotated[str, Meta(max_length=300)] = ""
     entry: Annotated[str, Meta(max_length=64)] = ""
     filed: Annotated[str, Meta(max_length=64)] = ""
-
-
-@route("GET /configuration/entries", "List entries of the configuration")
-async def list_entries(call: Call) -> EntryList:
-    return EntryList(data=[*await call.operations.configuration.every(call.actor)])
 
 
 @route("POST /providers/test", "Test a provider")
@@ -246,7 +239,7 @@ def _rules(asked: OfferQuery) -> PriceRules:
 
 @route("GET /me", "Get the identity of the key")
 async def me(call: Call) -> views.Me:
-    return views.viewed(views.Me, call.actor)
+    return viewed(views.Me, call.actor)
 
 
 @route("PUT /bounds", "Set limits and budgets of many users and projects")
@@ -304,10 +297,11 @@ set_member_access = route(f"PUT {_WHOSE}/access", f"Set {_WHAT} a member may use
 async def see_credits(call: Call, project: str) -> views.CreditsView:
     balance = await call.accounts.credits.balance(call.actor, project)
     listed = await call.accounts.credits.of(call.actor, project)
-    sums = {name: views.amount(getattr(balance, name)) for name in ("put_in", "spent", "left")}
-    return views.CreditsView(**sums, data=[views.CreditView.of(each, call) for each in listed])
+    data = [views.CreditView.of(each, call) for each in listed]
+    return viewed(views.CreditsView, balance, data=data)
 
 
+_NARROWING = ("key", "user", "model")
 _USUAL_SPAN = timedelta(days=30)
 _LONGEST_SPAN = {
     Step.HOUR: timedelta(days=92),
@@ -337,12 +331,11 @@ def usage_query(query: requests.UsageSpan, now: datetime) -> UsageQuery:
     by = tuple(By(name) for name in query.by.split(",") if name)
     if len(set(by)) != len(by):
         raise InvalidRequest("`by` takes each name once.", param="by")
-    return UsageQuery(since=since, until=until, step=query.step, by=by, **narrowed(query))
+    narrowed = _given(query, *_NARROWING, "door")
+    return UsageQuery(since=since, until=until, step=query.step, by=by, **narrowed)
 
 
-def narrowed(query: requests.Span) -> dict[str, Any]:
-    """Return the filters in addition to the project; the rest is ``None``."""
-    names = [name for name in ("key", "user", "model", "door") if hasattr(query, name)]
+def _given(query: Struct, *names: str) -> dict[str, Any]:
     return {name: getattr(query, name) or None for name in names}
 
 
@@ -371,7 +364,6 @@ def _csv_line(sum: UsageSum, question: UsageQuery) -> list[str]:
 
 
 _LARGEST = 2**62
-_RECORD = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 Place = tuple[str, tuple[str, ...]]
 
 
@@ -399,7 +391,7 @@ async def list_usage(call: WithQuery[requests.UsagePage]) -> views.UsageList:
     taken = found[: query.limit]
     more = len(found) > len(taken)
     return views.UsageList(
-        data=await asyncio.to_thread(lambda: [views.UsageView.of(each) for each in taken]),
+        data=await asyncio.to_thread(lambda: [views.UsageView.of(each, call) for each in taken]),
         next=views.cursor(_cursor_of(taken[-1], asked)) if more else None,
     )
 
@@ -416,28 +408,25 @@ async def export_usage(call: WithQuery[requests.UsageSpan]) -> Export:
 async def export_statement(call: WithQuery[requests.StatementQuery]) -> Export:
     month = Month.named(call.query.month, call.now)
     project = call.query.project or call.actor.project
-    rows = statement_rows(call.accounts, call.actor, project, month)
+    rows = statement_rows(call.accounts.usage, call.accounts.projects, call.actor, project, month)
     return Export(CSV_TYPE, f"statement-{month.name}.csv", csv_pieces(rows))
 
 
 @route("GET /projects/{project}/spending", "Spending against the budgets of a project")
 async def project_spending(call: Call, project: str) -> views.OwnerSpending:
-    seen = await call.accounts.projects.see(call.actor, project)
-    reader = SpendingReader(call.accounts.usage, call.actor, seen.project.id, call.now)
-    found = await reader.of_project(seen.bounds.budgets)
-    return views.OwnerSpending.of(found, call)
+    budgets = (await call.accounts.projects.see(call.actor, project)).bounds.budgets
+    found = await call.accounts.usage.spending(call.actor, By.PROJECT, {project: budgets}, project)
+    return views.OwnerSpending.of(found[project], call)
 
 
 @route("GET /keys/{key}/spending", "Spending against the budgets of a key")
 async def key_spending(call: Call, key: str) -> views.KeySpending:
     seen = await call.accounts.keys.see(call.actor, key)
     used = await call.accounts.usage.last_used(call.actor, seen.project_id)
-    reader = SpendingReader(call.accounts.usage, call.actor, seen.project_id, call.now)
-    found = await reader.of_owners(By.KEY, {key: seen.bounds.budgets})
-    return views.KeySpending(
-        last_used_at=used.get(key),
-        budgets=[views.BudgetSpending.of(each) for each in found[key]],
-    )
+    budgets = {key: seen.bounds.budgets}
+    found = await call.accounts.usage.spending(call.actor, By.KEY, budgets, seen.project_id)
+    spent = [views.BudgetSpending.of(each, call) for each in found[key]]
+    return views.KeySpending(last_used_at=used.get(key), budgets=spent)
 
 
 @route("GET /usage/first-token", "Time to first token")
@@ -445,7 +434,8 @@ async def list_first_tokens(call: WithQuery[requests.LatencySpan]) -> views.Late
     query = call.query
     since, until = between(query, call.now)
     by = (By(query.by),) if query.by else ()
-    asked = UsageQuery(since=since, until=until, step=Step.ALL, by=by, **narrowed(query))
+    narrowed = _given(query, *_NARROWING)
+    asked = UsageQuery(since=since, until=until, step=Step.ALL, by=by, **narrowed)
     project = query.project or call.actor.project
     found = await call.accounts.usage.first_tokens(call.actor, project, asked)
     found = sorted(found, key=lambda each: each.group)
@@ -456,14 +446,14 @@ async def list_first_tokens(call: WithQuery[requests.LatencySpan]) -> views.Late
 async def list_requests(call: WithQuery[requests.RequestPage]) -> views.RequestList:
     query = call.query
     before = views.place_of(query.cursor, tuple[int, str])
-    if before is not None and not (0 <= before[0] < _LARGEST and _RECORD.fullmatch(before[1])):
+    if before is not None and not (0 <= before[0] < _LARGEST and RECORD_ID.fullmatch(before[1])):
         raise views.no_cursor()
     wanted = replace(_filter(query, call.now), before=before, limit=query.limit)
     project = query.project or call.actor.project
     found = await call.accounts.usage.requests(call.actor, project, wanted)
     last = found[-1] if len(found) == wanted.count else None
     return views.RequestList(
-        data=[views.RequestView.of(each) for each in found],
+        data=[views.RequestView.of(each, call) for each in found],
         next=views.cursor((last.at, last.id)) if last is not None else None,
     )
 
@@ -471,22 +461,15 @@ async def list_requests(call: WithQuery[requests.RequestPage]) -> views.RequestL
 @route("GET /requests.csv", "Single requests as CSV")
 async def export_requests(call: WithQuery[requests.RequestSpan]) -> Export:
     project = call.query.project or call.actor.project
-    rows = request_rows(call.accounts, call.actor, project, _filter(call.query, call.now))
+    rows = request_rows(call.accounts.usage, call.actor, project, _filter(call.query, call.now))
     return Export(CSV_TYPE, "requests.csv", csv_pieces(rows))
 
 
 def _filter(query: requests.RequestSpan, now: datetime) -> RecordFilter:
     since, until = between(query, now)
-    return RecordFilter(
-        since=since,
-        until=until,
-        status=None if query.status is UNSET else query.status,
-        request_id=query.request_id or None,
-        tag=query.tag or None,
-        operation=query.operation or None,
-        failures_only=query.failures == "true",
-        **narrowed(query),
-    )
+    own = ("door", "status", "request_id", "tag", "operation")
+    narrowed = _given(query, *_NARROWING, *own)
+    return RecordFilter(since, until, failures_only=query.failures == "true", **narrowed)
 
 
 @route("GET /audit", "Audit log")
@@ -495,19 +478,13 @@ async def list_audit(call: WithQuery[requests.AuditQuery]) -> views.AuditList:
     before = views.place_of(query.cursor, int)
     if before is not None and not 0 <= before < _LARGEST:
         raise views.no_cursor()
-    wanted = AuditFilter(
-        actor=query.actor or None,
-        action=query.action or None,
-        subject=query.subject or None,
-        kind=None if query.kind is UNSET else query.kind,
-        before=before,
-        limit=query.limit,
-    )
+    narrowed = _given(query, "actor", "action", "subject", "kind")
+    wanted = AuditFilter(before=before, limit=query.limit, **narrowed)
     project = query.project or call.actor.project
     found = await call.accounts.projects.audit(call.actor, project, wanted)
     full = len(found) == wanted.count
     return views.AuditList(
-        data=[views.viewed(views.AuditView, each) for each in found],
+        data=[views.AuditView.of(each, call) for each in found],
         next=views.cursor(found[-1].id) if full else None,
     )
 

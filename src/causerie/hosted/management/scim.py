@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any
 
@@ -74,32 +74,27 @@ class ScimCall:
     body: Mapping[str, Any]
 
 
+@dataclass(eq=False)
 class Scim:
     """Answers directories; each key may ask ``requests_per_minute`` times.
 
     ``keys`` returns those that are known now, and ``base`` the service's address for a request.
     """
 
-    def __init__(
-        self,
-        provisioning: Provisioning,
-        keys: Callable[[], Mapping[KeyDigest, GroupClaims]],
-        base: Callable[[Exchange], str],
-        requests_per_minute: int,
-    ) -> None:
-        self._provisioning = provisioning
-        self._base = base
-        self._rates = Rates(requests_per_minute=requests_per_minute, concurrent=_AT_ONCE)
-        self._limits = MemoryCounters()
-        self._keys = keys
+    _provisioning: Provisioning
+    keys: Callable[[], Mapping[KeyDigest, GroupClaims]]
+    base: Callable[[Exchange], str]
+    requests_per_minute: int
+    _limits: MemoryCounters = field(default_factory=MemoryCounters)
 
     async def answer(self, exchange: Exchange) -> None:
         """Answer one request; raises :class:`~causerie.errors.ServiceError`."""
-        known = self._keys()
+        known = self.keys()
         key = matching(known, exchange.credential)
         if key is None:
             raise no_key() if exchange.credential is None else wrong_key(exchange.credential)
-        with self._limits.take_now([RateScope("key", key.id, self._rates)], Tokens):
+        rates = Rates(requests_per_minute=self.requests_per_minute, concurrent=_AT_ONCE)
+        with self._limits.take_now([RateScope("key", key.id, rates)], Tokens):
             kind, _, id = exchange.path.removeprefix(_VERSION).strip("/").partition("/")
             method = "GET" if exchange.method == "HEAD" else exchange.method
             found = {"Users": self._user, "Groups": self._group}.get(kind)
@@ -132,7 +127,7 @@ class Scim:
         )
 
     def _url(self, exchange: Exchange) -> str:
-        return f"{self._base(exchange)}{_VERSION}"
+        return f"{self.base(exchange)}{_VERSION}"
 
     def _send(self, exchange: Exchange, status: int, value: Mapping[str, Any] | None) -> None:
         headers = {"cache-control": "no-store"}

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
+from functools import cache
+from itertools import product
 from operator import attrgetter, itemgetter
 from typing import (
     Annotated,
@@ -20,19 +22,19 @@ from typing import (
     Self,
     TypeVar,
     get_args,
+    get_type_hints,
 )
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from causerie.errors import InvalidRequest
-from causerie.hosted.accounts.authorization import Clock, Narrowed
-from causerie.hosted.accounts.bounds import Budget, BudgetPeriod, Limit, LimitsAndBudgets, Unit
-from causerie.hosted.accounts.issuing import NewKey, NewOperatorKey
-from causerie.hosted.accounts.keys import KeyState, LinkKind, NewLink, OperatorKey, Purpose
+from causerie.hosted.accounts.authorization import Clock
+from causerie.hosted.accounts.bounds import BudgetPeriod, Limit, Unit
+from causerie.hosted.accounts.issuing import NewKey
+from causerie.hosted.accounts.keys import KeyState, LinkKind, NewLink, Purpose
 from causerie.hosted.accounts.people import ProjectMember, Role
-from causerie.hosted.accounts.projects import ProjectOverview
-from causerie.hosted.accounts.spending import ScopeSpending, Spending
+from causerie.hosted.accounts.spending import ScopeSpending
 from causerie.hosted.accounts.usage import By, FirstTokens, Ranking, UsageSum
 from causerie.hosted.management.requests import PageQuery
 from causerie.metering.ledger import UsageRecord
@@ -50,28 +52,42 @@ def amount(value: Decimal) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def viewed(kind: type[V], source: object, **values: Any) -> V:
+def viewed(kind: type[V], source: object, call: Any = None, **values: Any) -> V:
     """Return a view of an object: its fields of the same names, and ``values`` for the others.
 
-    Money becomes text, a set a sorted list. ``project`` may be ``project_id`` in the object.
+    Money becomes text, a set a sorted list, and what a view has a view of is shown so. ``project``
+    may be ``project_id`` in the object. What an object lacks is in its part :attr:`View.rest`.
     """
-    names = [name for name in kind.__struct_fields__ if name not in values]
-    return kind(**{name: _shown_value(_value_of(source, name)) for name in names}, **values)
+    rest = getattr(source, getattr(kind, "rest", ""), None)
+    views = _views_in(kind)
+    for name in kind.__struct_fields__:
+        if name not in values:
+            values[name] = _shown_value(_value_of((source, rest), name), views.get(name), call)
+    return kind(**values)
 
 
-def _value_of(source: object, name: str) -> Any:
-    return getattr(source, name) if hasattr(source, name) else getattr(source, f"{name}_id")
+@cache
+def _views_in(kind: type[Struct]) -> Mapping[str, type[View]]:
+    return {
+        name: each
+        for name, hint in get_type_hints(kind).items()
+        for each in get_args(hint) or (hint,)
+        if isinstance(each, type) and issubclass(each, View)
+    }
 
 
-def _shown_value(value: Any) -> Any:
+def _value_of(sources: Sequence[object], name: str) -> Any:
+    places = product(sources, (name, f"{name}_id"))
+    return next(getattr(one, each) for one, each in places if hasattr(one, each))
+
+
+def _shown_value(value: Any, view: type[View] | None, call: Any) -> Any:
+    if view is not None:
+        several = isinstance(value, list | tuple)
+        return [view.of(each, call) for each in value] if several else view.of(value, call)
     if isinstance(value, Decimal):
         return amount(value)
-    if isinstance(value, frozenset):
-        return sorted(value)
-    if isinstance(value, tuple):
-        return tuple(map(_shown_value, value))
-    view = _VIEWS.get(type(value))
-    return value if view is None else viewed(view, value)
+    return sorted(value) if isinstance(value, frozenset) else value
 
 
 LinkPath = Callable[[LinkKind, str], str]
@@ -93,10 +109,22 @@ class Answering:
 class View(Struct, frozen=True, kw_only=True):
     """Base of the answers about objects."""
 
+    rest: ClassVar[str] = ""
+    """Attribute of an object with the object that has its other fields."""
+
     @classmethod
     def of(cls, found: Any, call: Answering) -> Self:
         """Return the view of what a service has returned."""
-        return viewed(cls, found)
+        return viewed(cls, found, call)
+
+
+class ListView(View, frozen=True, kw_only=True):
+    """Base of the answers that are one list."""
+
+    @classmethod
+    def of(cls, found: Any, call: Answering) -> Self:
+        [name] = cls.__struct_fields__
+        return cls(**{name: _shown_value([*found], _views_in(cls).get(name), call)})
 
 
 class Me(View, frozen=True, kw_only=True):
@@ -163,11 +191,8 @@ class ProjectView(View, frozen=True, kw_only=True):
 class ProjectDetails(ProjectView, frozen=True, kw_only=True):
     """A project, with what it may use."""
 
+    rest = "project"
     bounds: BoundsView
-
-    @classmethod
-    def of(cls, found: ProjectOverview, call: Answering) -> Self:
-        return viewed(cls, found.project, bounds=viewed(BoundsView, found.bounds))
 
 
 class CreditView(View, frozen=True, kw_only=True):
@@ -200,10 +225,11 @@ class MemberView(View, frozen=True, kw_only=True):
     from_group: str
     disabled_at: Moment | None
 
+    rest = "user"
+
     @classmethod
     def of(cls, found: ProjectMember, call: Answering) -> Self:
-        own = {name: getattr(found, name) for name in ("role", "since", "from_group")}
-        return viewed(cls, found.user, user=found.user.id, **own)
+        return viewed(cls, found, call, user=found.user.id)
 
 
 class MembershipView(View, frozen=True, kw_only=True):
@@ -233,13 +259,13 @@ class LinkView(View, frozen=True, kw_only=True):
 class NewLinkView(LinkView, frozen=True, kw_only=True):
     """A new link with its token."""
 
+    rest = "link"
     token: str
     path: str
 
     @classmethod
     def of(cls, found: NewLink, call: Answering) -> Self:
-        path = call.link_path(found.link.kind, found.token)
-        return viewed(cls, found.link, token=found.token, path=path)
+        return viewed(cls, found, call, path=call.link_path(found.link.kind, found.token))
 
 
 class KeyView(View, frozen=True, kw_only=True):
@@ -262,7 +288,8 @@ class KeyView(View, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, found: Any, call: Answering) -> Self:
-        return viewed(cls, found, state=found.state(call.now))
+        key = found.key if isinstance(found, NewKey) else found
+        return viewed(cls, found, call, state=key.state(call.now))
 
 
 class OperatorKeyView(View, frozen=True, kw_only=True):
@@ -279,21 +306,14 @@ class OperatorKeyView(View, frozen=True, kw_only=True):
 class NewOperatorKeyView(OperatorKeyView, frozen=True, kw_only=True):
     """A key of operators with its secret."""
 
+    rest = "key"
     credential: str
 
-    @classmethod
-    def of(cls, found: NewOperatorKey, call: Answering) -> Self:
-        return viewed(cls, found.key, credential=found.credential)
 
-
-class OperatorKeyList(View, frozen=True, kw_only=True):
+class OperatorKeyList(ListView, frozen=True, kw_only=True):
     """Keys of operators, newest first, without those of the settings."""
 
     data: list[OperatorKeyView]
-
-    @classmethod
-    def of(cls, found: Sequence[OperatorKey], call: Answering) -> Self:
-        return cls(data=[viewed(OperatorKeyView, each) for each in found])
 
 
 class ChangedView(View, frozen=True, kw_only=True):
@@ -309,32 +329,16 @@ class NarrowedView(View, frozen=True, kw_only=True):
     keys_transferred: list[KeyView]
     invitations_withdrawn: int
 
-    @classmethod
-    def of(cls, found: Narrowed, call: Answering) -> Self:
-        stopped = [KeyView.of(key, call) for key in found.keys_stopped]
-        transferred = [KeyView.of(key, call) for key in found.keys_transferred]
-        return viewed(cls, found, keys_stopped=stopped, keys_transferred=transferred)
-
 
 class NewKeyView(KeyView, frozen=True, kw_only=True):
     """A key with its secret."""
 
+    rest = "key"
     credential: str
-
-    @classmethod
-    def of(cls, found: NewKey, call: Answering) -> Self:
-        key = found.key
-        return viewed(cls, key, state=key.state(call.now), credential=found.credential)
-
-
-_VIEWS: Mapping[type, type[View]] = {
-    LimitsAndBudgets: BoundsView,
-    Budget: BudgetView,
-}
-"""Views of what is part of others."""
 
 
 _MICROSECONDS = 1_000_000
+_TIMES = ("queue", "upstream", "first_token", "duration")
 TOKENS = {name: f"{name}_tokens" for name in ("prompt", "cached", "completion", "reasoning")} | {
     "written": "cache_write_tokens"
 }
@@ -354,7 +358,7 @@ class Group(Struct, frozen=True, kw_only=True, omit_defaults=True):
     provider: str | None = None
 
 
-class UsageView(Struct, frozen=True, kw_only=True, rename=TOKENS):
+class UsageView(View, frozen=True, kw_only=True, rename=TOKENS):
     """Sums over the requests of one interval and group; times are means."""
 
     start: Moment | None
@@ -372,59 +376,46 @@ class UsageView(Struct, frozen=True, kw_only=True, rename=TOKENS):
     first_token_seconds: float | None
     duration_seconds: float
 
-    @staticmethod
-    def of(sum: UsageSum) -> UsageView:
-        group = Group(**{by.value: name for by, name in sum.group.items()})
-        return viewed(UsageView, sum, group=group)
+    @classmethod
+    def of(cls, found: UsageSum, call: Answering) -> Self:
+        group = Group(**{by.value: name for by, name in found.group.items()})
+        return viewed(cls, found, call, group=group)
 
 
 class BudgetSpending(BudgetView, frozen=True, kw_only=True):
     """A budget and what is spent of it, as text."""
 
+    rest = "budget"
     spent: Amount
     resets_at: Moment | None
 
-    @classmethod
-    def of(cls, found: Spending, call: Answering | None = None) -> Self:
-        state = {"spent": amount(found.spent), "resets_at": found.resets_at}
-        return viewed(cls, found.budget, **state)
 
-
-class ScopeView(Struct, frozen=True, kw_only=True):
+class ScopeView(View, frozen=True, kw_only=True):
     """A tag or a provider with its budgets."""
 
     kind: str
     name: str
     budgets: list[BudgetSpending]
 
-    @staticmethod
-    def of(scope: ScopeSpending) -> ScopeView:
-        return viewed(
-            ScopeView, scope, budgets=[BudgetSpending.of(each) for each in scope.spending]
-        )
+    @classmethod
+    def of(cls, found: ScopeSpending, call: Answering) -> Self:
+        budgets = [BudgetSpending.of(each, call) for each in found.spending]
+        return viewed(cls, found, budgets=budgets)
 
 
-class ScopeList(View, frozen=True, kw_only=True):
+class ScopeList(ListView, frozen=True, kw_only=True):
     """Budgets of tags and providers, by kind and name."""
 
     data: list[ScopeView]
 
-    @classmethod
-    def of(cls, found: Sequence[ScopeSpending], call: Answering) -> Self:
-        return cls(data=[ScopeView.of(each) for each in found])
 
-
-class OwnerSpending(View, frozen=True, kw_only=True):
+class OwnerSpending(ListView, frozen=True, kw_only=True):
     """State of the own budgets of a project, or of a person over all projects."""
 
     budgets: list[BudgetSpending]
 
-    @classmethod
-    def of(cls, found: Sequence[Spending], call: Answering) -> Self:
-        return cls(budgets=[BudgetSpending.of(each) for each in found])
 
-
-class KeySpending(Struct, frozen=True, kw_only=True):
+class KeySpending(View, frozen=True, kw_only=True):
     """State of the key's own budgets."""
 
     last_used_at: Moment | None
@@ -449,7 +440,7 @@ class LatencyView(Struct, frozen=True, kw_only=True):
         return LatencyView(p50=p50, p90=p90, p99=p99, **group)
 
 
-class RequestView(Struct, frozen=True, kw_only=True, rename=TOKENS | {"finish": "finish_reason"}):
+class RequestView(View, frozen=True, kw_only=True, rename=TOKENS | {"finish": "finish_reason"}):
     """A request without its contents. Without a key or project these are empty."""
 
     id: str
@@ -488,22 +479,19 @@ class RequestView(Struct, frozen=True, kw_only=True, rename=TOKENS | {"finish": 
     first_token_seconds: float | None
     duration_seconds: float
 
-    @staticmethod
-    def of(record: UsageRecord) -> RequestView:
-        first = record.first_token_us
+    @classmethod
+    def of(cls, found: UsageRecord, call: Answering) -> Self:
+        times = {name: getattr(found, f"{name}_us") for name in _TIMES}
+        seconds = {
+            f"{name}_seconds": None if us is None else us / _MICROSECONDS
+            for name, us in times.items()
+        }
         return viewed(
-            RequestView,
-            record,
-            at=record.moment,
-            cost=amount(amount_of(record.cost)),
-            queue_seconds=record.queue_us / _MICROSECONDS,
-            upstream_seconds=record.upstream_us / _MICROSECONDS,
-            first_token_seconds=None if first is None else first / _MICROSECONDS,
-            duration_seconds=record.duration_us / _MICROSECONDS,
+            cls, found, call, at=found.moment, cost=amount(amount_of(found.cost)), **seconds
         )
 
 
-class AuditView(Struct, frozen=True, kw_only=True):
+class AuditView(View, frozen=True, kw_only=True):
     """An entry of the audit log."""
 
     id: int

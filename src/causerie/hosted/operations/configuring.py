@@ -147,7 +147,7 @@ def _listed_model(entry: Mapping[str, Any]) -> ListedModel:
         name=_short_words(entry.get("name", entry.get("display_name")), _LONGEST_WORDS),
         context_length=listed_length(entry),
         max_output_tokens=next(
-            filter(None, (_token_count(dig(entry, *at)) for at in _OUTPUTS)), None
+            (n for at in _OUTPUTS if type(n := dig(entry, *at)) is int and n > 0), None
         ),
         prompt_price=_price_per_million(prices.get("prompt")),
         completion_price=_price_per_million(prices.get("completion")),
@@ -167,10 +167,6 @@ def _short_words(text: object, longest: int) -> str | None:
         return None
     words = " ".join(text.split())
     return words if len(words) <= longest else words[:longest].rpartition(" ")[0] + " …"
-
-
-def _token_count(number: object) -> int | None:
-    return number if type(number) is int and number > 0 else None
 
 
 def _price_per_million(

@@ -67,10 +67,9 @@ def _share_words(one: CatalogEndpoint, able: Sequence[CatalogEndpoint]) -> str:
     least = min(each.tariff.usual for each in able if each.tariff.usual)
     if one.tariff.usual == least:
         return f"{_price_words(one)}, the cheapest one that is not free"
-    times = _three_digits(one.tariff.usual / least)
-    return (
-        f"{_price_words(one)}, {times} times the cheapest; its share falls with the square of that"
-    )
+    times = Decimal(f"{one.tariff.usual / least:.3g}").normalize()
+    words = f"{_price_words(one)}, {times:f} times the cheapest"
+    return f"{words}; its share falls with the square of that"
 
 
 def _measured_words(target_stats: TargetStats, by: SortBy) -> str:
@@ -85,10 +84,6 @@ def _measured_words(target_stats: TargetStats, by: SortBy) -> str:
     if target_stats.idle:
         return "was not measured in the last five minutes, so it gets one request to measure it"
     return "was not measured yet; a request that measures it is in flight"
-
-
-def _three_digits(amount: Decimal) -> str:
-    return f"{Decimal(f'{amount:.3g}').normalize():f}"
 
 
 class ExplainedRefusal(Struct, frozen=True, kw_only=True):

@@ -15,7 +15,7 @@ from causerie.hosted.accounts.people import Actor
 from causerie.hosted.operations.configuring import Configuring
 from causerie.hosted.operations.explanation import PriceTexts, RoutingExplanation
 from causerie.hosted.operations.probes import Cell, Result, State
-from causerie.probe.provider_interview import Found
+from causerie.probe.interview import Found
 from causerie.probe.question import Thinking
 
 

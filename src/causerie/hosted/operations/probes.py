@@ -17,6 +17,9 @@ from msgspec import Struct
 from causerie.errors import InvalidRequest, StoreUnavailable
 from causerie.http.client import Reach
 from causerie.probe.interview import (
+    Answer,
+    CompletedInterview,
+    Found,
     Interview,
     Patience,
     ProbeBounds,
@@ -24,14 +27,7 @@ from causerie.probe.interview import (
     ProbeClient,
     ProbedModel,
     cost,
-)
-from causerie.probe.provider_interview import (
-    Answer,
-    CompletedInterview,
-    Found,
     guess_dialect,
-    interview,
-    run_interview,
 )
 from causerie.probe.question import ProbeQuestion, ProbeReply, Subject, Thinking
 from causerie.probe.questions import QUESTIONS, QUICK_QUESTIONS
@@ -243,8 +239,10 @@ class Examination:
                     f'it looks like {dialect.server}; `dialect = "{dialect.name}"` would fit'
                 )
             patience = Patience(total_seconds=60.0) if self.quick else Patience()
-            self._interview = interview(subject, asker, one.dialect, patience, self._note_question)
-            asked = await run_interview(self._interview, self._questions)
+            self._interview = Interview(
+                subject, asker, patience, self._note_question, dialect=one.dialect
+            )
+            asked = await self._interview.run(self._questions)
         self.result = Result.of(self.provider, asked, self._clock())
         if not self.quick:
             await keep(self.result)

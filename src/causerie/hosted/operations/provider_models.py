@@ -50,11 +50,8 @@ def compared(
 ) -> Sequence[ComparedModel]:
     """Compare a provider's list with its aliases: the listed models first, then those gone."""
     aliases = {id: one.entry for id, one in _alias_places(provider.name, entries).items()}
-    contexts = {
-        each["id"]: each["context_length"]
-        for each in provider.settings.get("models", ())
-        if "id" in each and each.get("context_length") is not None
-    }
+    models = provider.settings.get("models", ())
+    contexts = {each.get("id"): each.get("context_length") for each in models}
     there = {one.id for one in listed}
     gone = [(id, None) for id in aliases if id not in there and "*" not in id]
     return [
@@ -67,17 +64,16 @@ def _compared_model(
     id: str, listed: ListedModel | None, alias: EntryView | None, context: int | None
 ) -> ComparedModel:
     price = alias.settings.get("price") if alias is not None else None
-    same = ComparedModel(id, "same", listed, alias, context, price)
-    if listed is None:
-        return replace(same, state="gone")
-    if alias is None:
-        return replace(same, state="new")
+    state: State = "gone" if listed is None else "new" if alias is None else "same"
+    found = ComparedModel(id, state, listed, alias, context, price)
+    if listed is None or alias is None:
+        return found
     new_context = listed.context_length not in (None, context)
-    new_price = same.alone and any(
+    new_price = found.alone and any(
         money(amount) != money((price or {}).get(part, "0"))
         for part, amount in published_price(listed).items()
     )
-    return replace(same, state="changed") if new_context or new_price else same
+    return replace(found, state="changed") if new_context or new_price else found
 
 
 def taken_over(
@@ -95,8 +91,14 @@ def taken_over(
     for one in picked:
         alias = aliases[one.id].entry if one.id in aliases else None
         if alias is None:
-            wish = EntryWish(settings=_alias_settings(provider.name, one, prefix))
-            new.append(EntryStep(kind="alias", wish=wish))
+            settings: dict[str, Any] = {
+                "id": prefix + one.id,
+                "targets": [{"provider": provider.name, "model": one.id}],
+                **_listed_price(one),
+            }
+            if one.name and one.name != one.id:
+                settings["name"] = one.name
+            new.append(EntryStep(kind="alias", wish=EntryWish(settings=settings)))
         elif not alias.locked and len(alias.settings["targets"]) == 1:
             drafts[alias.name] |= _listed_price(one)
     drafts.remove(provider.name, gone)
@@ -195,17 +197,6 @@ def configured(amount: Decimal) -> str:
 def _listed_price(one: ListedModel) -> dict[str, Any]:
     price = published_price(one)
     return {"price": dict(price)} if price else {}
-
-
-def _alias_settings(provider: str, one: ListedModel, prefix: str) -> dict[str, Any]:
-    settings: dict[str, Any] = {
-        "id": prefix + one.id,
-        "targets": [{"provider": provider, "model": one.id}],
-        **_listed_price(one),
-    }
-    if one.name and one.name != one.id:
-        settings["name"] = one.name
-    return settings
 
 
 def changed(entry: EntryView, settings: dict[str, Any]) -> EntryStep:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
@@ -53,22 +54,15 @@ class StripeOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Name of the service, on the page of the payment."""
 
 
+@dataclass(eq=False, repr=False)
 class Stripe:
     """Creates sessions, and adds credits as their payments are reported."""
 
-    def __init__(
-        self,
-        options: StripeOptions,
-        http: IdentityHttp,
-        credits: Credits,
-        clock: Callable[[], datetime],
-        alert: Callable[[Condition], Awaitable[None]],
-    ) -> None:
-        self._options = options
-        self._http = http
-        self._credits = credits
-        self._clock = clock
-        self._alert = alert
+    _options: StripeOptions
+    _http: IdentityHttp
+    _credits: Credits
+    _clock: Callable[[], datetime]
+    _alert: Callable[[Condition], Awaitable[None]]
 
     async def begin(self, user: User, project_id: str, amount: Decimal, back: str) -> str:
         """Return the address of a page where ``amount`` is paid, which leads ``back``.

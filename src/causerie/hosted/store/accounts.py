@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -24,12 +27,17 @@ from causerie.hosted.store.people import (
 )
 from causerie.hosted.store.usage import SqlUsageReader
 
+_present_time = partial(datetime.now, UTC)
+
 
 class Transaction:
-    """All repositories of one transaction."""
+    """All repositories of one transaction, all of which happens at the time ``now``."""
 
-    def __init__(self, connection: AsyncConnection, cipher: Cipher, *, writing: bool) -> None:
-        parts = connection, cipher, writing
+    def __init__(
+        self, connection: AsyncConnection, cipher: Cipher, now: datetime, *, writing: bool
+    ) -> None:
+        parts = connection, cipher, now, writing
+        self.now = now
         self.people = SqlPeople(*parts)
         self.projects = SqlProjects(*parts)
         self.groups = SqlGroups(*parts)
@@ -45,6 +53,7 @@ class Transaction:
         self.entries = SqlEntries(*parts)
 
 
+@dataclass(eq=False)
 class SqlStore:
     """Begins transactions; two-factor authentication and credentials need a ``cipher``.
 
@@ -52,24 +61,26 @@ class SqlStore:
     back. In a writing block, what ``find``, ``operators``, ``owners`` and ``identities`` read is
     locked until its end. Entering a block and every method of a repository raise
     :class:`~causerie.errors.StoreUnavailable`. ``on_audit`` gets each entry of the audit log once
-    it is stored.
+    it is stored. ``clock`` returns the present time.
     """
 
-    def __init__(self, database: Database, cipher: Cipher | None = None) -> None:
-        self._database = database
-        self._cipher = cipher or Cipher(())
-        self.usage = SqlUsageReader(database)
-        self.on_audit: Callable[[AuditEntry], None] | None = None
+    _database: Database
+    _cipher: Cipher = field(default_factory=lambda: Cipher(()))
+    clock: Callable[[], datetime] = _present_time
+    on_audit: Callable[[AuditEntry], None] | None = None
+
+    def __post_init__(self) -> None:
+        self.usage = SqlUsageReader(self._database)
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[Transaction]:
         async with self._database.reading() as connection:
-            yield Transaction(connection, self._cipher, writing=False)
+            yield Transaction(connection, self._cipher, self.clock(), writing=False)
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[Transaction]:
         async with self._database.writing() as connection:
-            tx = Transaction(connection, self._cipher, writing=True)
+            tx = Transaction(connection, self._cipher, self.clock(), writing=True)
             yield tx
         if self.on_audit is not None:
             for entry in tx.audit.added:

@@ -64,8 +64,7 @@ def tls_of(address: URL) -> tuple[URL, SSLContext | str | None]:
     """
     given: dict[str, str] = {}
     for name in ("sslmode", "sslrootcert", "sslcert", "sslkey"):
-        value = address.query.get(name)
-        if isinstance(value, tuple):
+        if isinstance(value := address.query.get(name), tuple):
             raise WrongAddress(f"`{name}` is there more than once")
         if value is not None:
             given[name] = value
@@ -191,6 +190,11 @@ class Database:
         async with self.reading() as connection:
             rows: Sequence[RowMapping] = (await connection.execute(query)).mappings().all()
         return rows
+
+    async def write(self, statement: Executable) -> int:
+        """Execute a statement in a transaction of its own; return the number of its rows."""
+        async with self.writing() as connection:
+            return (await connection.execute(statement)).rowcount
 
     @contextmanager
     def _noting_outage(self) -> Iterator[None]:
@@ -433,7 +437,7 @@ def _upgrade_schema(connection: Connection) -> None:
         command.stamp(_alembic_config(connection), "head")
     else:
         command.upgrade(_alembic_config(connection), "head")
-    values = {"served_from": _served_from(_newest_first(scripts)), "version": __version__}
+    values = {"served_from": _served_from([*scripts.walk_revisions()]), "version": __version__}
     column = schema_state.c.served_from
     other = column.is_(None) | (column != values["served_from"])
     connection.execute(update(schema_state).where(other).values(values))
@@ -441,7 +445,7 @@ def _upgrade_schema(connection: Connection) -> None:
 
 def _is_older(connection: Connection, scripts: ScriptDirectory) -> bool:
     # False for tables of a newer version that this one can serve.
-    current, every = _current_revision(connection), _newest_first(scripts)
+    current, every = _current_revision(connection), [*scripts.walk_revisions()]
     known = {each.revision for each in every}
     if current is None or current in known:
         return True
@@ -465,10 +469,6 @@ def _is_older(connection: Connection, scripts: ScriptDirectory) -> bool:
     )
 
 
-def _newest_first(scripts: ScriptDirectory) -> Sequence[Script]:
-    return list(scripts.walk_revisions())
-
-
 def _served_from(newest_first: Sequence[Script]) -> str:
     # Of the revision that last took something away, or the first one.
     said = (getattr(each.module, "served_from", None) for each in newest_first)
@@ -477,7 +477,7 @@ def _served_from(newest_first: Sequence[Script]) -> str:
 
 def _upgrade_plan(connection: Connection) -> UpgradePlan:
     scripts = ScriptDirectory.from_config(_alembic_config(connection))
-    current, every = _current_revision(connection), _newest_first(scripts)
+    current, every = _current_revision(connection), [*scripts.walk_revisions()]
     due: list[Script] = []
     if _is_older(connection, scripts):
         for each in every:

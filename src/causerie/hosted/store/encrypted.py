@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, RowMapping, Update, bindparam, select, type_coerce
+from sqlalchemy import BigInteger, RowMapping, Select, Update, bindparam, select, type_coerce
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from causerie.errors import NotFound
@@ -22,6 +22,10 @@ from causerie.hosted.store.tables import projects, recordings, totp
 
 def entry_purpose(id: str) -> str:
     return f"configuration:{id}"
+
+
+def totp_purpose(user_id: str) -> str:
+    return f"totp:{user_id}"
 
 
 class SqlEntries(SqlRepository):
@@ -58,7 +62,7 @@ class SqlEntries(SqlRepository):
         return True
 
     async def remove(self, id: str) -> bool:
-        return await self._wrote_one(table.delete().where(table.c.id == id))
+        return await self._delete(table, id=id)
 
     def _row(self, entry: StoredEntry) -> dict[str, Any]:
         values = row_of(table, entry)
@@ -96,10 +100,9 @@ class SqlRecordings(SqlRepository):
             rows = await asyncio.to_thread(self._rows, wanted, days)
             await self._execute(recordings.insert(), rows)
 
-    async def find(self, id: str, now: datetime) -> Recording | None:
+    async def find(self, id: str) -> Recording | None:
         """Return a recording; raise :class:`NotFound` for one that no key decrypts."""
-        query = select(recordings).where(recordings.c.id == id, recordings.c.expires_at > now)
-        row = await self._first(query)
+        row = await self._first(self._live(select(recordings)).where(recordings.c.id == id))
         if row is None:
             return None
         try:
@@ -111,23 +114,20 @@ class SqlRecordings(SqlRepository):
                 code="not_found",
             ) from failure
 
-    async def several(
-        self, project_id: str, ids: Sequence[str], now: datetime
-    ) -> Sequence[Recording]:
+    async def several(self, project_id: str, ids: Sequence[str]) -> Sequence[Recording]:
         """Return those that a key decrypts."""
-        query = select(recordings).where(*_live_conditions(project_id, ids, now))
+        query = self._live(select(recordings), project_id).where(recordings.c.id.in_(ids))
         rows = (await self._execute(query)).mappings().all()
         return await asyncio.to_thread(self._readable_recordings, rows)
 
-    async def users(self, project_id: str, ids: Sequence[str], now: datetime) -> Mapping[str, str]:
+    async def users(self, project_id: str, ids: Sequence[str]) -> Mapping[str, str]:
         """Return the users of the stored ones of these ids, by id."""
-        query = select(recordings.c.id, recordings.c.user_id).where(
-            *_live_conditions(project_id, ids, now)
-        )
+        of = recordings.c
+        query = self._live(select(of.id, of.user_id), project_id).where(of.id.in_(ids))
         return {row.id: row.user_id for row in await self._execute(query)}
 
     async def forget(self, project_id: str) -> None:
-        await self._execute(recordings.delete().where(recordings.c.project_id == project_id))
+        await self._delete(recordings, project_id=project_id)
 
     async def shorten(self, project_id: str, kept: timedelta) -> None:
         end = type_coerce(recordings.c.at, BigInteger) + kept // _MICROSECOND
@@ -141,16 +141,19 @@ class SqlRecordings(SqlRepository):
         )
 
     async def page(
-        self, project_id: str, now: datetime, after: str, most: int
+        self, project_id: str, after: str, most: int
     ) -> tuple[Sequence[Recording], str | None]:
         """Return those after an id, by id, and the last id looked at, ``None`` at the end."""
-        of = recordings.c
-        query = select(recordings).where(of.project_id == project_id, of.expires_at > now)
+        query = self._live(select(recordings), project_id)
         if after:
-            query = query.where(of.id > after)
-        rows = (await self._execute(query.order_by(of.id).limit(most))).mappings().all()
+            query = query.where(recordings.c.id > after)
+        rows = (await self._execute(query.order_by(recordings.c.id).limit(most))).mappings().all()
         last = rows[-1]["id"] if len(rows) == most else None
         return await asyncio.to_thread(self._readable_recordings, rows), last
+
+    def _live(self, query: Select[Any], project_id: str | None = None) -> Select[Any]:
+        query = query.where(recordings.c.expires_at > self.now)
+        return query.where(recordings.c.project_id == project_id) if project_id else query
 
     def _rows(self, kept: Sequence[Recording], days: Mapping[str, int]) -> list[dict[str, Any]]:
         return [
@@ -175,13 +178,6 @@ class SqlRecordings(SqlRepository):
         for name in ("request", "reply"):
             values[name] = self.cipher.open(row[name], f"{name}:{row['id']}")
         return Recording(**values)
-
-
-def _live_conditions(
-    project_id: str, ids: Sequence[str], now: datetime
-) -> tuple[ColumnElement[bool], ...]:
-    of = recordings.c
-    return of.id.in_(ids), of.project_id == project_id, of.expires_at > now
 
 
 async def seal_secrets(database: Database, cipher: Cipher) -> int:
@@ -230,10 +226,6 @@ async def holds_secrets(database: Database) -> bool:
     credential = table.c.credential
     kept = select(credential).where(credential.is_not(None)).union_all(select(totp.c.secret))
     return bool(await database.rows(kept.limit(1)))
-
-
-def totp_purpose(user_id: str) -> str:
-    return f"totp:{user_id}"
 
 
 async def _to_reencrypt(connection: AsyncConnection, cipher: Cipher) -> Sequence[Update]:

@@ -25,7 +25,7 @@ from causerie.hosted.accounts.bounds import (
     bounded,
     own_bounds,
 )
-from causerie.hosted.accounts.keys import ApiKey, Grant, KeySecret, OperatorKey, rules_of
+from causerie.hosted.accounts.keys import ApiKey, Grant, KeySecret, OperatorKey
 from causerie.hosted.store.people import PERSON_STATUS, person_status_of
 from causerie.hosted.store.repository import SqlRepository, SqlRows, part_of
 from causerie.hosted.store.tables import access as access_rules
@@ -49,12 +49,8 @@ class SqlCredits(SqlRows[Credit]):
     table, kind = credits, Credit
 
     async def of(self, project_id: str) -> Sequence[Credit]:
-        query = (
-            select(credits)
-            .where(credits.c.project_id == project_id)
-            .order_by(credits.c.at.desc(), credits.c.id)
-        )
-        return await self._rows(query)
+        query = select(credits).where(credits.c.project_id == project_id)
+        return await self._rows(query.order_by(credits.c.at.desc(), credits.c.id))
 
     async def totals(self) -> Mapping[str, Decimal]:
         query = select(credits.c.project_id, func.sum(credits.c.amount))
@@ -75,10 +71,6 @@ class SqlOperatorKeys(SqlRows[OperatorKey]):
         query = select(operator_keys).where(operator_keys.c.deleted_at.is_(None))
         query = query.order_by(operator_keys.c.created_at.desc(), operator_keys.c.id)
         return await self._rows(query)
-
-    async def by_digest(self, digest: bytes) -> OperatorKey | None:
-        """Return a key, also a deleted one."""
-        return await self._row(select(operator_keys).where(operator_keys.c.digest == digest))
 
 
 _CHANGES_KEPT = timedelta(hours=1)
@@ -127,9 +119,9 @@ class SqlKeys(SqlRepository):
         owners = select(budgets.c.owner)
         return await self._find_keys(_keys_query().where(("key:" + api_keys.c.id).in_(owners)))
 
-    async def expiring(self, after: datetime, until: datetime) -> Sequence[ApiKey]:
+    async def expiring(self, until: datetime) -> Sequence[ApiKey]:
         ends = api_keys.c.expires_at
-        return await self._find_keys(_keys_query().where(ends > after, ends <= until))
+        return await self._find_keys(_keys_query().where(ends > self.now, ends <= until))
 
     async def _find_keys(self, query: Select[Any]) -> Sequence[ApiKey]:
         query = query.where(api_keys.c.deleted_at.is_(None)).order_by(
@@ -145,23 +137,19 @@ class SqlKeys(SqlRepository):
         query = select(place, func.count()).where(api_keys.c.deleted_at.is_(None)).group_by(place)
         return {row[0]: row[1] for row in await self._execute(query)}
 
-    async def withdraw(self, ids: Sequence[str], at: datetime) -> None:
-        await self._execute(api_keys.update().where(api_keys.c.id.in_(ids)).values(withdrawn_at=at))
+    async def withdraw(self, keys: Sequence[ApiKey]) -> None:
+        withdrawn = api_keys.update().where(api_keys.c.id.in_(key.id for key in keys))
+        await self._execute(withdrawn.values(withdrawn_at=self.now))
 
     async def rotate(self, secret: KeySecret, old_until: datetime) -> None:
         """Add a secret; older ones expire at ``old_until`` at the latest."""
-        later = or_(key_secrets.c.expires_at.is_(None), key_secrets.c.expires_at > old_until)
-        await self._execute(
-            key_secrets.update()
-            .where(key_secrets.c.key_id == secret.key_id, later)
-            .values(expires_at=old_until)
-        )
+        of = key_secrets.c
+        later = of.key_id == secret.key_id, or_(of.expires_at.is_(None), of.expires_at > old_until)
+        await self._execute(key_secrets.update().where(*later).values(expires_at=old_until))
         await self._insert(key_secrets, secret)
 
-    async def set_bounds(self, owner: str, bounds: LimitsAndBudgets) -> None:
-        await self.set_bounds_of({owner: bounds})
-
-    async def set_bounds_of(self, bounds: Mapping[str, LimitsAndBudgets]) -> None:
+    async def set_bounds(self, bounds: Mapping[str, LimitsAndBudgets]) -> None:
+        """Replace the bounds of these owners."""
         owners = [*bounds]
         for first in range(0, len(owners), _OWNERS_AT_ONCE):
             some = owners[first : first + _OWNERS_AT_ONCE]
@@ -182,16 +170,29 @@ class SqlKeys(SqlRepository):
         return await self.bounds_of([*(await self._execute(query)).scalars()])
 
     async def bounds(self, owner: str) -> LimitsAndBudgets:
-        return (await self._bounds([owner]))[owner]
+        return (await self.bounds_of([owner]))[owner]
 
     async def bounds_of(self, owners: Sequence[str]) -> Mapping[str, LimitsAndBudgets]:
-        found: dict[str, LimitsAndBudgets] = {}
+        found_limits: dict[str, list[Limit]] = {owner: [] for owner in owners}
+        found_budgets: dict[str, list[Budget]] = {owner: [] for owner in owners}
         for first in range(0, len(owners), _OWNERS_AT_ONCE):
-            found |= await self._bounds(owners[first : first + _OWNERS_AT_ONCE])
-        return found
+            some = owners[first : first + _OWNERS_AT_ONCE]
+            query = select(limits).where(limits.c.owner.in_(some)).order_by(limits.c.model)
+            for values in map(dict, (await self._execute(query)).mappings()):
+                found_limits[values.pop("owner")].append(Limit(**values))
+            query = select(budgets).where(budgets.c.owner.in_(some))
+            query = query.order_by(budgets.c.model, budgets.c.unit, budgets.c.period)
+            for values in map(dict, (await self._execute(query)).mappings()):
+                exact = amount_of if values["unit"] is Unit.MONEY else Decimal
+                values["amount"] = exact(values["amount"])
+                found_budgets[values.pop("owner")].append(Budget(**values))
+        return {
+            owner: LimitsAndBudgets(tuple(found_limits[owner]), tuple(found_budgets[owner]))
+            for owner in owners
+        }
 
     async def set_access(self, owner: str, access: Access) -> None:
-        await self._execute(access_rules.delete().where(access_rules.c.owner == owner))
+        await self._delete(access_rules, owner=owner)
         if access != ALL:
             await self._execute(access_rules.insert().values(owner=owner, **structs.asdict(access)))
 
@@ -203,14 +204,13 @@ class SqlKeys(SqlRepository):
 
     async def access_rules(self, project_id: str, user_id: str) -> tuple[AccessRule, ...]:
         """Return the rules for keys of a user (empty: of nobody) in a project."""
-        whose = rules_of(project_id, user_id)
+        whose = {f"project:{project_id}": "project"}
+        if user_id:
+            whose |= {f"user:{user_id}": "person", own_bounds(project_id, user_id): "member"}
         found = await self.access([*whose])
         return tuple(AccessRule(whose[owner], rule) for owner, rule in found.items())
 
-    async def announce(self, subject: str, at: datetime) -> None:
-        await self.announce_all([subject], at)
-
-    async def announce_all(self, subjects: Sequence[str], at: datetime) -> None:
+    async def announce(self, *subjects: str) -> None:
         number = await self._scalar(
             change_counter.update()
             .values(number=change_counter.c.number + len(subjects))
@@ -218,11 +218,11 @@ class SqlKeys(SqlRepository):
         )
         first = number - len(subjects) + 1
         rows = [
-            {"number": number, "subject": subject, "at": at}
+            {"number": number, "subject": subject, "at": self.now}
             for number, subject in enumerate(subjects, first)
         ]
         await self._execute(changes.insert(), rows)
-        await self._execute(changes.delete().where(changes.c.at < at - _CHANGES_KEPT))
+        await self._execute(changes.delete().where(changes.c.at < self.now - _CHANGES_KEPT))
 
     async def changes(self, after: int) -> tuple[int, Sequence[str] | None]:
         """Return the number of the latest change, and the subjects of all since ``after``.
@@ -270,8 +270,9 @@ class SqlKeys(SqlRepository):
         project, person = key.project_id, key.person
         names = [f"key:{key.id}", f"project:{project}", own_bounds(project)]
         names += [f"user:{person}", own_bounds(project, person)] if person else []
-        bounds = await self._bounds(names)
-        put_in = await SqlCredits(self.connection, self.cipher, self.writing).total(project)
+        bounds = await self.bounds_of(names)
+        paid = SqlCredits(self.connection, self.cipher, self.now, self.writing)
+        put_in = await paid.total(project)
         return Grant(
             key=replace(key, bounds=bounds[names[0]]),
             works=True,
@@ -283,25 +284,6 @@ class SqlKeys(SqlRepository):
             recorded=recorded,
             project_networks=networks,
         )
-
-    async def _bounds(self, owners: Sequence[str]) -> dict[str, LimitsAndBudgets]:
-        found_limits: dict[str, list[Limit]] = {owner: [] for owner in owners}
-        found_budgets: dict[str, list[Budget]] = {owner: [] for owner in owners}
-        query = select(limits).where(limits.c.owner.in_(owners)).order_by(limits.c.model)
-        for row in (await self._execute(query)).mappings():
-            values = dict(row)
-            found_limits[values.pop("owner")].append(Limit(**values))
-        query = (
-            select(budgets)
-            .where(budgets.c.owner.in_(owners))
-            .order_by(budgets.c.model, budgets.c.unit, budgets.c.period)
-        )
-        for row in (await self._execute(query)).mappings():
-            found_budgets[row["owner"]].append(_budget_of(row))
-        return {
-            owner: LimitsAndBudgets(tuple(found_limits[owner]), tuple(found_budgets[owner]))
-            for owner in owners
-        }
 
 
 def _keys_query() -> Select[Any]:
@@ -319,9 +301,3 @@ def _keys_query() -> Select[Any]:
 def _key_of(row: RowMapping) -> ApiKey:
     status = person_status_of(row) if row["person"] else None
     return ApiKey(**part_of(api_keys, row), person_status=status)
-
-
-def _budget_of(row: RowMapping) -> Budget:
-    money = row["unit"] is Unit.MONEY
-    amount = amount_of(row["amount"]) if money else Decimal(row["amount"])
-    return Budget(amount, row["period"], row["unit"], row["model"], row["soft"])

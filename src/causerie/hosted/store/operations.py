@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from msgspec import Struct
 from sqlalchemy import Select, Table, func, or_, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -32,18 +33,14 @@ from causerie.protocol.targets import DAY_SECONDS
 from causerie.routing.measurements import Row, Sums
 
 
-class SqlAlertBook:
+class SqlAlertBook(Struct, frozen=True):
     """Implements :class:`AlertBook`: of several processes, the one that changes the row decides."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    _database: Database
 
     async def alerts(self) -> Sequence[StoredAlert]:
-        query = (
-            select(alerts)
-            .where(alerts.c.kind.in_(AlertKind))
-            .order_by(alerts.c.since.desc(), alerts.c.key)
-        )
+        query = select(alerts).where(alerts.c.kind.in_(AlertKind))
+        query = query.order_by(alerts.c.since.desc(), alerts.c.key)
         return [StoredAlert(**row) for row in await self._database.rows(query)]
 
     async def fire(
@@ -63,11 +60,9 @@ class SqlAlertBook:
         return first
 
     async def seen(self, keys: Sequence[str], now: datetime) -> None:
-        if not keys:
-            return
-        async with self._database.writing() as connection:
+        if keys:
             seen = alerts.update().where(alerts.c.key.in_(keys))
-            await connection.execute(seen.values(seen_at=now))
+            await self._database.write(seen.values(seen_at=now))
 
     async def resolve(
         self, key: str, deliveries: Sequence[Delivery], now: datetime, unseen_since: datetime
@@ -138,11 +133,10 @@ async def _add_deliveries(connection: AsyncConnection, deliveries: Sequence[Deli
         await connection.execute(alert_deliveries.insert(), rows)
 
 
-class SqlProbeResults:
+class SqlProbeResults(Struct, frozen=True):
     """Implements :class:`ResultStore`."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    _database: Database
 
     async def of(self, provider: str) -> Mapping[str, str]:
         table = probe_results
@@ -159,11 +153,10 @@ MEASURED: tuple[Table, ...] = (target_quarters, target_days)
 _NAMES = [column.name for column in target_quarters.c]
 
 
-class SqlMeasurements:
+class SqlMeasurements(Struct, frozen=True):
     """Implements :class:`MeasurementStore`."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    _database: Database
 
     async def add(self, quarters: Sequence[Row]) -> None:
         sums: dict[tuple[str, int], Sums] = {}
@@ -196,17 +189,14 @@ class SqlMeasurements:
         )
 
 
-class SqlRetention:
+class SqlRetention(Struct, frozen=True):
     """Deletes at most so many rows that are older, and returns their number."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    _database: Database
 
     async def requests(self, before: datetime, most: int) -> int:
-        of = usage_records.c
-        return await self._delete(
-            usage_records, select(of.id).where(of.at < microseconds(before)).limit(most)
-        )
+        over = usage_records.c.at < microseconds(before)
+        return await self._delete(usage_records, select(usage_records.c.id).where(over).limit(most))
 
     async def audit(self, before: datetime, most: int) -> int:
         # The oldest have the lowest ids, and no index has their times.
@@ -218,7 +208,8 @@ class SqlRetention:
         of = recordings.c
         over = of.expires_at <= now
         if before is not None:  # an id begins with the time at which it was made
-            over = or_(over, of.id < _first_id(before))
+            time = f"{microseconds(before) // 1000:012x}"
+            over = or_(over, of.id < f"{time[:8]}-{time[8:]}-7000-8000-000000000000")
         return await self._delete(recordings, select(of.id).where(over).limit(most))
 
     async def measurements(self, before: datetime, most: int) -> int:
@@ -226,15 +217,8 @@ class SqlRetention:
         for table in (target_quarters, target_days):
             key = tuple_(*table.primary_key)
             over = select(*table.primary_key).where(table.c.start < start).limit(most)
-            async with self._database.writing() as connection:
-                found += (await connection.execute(table.delete().where(key.in_(over)))).rowcount
+            found += await self._database.write(table.delete().where(key.in_(over)))
         return min(found, most)
 
     async def _delete(self, table: Table, over: Select[Any]) -> int:
-        async with self._database.writing() as connection:
-            return (await connection.execute(table.delete().where(table.c.id.in_(over)))).rowcount
-
-
-def _first_id(at: datetime) -> str:
-    text = f"{microseconds(at) // 1000:012x}"
-    return f"{text[:8]}-{text[8:]}-7000-8000-000000000000"
+        return await self._database.write(table.delete().where(table.c.id.in_(over)))

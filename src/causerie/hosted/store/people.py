@@ -4,18 +4,19 @@ only grows.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import cast
 
-from sqlalchemy import ColumnElement, RowMapping, Table, and_, case, func, not_, or_, select
+from sqlalchemy import ColumnElement, RowMapping, and_, case, func, not_, or_, select
 
 from causerie.errors import StoreUnavailable
 from causerie.hosted.accounts.encryption import WrongKey
 from causerie.hosted.accounts.keys import OneTimeLink
-from causerie.hosted.accounts.passwords import Authenticator, Failures
+from causerie.hosted.accounts.passwords import FORGET_FAILURES_AFTER, Authenticator, Failures
 from causerie.hosted.accounts.people import (
+    Actor,
     IdentityGroup,
     LinkedIdentity,
     Membership,
@@ -30,11 +31,11 @@ from causerie.hosted.accounts.records import (
     ENTRY_KINDS,
     AuditEntry,
     AuditFilter,
-    AuditKind,
+    entry,
 )
 from causerie.hosted.accounts.tokens import Session
 from causerie.hosted.store.encrypted import totp_purpose
-from causerie.hosted.store.repository import SqlRepository, SqlRows, part_of, row_of, upsert
+from causerie.hosted.store.repository import SqlRepository, SqlRows, equal, part_of, row_of, upsert
 from causerie.hosted.store.tables import (
     api_keys,
     attempts,
@@ -79,9 +80,6 @@ class SqlPeople(SqlRows[User]):
 
     table, kind = users, User
 
-    async def by_email(self, email: str) -> User | None:
-        return await self._row(select(users).where(users.c.email == email))
-
     async def every(self) -> Sequence[User]:
         return await self._rows(select(users).order_by(users.c.email))
 
@@ -116,12 +114,8 @@ class SqlPeople(SqlRows[User]):
         await self._insert(identities, identity)
 
     async def by_identity(self, issuer: str, subject: str) -> User | None:
-        query = (
-            select(users)
-            .join(identities, identities.c.user_id == users.c.id)
-            .where(identities.c.issuer == issuer, identities.c.subject == subject)
-        )
-        return await self._row(query)
+        query = select(users).join(identities, identities.c.user_id == users.c.id)
+        return await self._row(query.where(*equal(identities, issuer=issuer, subject=subject)))
 
     async def identities(self, user_id: str) -> Sequence[LinkedIdentity]:
         query = (
@@ -133,9 +127,7 @@ class SqlPeople(SqlRows[User]):
         return [LinkedIdentity(**row) for row in found.mappings()]
 
     async def unlink(self, identity: LinkedIdentity) -> None:
-        names = ("issuer", "subject", "user_id")
-        where = (identities.c[name] == getattr(identity, name) for name in names)
-        await self._execute(identities.delete().where(*where))
+        await self._delete(identities, issuer=identity.issuer, subject=identity.subject)
 
 
 def _matches_value(name: str, value: str) -> ColumnElement[bool]:
@@ -180,8 +172,8 @@ class SqlProjects(SqlRows[Project]):
         return await self._all(query, joined)
 
     async def membership(self, project_id: str, user_id: str) -> Membership | None:
-        query = select(memberships).where(*_of_member(memberships, project_id, user_id))
-        return await self._one(query, lambda row: Membership(**row))
+        member = equal(memberships, project_id=project_id, user_id=user_id)
+        return await self._one(select(memberships).where(*member), lambda row: Membership(**row))
 
     async def members(self, project_id: str) -> Sequence[ProjectMember]:
         query = (
@@ -190,7 +182,12 @@ class SqlProjects(SqlRows[Project]):
             .where(memberships.c.project_id == project_id)
             .order_by(func.lower(users.c.name), users.c.id)
         )
-        return await self._all(query, _member_of)
+        return await self._all(
+            query,
+            lambda row: ProjectMember(
+                User(**part_of(users, row)), row["role"], row["since"], row["from_group"]
+            ),
+        )
 
     async def join(self, membership: Membership) -> None:
         """Add a member, or change the role of one."""
@@ -198,46 +195,35 @@ class SqlProjects(SqlRows[Project]):
         given = {"role": membership.role, "from_group": membership.from_group}
         await upsert(self.connection, memberships, values, given)
 
-    async def leave(self, project_id: str, user_id: str, at: datetime) -> None:
-        values = {"project_id": project_id, "user_id": user_id, "at": at}
-        await upsert(self.connection, departures, values)
-        await self._execute(
-            memberships.delete().where(*_of_member(memberships, project_id, user_id))
-        )
+    async def leave(self, project_id: str, user_id: str) -> None:
+        member = {"project_id": project_id, "user_id": user_id}
+        await upsert(self.connection, departures, {**member, "at": self.now})
+        await self._delete(memberships, **member)
 
     async def left(self, project_id: str, user_id: str) -> datetime | None:
         """Return when a user left a project for the last time."""
-        query = select(departures.c.at).where(*_of_member(departures, project_id, user_id))
-        return cast(datetime | None, await self._scalar(query))
+        member = equal(departures, project_id=project_id, user_id=user_id)
+        return cast(datetime | None, await self._scalar(select(departures.c.at).where(*member)))
 
     async def owners(self, project_id: str) -> int:
         """Return the number of owners."""
-        query = select(memberships.c.user_id).where(
-            memberships.c.project_id == project_id, memberships.c.role == Role.OWNER
-        )
-        return len((await self._execute(query.with_for_update())).all())
+        owned = equal(memberships, project_id=project_id, role=Role.OWNER)
+        query = select(memberships.c.user_id).where(*owned).with_for_update()
+        return len((await self._execute(query)).all())
 
-    async def owner_emails(self) -> Mapping[str, Sequence[str]]:
-        """Return the addresses of the enabled owners of each project."""
+    async def owner_emails(self, reminder: str) -> Mapping[str, Sequence[str]]:
+        """Return the addresses of each project's enabled owners who want a reminder."""
         query = (
-            select(memberships.c.project_id, users.c.email)
+            select(memberships.c.project_id, users.c.email, users.c.muted)
             .join(users, users.c.id == memberships.c.user_id)
             .where(memberships.c.role == Role.OWNER, users.c.disabled_at.is_(None))
             .order_by(memberships.c.project_id, users.c.email)
         )
         found: dict[str, list[str]] = {}
-        for project_id, email in await self._execute(query):
-            found.setdefault(project_id, []).append(email)
+        for project_id, email, muted in await self._execute(query):
+            if reminder not in muted:
+                found.setdefault(project_id, []).append(email)
         return found
-
-
-def _of_member(table: Table, project_id: str, user_id: str) -> tuple[ColumnElement[bool], ...]:
-    return table.c.project_id == project_id, table.c.user_id == user_id
-
-
-def _member_of(row: RowMapping) -> ProjectMember:
-    user = User(**part_of(users, row))
-    return ProjectMember(user, row["role"], row["since"], row["from_group"])
 
 
 _NAMED = (api_keys, users, projects, operator_keys)
@@ -256,17 +242,31 @@ class SqlAudit(SqlRepository):
             del row["id"]
         await self._insert_rows(audit, rows)
 
+    async def record(
+        self,
+        actor: Actor,
+        action: str,
+        subject: str,
+        project_id: str | None = None,
+        **details: str,
+    ) -> None:
+        """Add an entry of what an actor does now."""
+        await self.add(entry(self.now, actor, action, subject, project_id, **details))
+
     async def find(self, filter: AuditFilter) -> Sequence[AuditEntry]:
         """Return the entries that fit, newest first."""
         query = select(audit).order_by(audit.c.id.desc()).limit(filter.count)
         for name in ("project_id", "actor", "action", "subject"):
-            wanted = getattr(filter, name)
-            if wanted is not None:
+            if (wanted := getattr(filter, name)) is not None:
                 query = query.where(audit.c[name] == wanted)
         if filter.before is not None:
             query = query.where(audit.c.id < filter.before)
         if filter.kind is not None:
-            query = query.where(_has_audit_kind(filter.kind))
+            labels = [label for label, kind in ENTRY_KINDS.items() if kind is filter.kind]
+            entries = [audit.c.subject.startswith(f"{each}:", autoescape=True) for each in labels]
+            configured = and_(audit.c.action.startswith(CONFIGURATION), or_(False, *entries))
+            own = audit.c.action.startswith(f"{filter.kind}.", autoescape=True)
+            query = query.where(or_(own, configured))
         page = query.subquery()
         named = (
             select(
@@ -284,21 +284,10 @@ class SqlAudit(SqlRepository):
         return await self._all(named, lambda row: AuditEntry(**row))
 
 
-def _has_audit_kind(kind: AuditKind) -> ColumnElement[bool]:
-    labels = [label for label, of in ENTRY_KINDS.items() if of is kind]
-    entries = [audit.c.subject.startswith(f"{label}:", autoescape=True) for label in labels]
-    configured = and_(audit.c.action.startswith(CONFIGURATION), or_(False, *entries))
-    return or_(audit.c.action.startswith(f"{kind}.", autoescape=True), configured)
-
-
 class SqlGroups(SqlRows[IdentityGroup]):
     """Groups of directories; ``join`` raises :class:`Taken` for an unknown user."""
 
     table, kind = groups, IdentityGroup
-
-    async def remove(self, id: str) -> None:
-        """Remove a group without members."""
-        await self._execute(groups.delete().where(groups.c.id == id))
 
     async def search(
         self, provider: str, where: Mapping[str, str], start: int, count: int
@@ -335,7 +324,7 @@ class SqlGroups(SqlRows[IdentityGroup]):
         await self._execute(members.delete().where(*of_group))
 
     async def leave_all(self, user_id: str) -> None:
-        await self._execute(members.delete().where(members.c.user_id == user_id))
+        await self._delete(members, user_id=user_id)
 
     async def names(self, provider: str, user_id: str) -> frozenset[str]:
         """Return the names and external ids of a user's groups."""
@@ -352,60 +341,43 @@ class SqlLinks(SqlRows[OneTimeLink]):
 
     table, kind = one_time_links, OneTimeLink
 
-    async def by_digest(self, digest: bytes) -> OneTimeLink | None:
-        return await self._row(select(one_time_links).where(one_time_links.c.digest == digest))
-
-    async def use(self, id: str, at: datetime) -> bool:
+    async def use(self, id: str) -> bool:
         """Use a link up; return false if another use was first."""
-        unused = one_time_links.c.id == id, one_time_links.c.used_at.is_(None)
-        return await self._wrote_one(one_time_links.update().where(*unused).values(used_at=at))
+        unused = one_time_links.update().where(*equal(one_time_links, id=id, used_at=None))
+        return await self._wrote_one(unused.values(used_at=self.now))
 
-    async def withdraw(self, *ids: str) -> None:
+    async def withdraw(self, links: Iterable[OneTimeLink]) -> int:
+        """Delete links; return their number."""
+        ids = [link.id for link in links]
         await self._execute(one_time_links.delete().where(one_time_links.c.id.in_(ids)))
+        return len(ids)
 
-    async def open(self, project_id: str | None, now: datetime) -> Sequence[OneTimeLink]:
-        return await self._open(one_time_links.c.project_id == project_id, now)
+    async def forget(self, created_by: str, email: str) -> None:
+        """Delete unused links by this creator that are for this address or have expired."""
+        old = or_(one_time_links.c.email == email, one_time_links.c.expires_at <= self.now)
+        unused = equal(one_time_links, created_by=created_by, used_at=None)
+        await self._execute(one_time_links.delete().where(*unused, old))
 
-    async def derived(self, user_id: str, now: datetime) -> Sequence[OneTimeLink]:
-        return await self._open(one_time_links.c.person == user_id, now)
-
-    async def forget(self, created_by: str, email: str, before: datetime) -> None:
-        """Delete unused links by this creator that are for this address or expired before."""
-        old = or_(one_time_links.c.email == email, one_time_links.c.expires_at <= before)
-        await self._execute(
-            one_time_links.delete().where(
-                one_time_links.c.created_by == created_by, one_time_links.c.used_at.is_(None), old
-            )
+    async def open(self, **values: str | None) -> Sequence[OneTimeLink]:
+        """Return those with these values of ``project_id``, ``person`` or ``user_id``."""
+        query = select(one_time_links).where(
+            *equal(one_time_links, **values, used_at=None),
+            one_time_links.c.expires_at > self.now,
         )
-
-    async def resets(self, user_id: str, now: datetime) -> Sequence[OneTimeLink]:
-        return await self._open(one_time_links.c.user_id == user_id, now)
-
-    async def _open(self, where: ColumnElement[bool], now: datetime) -> Sequence[OneTimeLink]:
-        query = (
-            select(one_time_links)
-            .where(where, one_time_links.c.used_at.is_(None), one_time_links.c.expires_at > now)
-            .order_by(one_time_links.c.created_at)
-        )
-        return await self._rows(query)
+        return await self._rows(query.order_by(one_time_links.c.created_at))
 
 
 class SqlSessions(SqlRows[Session]):
     table, kind = sessions, Session
 
-    async def by_digest(self, digest: bytes) -> Session | None:
-        return await self._row(select(sessions).where(sessions.c.digest == digest))
+    async def seen(self, id: str) -> None:
+        await self._execute(sessions.update().where(sessions.c.id == id).values(seen_at=self.now))
 
-    async def seen(self, id: str, at: datetime) -> None:
-        await self._execute(sessions.update().where(sessions.c.id == id).values(seen_at=at))
-
-    async def of(self, user_id: str, now: datetime) -> Sequence[Session]:
-        query = (
-            select(sessions)
-            .where(sessions.c.user_id == user_id, sessions.c.expires_at > now)
-            .order_by(sessions.c.seen_at.desc(), sessions.c.id)
+    async def of(self, user_id: str) -> Sequence[Session]:
+        query = select(sessions).where(
+            sessions.c.user_id == user_id, sessions.c.expires_at > self.now
         )
-        return await self._rows(query)
+        return await self._rows(query.order_by(sessions.c.seen_at.desc(), sessions.c.id))
 
     async def last_seen(self) -> Mapping[str, datetime]:
         """Return when each user was seen last, by their ids."""
@@ -413,19 +385,15 @@ class SqlSessions(SqlRows[Session]):
         query = select(of.user_id, func.max(of.seen_at)).group_by(of.user_id)
         return {row[0]: row[1] for row in await self._execute(query)}
 
-    async def end(self, user_id: str, id: str) -> bool:
-        return await self._wrote_one(
-            sessions.delete().where(sessions.c.user_id == user_id, sessions.c.id == id)
-        )
-
     async def end_all(self, user_id: str, *, but: str | None = None) -> None:
         statement = sessions.delete().where(sessions.c.user_id == user_id)
         if but is not None:
             statement = statement.where(sessions.c.id != but)
         await self._execute(statement)
 
-    async def forget(self, before: datetime) -> None:
-        await self._execute(sessions.delete().where(sessions.c.expires_at < before))
+    async def forget(self) -> None:
+        """Delete those that have expired."""
+        await self._execute(sessions.delete().where(sessions.c.expires_at < self.now))
 
 
 class SqlFactors(SqlRepository):
@@ -456,7 +424,7 @@ class SqlFactors(SqlRepository):
     async def remove(self, user_id: str) -> None:
         """Remove a user's factor with its recovery codes."""
         await self.put_recovery(user_id, [])
-        await self._execute(totp.delete().where(totp.c.user_id == user_id))
+        await self._delete(totp, user_id=user_id)
 
     async def users(self) -> frozenset[str]:
         """Return the ids of those with a confirmed factor."""
@@ -464,30 +432,32 @@ class SqlFactors(SqlRepository):
         return frozenset(found.scalars())
 
     async def put_recovery(self, user_id: str, digests: Sequence[bytes]) -> None:
-        await self._execute(recovery_codes.delete().where(recovery_codes.c.user_id == user_id))
+        await self._delete(recovery_codes, user_id=user_id)
         rows = [{"user_id": user_id, "digest": digest} for digest in digests]
         await self._insert_rows(recovery_codes, rows)
 
     async def use_recovery(self, user_id: str, digest: bytes) -> bool:
         """Use a code up; return false if there is none."""
-        code = recovery_codes.c.user_id == user_id, recovery_codes.c.digest == digest
-        return await self._wrote_one(recovery_codes.delete().where(*code))
+        return await self._delete(recovery_codes, user_id=user_id, digest=digest)
 
 
-class SqlAttempts(SqlRepository):
-    async def lock(self, scopes: Sequence[str], at: datetime) -> Sequence[Failures]:
+class SqlAttempts(SqlRows[Failures]):
+    table, kind = attempts, Failures
+
+    async def lock(self, scopes: Sequence[str]) -> Sequence[Failures]:
         """Return the failures of some scopes, which are locked until the block ends."""
         for scope in scopes:  # a row that is not there cannot be locked, so it is made first
-            values = {"scope": scope, "failures": 0, "last_at": at}
+            values = {"scope": scope, "failures": 0, "last_at": self.now}
             await upsert(self.connection, attempts, values, {"scope": scope})
         query = select(attempts).where(attempts.c.scope.in_(scopes)).with_for_update()
         return [Failures(**row) for row in (await self._execute(query)).mappings()]
 
-    async def failed(self, scope: str, at: datetime, forget_before: datetime) -> None:
-        """Count a failure; the count starts anew if the last one was before ``forget_before``."""
-        count = case((attempts.c.last_at < forget_before, 1), else_=attempts.c.failures + 1)
-        values = {"scope": scope, "failures": 1, "last_at": at}
-        await upsert(self.connection, attempts, values, {"failures": count, "last_at": at})
+    async def failed(self, scope: str) -> None:
+        """Count a failure; the count starts anew after :data:`FORGET_FAILURES_AFTER`."""
+        forgotten = attempts.c.last_at < self.now - FORGET_FAILURES_AFTER
+        count = case((forgotten, 1), else_=attempts.c.failures + 1)
+        values = {"scope": scope, "failures": 1, "last_at": self.now}
+        await upsert(self.connection, attempts, values, {"failures": count, "last_at": self.now})
 
     async def forgive(self, scope: str) -> None:
         """Subtract a failure."""
@@ -495,8 +465,6 @@ class SqlAttempts(SqlRepository):
         values = {"failures": attempts.c.failures - 1}
         await self._execute(attempts.update().where(*failed).values(values))
 
-    async def clear(self, scope: str) -> None:
-        await self._execute(attempts.delete().where(attempts.c.scope == scope))
-
-    async def forget(self, before: datetime) -> None:
+    async def forget(self) -> None:
+        before = self.now - FORGET_FAILURES_AFTER
         await self._execute(attempts.delete().where(attempts.c.last_at < before))

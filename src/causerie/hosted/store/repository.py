@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from datetime import datetime
 from typing import Any, ClassVar, Generic, TypeVar
 
 from sqlalchemy import (
@@ -32,10 +33,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class SqlRepository:
-    """A repository in one transaction; if it is ``writing``, rows that are found are locked."""
+    """A repository in one transaction, all of which happens at the time ``now``.
+
+    If it is ``writing``, rows that are found are locked.
+    """
 
     connection: AsyncConnection
     cipher: Cipher
+    now: datetime
     writing: bool
 
     async def _execute(
@@ -53,6 +58,9 @@ class SqlRepository:
 
     async def _wrote_one(self, statement: Executable) -> bool:
         return (await self._execute(statement)).rowcount == 1
+
+    async def _delete(self, table: Table, **values: Any) -> bool:
+        return (await self._execute(table.delete().where(*equal(table, **values)))).rowcount > 0
 
     async def _scalar(self, query: Executable) -> Any:
         return await self.connection.scalar(query)
@@ -98,6 +106,14 @@ class SqlRows(SqlRepository, Generic[T]):
     async def find(self, id: str) -> T | None:
         return await self._row(self._by_id(self.table, id))
 
+    async def one(self, **values: Any) -> T | None:
+        """Return the row with these values of its columns, without a lock."""
+        return await self._row(select(self.table).where(*equal(self.table, **values)))
+
+    async def remove(self, **values: Any) -> bool:
+        """Delete the rows with these values of their columns; return whether there were any."""
+        return await self._delete(self.table, **values)
+
     async def _row(self, query: Executable) -> T | None:
         return await self._one(query, self._made)
 
@@ -112,6 +128,11 @@ class SqlRows(SqlRepository, Generic[T]):
     def _made(self, row: RowMapping) -> T:
         made: T = self.kind(**row)
         return made
+
+
+def equal(table: Table, **values: Any) -> list[ColumnElement[bool]]:
+    """Return the conditions of these values of columns."""
+    return [table.c[name] == value for name, value in values.items()]
 
 
 def row_of(table: Table, value: Any) -> dict[str, Any]:

@@ -8,10 +8,11 @@ database is made of these tables; a migration brings those of an earlier release
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
+from functools import partial
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -35,7 +36,7 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.schema import SchemaItem
-from sqlalchemy.types import TypeDecorator
+from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from causerie.access.allowed import Access
 from causerie.hosted.accounts.bounds import Budget, Credit, Limit
@@ -70,67 +71,39 @@ def moment_of(stored: int) -> datetime:
     return _EPOCH + timedelta(microseconds=stored)
 
 
-class Moment(TypeDecorator[datetime]):
-    """A :class:`datetime` with a time zone, stored as microseconds since 1970."""
+class ConvertedColumn(TypeDecorator[Any]):
+    """Type of a column whose values are stored as others; ``None`` is stored as ``NULL``."""
 
-    impl = BigInteger
+    impl: Any = Text
     cache_ok = True
 
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> int | None:
-        return None if value is None else microseconds(value)
-
-    def process_result_value(self, value: int | None, dialect: Dialect) -> datetime | None:
-        return None if value is None else moment_of(value)
-
-
-class Money(TypeDecorator[Decimal]):
-    """A :class:`~decimal.Decimal`, stored as billionths; its sums are money too."""
-
-    impl = BigInteger
-    cache_ok = True
-
-    def process_bind_param(self, value: Decimal | None, dialect: Dialect) -> int | None:
-        return None if value is None else billionths(value)
-
-    def process_result_value(self, value: int | None, dialect: Dialect) -> Decimal | None:
-        return None if value is None else amount_of(int(value))  # PostgreSQL sums to decimals
-
-
-class JsonText(TypeDecorator[Any]):
-    """A value of this ``kind``, stored as JSON, a set as a sorted list; ``None`` as ``NULL``."""
-
-    impl = Text
-    cache_ok = True
-
-    def __init__(self, kind: Any) -> None:
+    def __init__(
+        self,
+        stored: type[TypeEngine[Any]],
+        written: Callable[[Any], Any],
+        read: Callable[[Any], Any],
+    ) -> None:
         super().__init__()
-        self.kind = kind
+        self.impl = stored()
+        self.stored, self.written, self.read = stored, written, read
 
-    def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
-        if value is None:
-            return None
-        plain = sorted(value) if isinstance(value, set | frozenset) else value
-        return msgspec.json.encode(plain).decode()
+    def process_bind_param(self, value: Any, dialect: Dialect) -> Any:
+        return None if value is None else self.written(value)
 
-    def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
-        return None if value is None else msgspec.json.decode(value, type=self.kind)
+    def process_result_value(self, value: Any, dialect: Dialect) -> Any:
+        return None if value is None else self.read(value)
 
 
-class Word(TypeDecorator[StrEnum]):
-    """A member of this enumeration, stored as its value."""
+MOMENT = ConvertedColumn(BigInteger, microseconds, moment_of)
+"""A :class:`datetime` with a time zone, stored as microseconds since 1970."""
 
-    impl = Text
-    cache_ok = True
+# Stored as billionths; its sums are money too, of which PostgreSQL makes decimals.
+MONEY = ConvertedColumn(BigInteger, billionths, lambda stored: amount_of(int(stored)))
 
-    def __init__(self, kind: type[StrEnum]) -> None:
-        super().__init__()
-        self.kind = kind
 
-    def process_bind_param(self, value: StrEnum | None, dialect: Dialect) -> str | None:
-        return None if value is None else str(value)
-
-    def process_result_value(self, value: str | None, dialect: Dialect) -> StrEnum | None:
-        return None if value is None else self.kind(value)
+def _json_text(value: Any) -> str:
+    plain = sorted(value) if isinstance(value, set | frozenset) else value
+    return msgspec.json.encode(plain).decode()
 
 
 METADATA = MetaData(
@@ -148,6 +121,11 @@ def _new_table(name: str, *parts: SchemaItem) -> Table:
     return Table(name, METADATA, *parts)
 
 
+def _table_by_time(name: str, owner: str, *parts: SchemaItem) -> Table:
+    start = Column("start", BigInteger, primary_key=True, autoincrement=False, index=True)
+    return Table(name, METADATA, *_key_columns(Text, owner), start, *parts)
+
+
 def _key_columns(kind: Any, *names: str) -> Iterator[Column[Any]]:
     return (Column(name, kind, primary_key=True, autoincrement=False) for name in names)
 
@@ -158,16 +136,18 @@ def _required_columns(kind: Any, *names: str) -> Iterator[Column[Any]]:
 
 _TYPES: Mapping[Any, Any] = {
     **{str: Text, bool: Boolean, int: BigInteger, bytes: LargeBinary},
-    **{datetime: Moment, Decimal: Money},
+    **{datetime: MOMENT, Decimal: MONEY},
 }
 
 
 def _type_of(hint: Any) -> Any:
     if isinstance(hint, type) and issubclass(hint, StrEnum):
-        return Word(hint)
+        return ConvertedColumn(Text, str, hint)
     if get_origin(hint) is Literal:
         return Text
-    return _TYPES[hint] if hint in _TYPES else JsonText(hint)
+    if hint in _TYPES:
+        return _TYPES[hint]
+    return ConvertedColumn(Text, _json_text, partial(msgspec.json.decode, type=hint))
 
 
 def _table_of(
@@ -251,7 +231,7 @@ departures = _new_table(
     "departures",
     _of_project(primary_key=True),
     _of_user(primary_key=True),
-    *_required_columns(Moment, "at"),
+    *_required_columns(MOMENT, "at"),
 )
 
 sessions = _table_of(Session, "sessions", _digest_column(), _of_user(index=True))
@@ -263,7 +243,7 @@ recovery_codes = _new_table(
 )
 
 attempts = _table_of(
-    Failures, "attempts", Column("last_at", Moment, nullable=False, index=True), keys=["scope"]
+    Failures, "attempts", Column("last_at", MOMENT, nullable=False, index=True), keys=["scope"]
 )
 
 audit = _table_of(
@@ -372,7 +352,7 @@ changes = _new_table(
     "changes",
     *_key_columns(BigInteger, "number"),
     *_required_columns(Text, "subject"),
-    Column("at", Moment, nullable=False, index=True),
+    Column("at", MOMENT, nullable=False, index=True),
 )
 
 
@@ -386,7 +366,7 @@ recordings = _table_of(
     "recordings",
     *_key_columns(Uuid(as_uuid=False), "id"),
     _text_column("project_id", index=True),
-    Column("expires_at", Moment, nullable=False, index=True),
+    Column("expires_at", MOMENT, nullable=False, index=True),
 )
 
 
@@ -413,14 +393,13 @@ _SEARCHED = ("key_id", "user_id", "tag", "served_by")
 
 
 def _usage_sums(name: str, *places: str) -> Table:
-    return _new_table(
+    return _table_by_time(
         name,
-        *_key_columns(Text, "project_id"),
-        Column("start", BigInteger, primary_key=True, autoincrement=False, index=True),
+        "project_id",
         *_key_columns(Text, *places),
         *_required_columns(BigInteger, "requests", "refused", "failed", "aborted"),
         *_required_columns(BigInteger, "prompt", "cached", "completion", "reasoning"),
-        *_required_columns(Money, "cost"),
+        *_required_columns(MONEY, "cost"),
         *_required_columns(BigInteger, "first_token_us", "first_tokens", "duration_us"),
         *_required_columns(BigInteger, "charged", "written"),
         *(Index(None, each, "start") for each in _SEARCHED if each in places),
@@ -439,23 +418,21 @@ usage_tags = _usage_sums("usage_tags", "tag", "user_id", "model")
 usage_targets = _usage_sums("usage_targets", "model", "served_by")
 
 # What was charged for, by day, as the invoices of providers list it. Statements are made of it.
-usage_charged = _new_table(
+usage_charged = _table_by_time(
     "usage_charged",
-    *_key_columns(Text, "project_id"),
-    Column("start", BigInteger, primary_key=True, autoincrement=False, index=True),
+    "project_id",
     *_key_columns(Text, "tag", "model", "served_by"),
     *_required_columns(
         BigInteger, "requests", "prompt", "cached", "written", "completion", "reasoning"
     ),
     *_required_columns(BigInteger, "units"),
-    *_required_columns(Money, "cost"),
+    *_required_columns(MONEY, "cost"),
 )
 
 # Counts by time to the first token: the histogram that percentiles come from.
-usage_first_token = _new_table(
+usage_first_token = _table_by_time(
     "usage_first_token",
-    *_key_columns(Text, "project_id"),
-    Column("start", BigInteger, primary_key=True, autoincrement=False, index=True),
+    "project_id",
     *_key_columns(Text, "model", "key_id", "user_id"),
     *_key_columns(Integer, "bucket"),
     *_required_columns(BigInteger, "requests"),
@@ -463,10 +440,9 @@ usage_first_token = _new_table(
 
 
 def _measurements_table(name: str) -> Table:
-    return _new_table(
+    return _table_by_time(
         name,
-        *_key_columns(Text, "target"),
-        Column("start", BigInteger, primary_key=True, autoincrement=False, index=True),
+        "target",
         *_required_columns(BigInteger, "answered", "failed"),
         *_required_columns(BigInteger, "first_tokens", "first_token_us", "speeds", "speed"),
     )
@@ -481,8 +457,8 @@ alerts = _table_of(StoredAlert, "alerts", keys=["key"])
 alert_deliveries = _table_of(
     Delivery,
     "alert_deliveries",
-    Column("at", Moment, nullable=False, index=True),
-    Column("next_at", Moment, index=True),
+    Column("at", MOMENT, nullable=False, index=True),
+    Column("next_at", MOMENT, index=True),
 )
 
 

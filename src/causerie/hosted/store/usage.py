@@ -6,6 +6,7 @@ import asyncio
 import math
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from operator import add, attrgetter, itemgetter
 from typing import Any
@@ -43,7 +44,7 @@ from causerie.hosted.accounts.usage import (
     RecordFilter,
     Spent,
     Step,
-    TargetUse,
+    TokenSum,
     UsageQuery,
     UsageSum,
     Used,
@@ -102,6 +103,10 @@ HOUR = 3_600_000_000  # microseconds
 DAY = 24 * HOUR
 
 _COLUMNS = [(RENAMED.get(name, name), name) for name in UsageRecord.__struct_fields__]
+_SUMMED = (
+    *("requests", "refused", "failed", "aborted", "prompt", "cached", "completion", "reasoning"),
+    *("cost", "first_token_us", "first_tokens", "duration_us", "charged", "written"),
+)
 _SUMS = (
     *((HOUR, table) for table in (usage_hourly, usage_apps, usage_tags, usage_targets)),
     *((DAY, table) for table in (usage_daily, usage_charged)),
@@ -113,48 +118,27 @@ _place = attrgetter("key", "user", "model", "door", "app", "tag", "served_by", "
 _PLACE = ("project_id", "start", "key_id", "user_id", "model", "door", "app", "tag", "served_by")
 
 
-class _Sum(Struct):
-    requests: int = 0
-    refused: int = 0
-    failed: int = 0
-    aborted: int = 0
-    prompt: int = 0
-    cached: int = 0
-    completion: int = 0
-    reasoning: int = 0
-    cost: int = 0
-    first_token_us: int = 0
-    first_tokens: int = 0
-    duration_us: int = 0
-    charged: int = 0
-    written: int = 0
-    units: int = 0
-
-    def add(self, record: UsageRecord, times: int) -> None:
-        self.requests += times
-        if record.status == CLIENT_GONE:
-            self.aborted += times
-        elif record.status >= 500:
-            self.failed += times
-        elif record.status >= 400:
-            self.refused += times
-        self.prompt += times * record.prompt
-        self.cached += times * record.cached
-        self.completion += times * record.completion
-        self.reasoning += times * record.reasoning
-        self.cost += times * record.cost
-        if record.first_token_us is not None:
-            self.first_token_us += times * record.first_token_us
-            self.first_tokens += times
-        self.duration_us += times * record.duration_us
-        if record.charged:
-            self.charged += times * (record.prompt + record.completion)
-        if record.written or record.units:
-            self.written += times * record.written
-            self.units += times * record.units
-
-
-_SUMMED = tuple(name for name in _Sum.__struct_fields__ if name != "units")
+def _sums_of(record: UsageRecord, times: int) -> tuple[int, ...]:
+    # In the order of ``_SUMMED``, and the units.
+    status, first = record.status, record.first_token_us
+    sums = (
+        1,
+        int(400 <= status < 500 and status != CLIENT_GONE),
+        int(status >= 500),
+        int(status == CLIENT_GONE),
+        record.prompt,
+        record.cached,
+        record.completion,
+        record.reasoning,
+        record.cost,
+        first or 0,
+        int(first is not None),
+        record.duration_us,
+        record.prompt + record.completion if record.charged else 0,
+        record.written,
+        record.units,
+    )
+    return sums if times == 1 else tuple(times * each for each in sums)
 
 
 class SqlUsage:
@@ -186,19 +170,13 @@ class SqlUsage:
                 await self._add_records(connection, [(each, 1) for each in unique.values()])
         except (IntegrityError, sqlite3.IntegrityError):  # some are stored
             async with self._database.writing() as connection:
-                stored = await self._stored_outcomes(connection, unique)
+                of = usage_records.c
+                asked = select(of.id, of.status, of.code, of.cost).where(of.id.in_(list(unique)))
+                found = await connection.execute(asked)
+                stored = {id: (status, code, cost) for id, status, code, cost in found}
                 await self._correct_sums(connection, unique, stored)
                 new = [each for id, each in unique.items() if id not in stored]
                 await self._add_records(connection, [(each, 1) for each in new])
-
-    async def _stored_outcomes(
-        self, connection: AsyncConnection, records: Mapping[str, UsageRecord]
-    ) -> Mapping[str, tuple[int, str | None, int]]:
-        of = usage_records.c
-        asked = select(of.id, of.status, of.code, of.cost).where(of.id.in_(list(records)))
-        return {
-            id: (status, code, cost) for id, status, code, cost in await connection.execute(asked)
-        }
 
     async def _correct_sums(
         self,
@@ -261,15 +239,14 @@ _ID, _TRIED = _NAMES.index("id"), _NAMES.index("tried")
 _json = msgspec.json.Encoder().encode
 
 
-def _by_place(changes: Iterable[_Change]) -> Mapping[tuple[Any, ...], _Sum]:
-    sums: dict[tuple[Any, ...], _Sum] = {}
+def _by_place(changes: Iterable[_Change]) -> Mapping[tuple[Any, ...], Sequence[int]]:
+    sums: dict[tuple[Any, ...], Sequence[int]] = {}
     for each, times in changes:
         if each.code in _UNCHOSEN:  # a client's words are no place of a sum
             each = structs.replace(each, model="")
         place = (each.project, each.at - each.at % HOUR, *_place(each))
-        if (found := sums.get(place)) is None:
-            found = sums[place] = _Sum()
-        found.add(each, times)
+        more, known = _sums_of(each, times), sums.get(place)
+        sums[place] = more if known is None else [*map(add, known, more)]
     return sums
 
 
@@ -278,17 +255,20 @@ class _Columns(Struct, frozen=True):
 
     span: int
     places: Callable[[tuple[Any, ...]], tuple[Any, ...]]  # without the project and the start
-    sums: Callable[[_Sum], tuple[int, ...]]
+    sums: Callable[[Sequence[int]], tuple[int, ...]]
     charged: bool  # of charged requests alone
 
     @staticmethod
     def of(table: Table, span: int) -> _Columns:
         places = [_PLACE.index(column.name) for column in list(table.primary_key)[2:]]
-        sums = [column.name for column in table.columns if not column.primary_key]
-        return _Columns(span, itemgetter(*places), attrgetter(*sums), table is usage_charged)
+        named = [column.name for column in table.columns if not column.primary_key]
+        sums = [(*_SUMMED, "units").index(name) for name in named]
+        return _Columns(span, itemgetter(*places), itemgetter(*sums), table is usage_charged)
 
 
-def _rows(sums: Mapping[tuple[Any, ...], _Sum], columns: _Columns) -> list[tuple[Any, ...]]:
+def _rows(
+    sums: Mapping[tuple[Any, ...], Sequence[int]], columns: _Columns
+) -> list[tuple[Any, ...]]:
     rows: dict[tuple[Any, ...], Sequence[int]] = {}
     for place, one in sums.items():
         project, start, *_, charged = place
@@ -327,6 +307,7 @@ _SECOND = 1_000_000
 _BEGINNING = moment_of(0)
 
 
+@dataclass(eq=False)
 class SqlUsageReader:
     """Reads usage: sums by start and then group, records newest first.
 
@@ -334,11 +315,10 @@ class SqlUsageReader:
     is that of an owner of budgets, with an empty ``model`` for all models.
     """
 
-    def __init__(self, database: Database) -> None:
-        self._rows = database.rows
+    _database: Database
 
     async def sums(self, question: UsageQuery) -> Sequence[UsageSum]:
-        rows = await self._rows(sums_query(question))
+        rows = await self._database.rows(sums_query(question))
         return await asyncio.to_thread(_usage_sums, rows, question)  # they may be many
 
     async def used(self, by: By, since: datetime, project: str | None = None) -> Mapping[str, Used]:
@@ -347,7 +327,7 @@ class SqlUsageReader:
         latest = func.max(table.c.start, type_=table.c.start.type).label("start")
         query = select(group, func.sum(table.c.cost).label("cost"), latest)
         query = query.where(table.c.start >= microseconds(since)).group_by(group)
-        rows = await self._rows(
+        rows = await self._database.rows(
             query if project is None else query.where(table.c.project_id == project)
         )
         return {row["name"]: Used(row["cost"], moment_of(row["start"])) for row in rows}
@@ -355,26 +335,20 @@ class SqlUsageReader:
     async def first_tokens(
         self, question: UsageQuery, shares: Sequence[float]
     ) -> Sequence[FirstTokens]:
-        rows = await self._rows(first_token_query(question))
+        rows = await self._database.rows(first_token_query(question))
         return await asyncio.to_thread(_first_tokens, rows, question, shares)
 
-    async def by_target(
-        self, since: datetime, until: datetime
-    ) -> Mapping[tuple[str, str], TargetUse]:
-        of = usage_targets.c
-        tokens = func.sum(of.prompt + of.completion).label("tokens")
-        query = select(of.model, of.served_by, tokens, func.sum(of.requests).label("requests"))
-        query = query.where(of.start >= microseconds(since), of.start < microseconds(until))
-        return {
-            (row["model"], row["served_by"]): TargetUse(int(row["tokens"]), int(row["requests"]))
-            for row in await self._rows(query.group_by(of.model, of.served_by))
-        }
+    async def tokens(self, question: UsageQuery) -> Sequence[TokenSum]:
+        query = sums_query(question, ("requests", "prompt", "completion"))
+        rows = await self._database.rows(query)
+        return await asyncio.to_thread(_token_sums, rows, question)
 
     async def charged(self, question: ChargedQuery) -> Sequence[ChargedSum]:
-        return await asyncio.to_thread(_charged_sums, await self._rows(charged_query(question)))
+        rows = await self._database.rows(charged_query(question))
+        return await asyncio.to_thread(_charged_sums, rows)
 
     async def records(self, filter: RecordFilter) -> Sequence[UsageRecord]:
-        rows = await self._rows(records_query(filter))
+        rows = await self._database.rows(records_query(filter))
         return await asyncio.to_thread(
             lambda: [UsageRecord(**{name: row[each] for each, name in _COLUMNS}) for row in rows]
         )
@@ -395,15 +369,15 @@ class SqlUsageReader:
             ),
             of.model.endswith(suffix, autoescape=True),
         )
-        (row,) = await self._rows(query)
+        (row,) = await self._database.rows(query)
         return int(row["requests"])
 
     async def spent(self, owner: str, model: str, since: datetime) -> Spent:
-        (row,) = await self._rows(spent_query(owner, model, since))
+        (row,) = await self._database.rows(spent_query(owner, model, since))
         return Spent(int(row["cost"] or 0), int(row["tokens"] or 0))
 
     async def last_used(self, project: str) -> Mapping[str, datetime]:
-        rows = await self._rows(last_used_query(project))
+        rows = await self._database.rows(last_used_query(project))
         return {row["key_id"]: moment_of(row["at"]) for row in rows}
 
 
@@ -434,7 +408,7 @@ def charged_query(question: ChargedQuery) -> Select[Any]:
     return query.group_by(*places).order_by(*places).limit(question.limit)
 
 
-def sums_query(question: UsageQuery) -> Select[Any]:
+def sums_query(question: UsageQuery, names: Sequence[str] = _SUMMED) -> Select[Any]:
     """Select sums: by labels from their tables, else from the days if all days are whole."""
     midnights = (BudgetPeriod.DAY.start(each) == each for each in (question.since, question.until))
     days = question.step is Step.DAY or all(midnights)
@@ -444,7 +418,7 @@ def sums_query(question: UsageQuery) -> Select[Any]:
     groups: list[ColumnElement[Any]] = [table.c[_column_name(by)] for by in question.by]
     start = _start_column(table, question).label("start")
     places = groups if question.step is Step.ALL else [start, *groups]
-    sums = [func.sum(table.c[name]).label(name) for name in _SUMMED]
+    sums = [func.sum(table.c[name]).label(name) for name in names]
     span = DAY if table is usage_daily or question.step is Step.DAY else HOUR
     query = select(*places, *sums).where(*_within_period(table, question, span))
     return query.where(*_filter_conditions(table, question)).group_by(*places)
@@ -561,6 +535,19 @@ def _by_provider(
             for name in _SUMMED:
                 so_far[name] += each[name]
     return list(found.values())
+
+
+def _token_sums(rows: Iterable[RowMapping], question: UsageQuery) -> Sequence[TokenSum]:
+    group, whole = itemgetter(*map(_column_name, question.by)), question.step is Step.ALL
+    return [
+        TokenSum(
+            None if whole else moment_of(row["start"]),
+            group(row),
+            int(row["prompt"] + row["completion"]),
+            int(row["requests"]),
+        )
+        for row in rows
+    ]
 
 
 def _charged_sums(rows: Iterable[RowMapping]) -> Sequence[ChargedSum]:

@@ -99,12 +99,19 @@ class DocsPage(StandalonePage):
         self._document: Any = document(max_messages)
         self._operations = operations(self._document)
 
-    async def show(self, exchange: Exchange, base_urls: tuple[str, ...], router: str) -> None:
-        """Send the page for these doors; without a ``router`` it omits its operations."""
-        key = (base_urls, router)
-        await self.send(exchange, key, lambda: self._template_values(base_urls, router), "")
+    async def show(
+        self, exchange: Exchange, base_urls: tuple[str, ...], router: str, home: str = ""
+    ) -> None:
+        """Send the page for these doors; without a ``router`` it omits its operations.
 
-    def _template_values(self, base_urls: tuple[str, ...], router: str) -> dict[str, object]:
+        ``home`` is the title of the page for people at ``/``, if there is one.
+        """
+        doors = (base_urls, router, home)
+        await self.send(exchange, doors, lambda: self._template_values(*doors), "")
+
+    def _template_values(
+        self, base_urls: tuple[str, ...], router: str, home: str
+    ) -> dict[str, object]:
         shown = [each for each in self._operations if router or each.base != _ROUTER]
         shown.sort(key=lambda each: bool(router) and each.base != _ROUTER)  # what is read most
         schemas = self._document["components"]["schemas"]
@@ -120,6 +127,7 @@ class DocsPage(StandalonePage):
             "objects": {name: schema for name, schema in schemas.items() if name in names},
             "base_urls": base_urls,
             "router": router,
+            "home": home,
         }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import partial
 from hashlib import blake2b
@@ -22,11 +22,12 @@ from causerie.protocol.money import exact, rounded
 from causerie.protocol.numbers import money
 
 _LOOKS = {
-    "moment": "%Y-%m-%d %H:%M UTC",
-    "date": "%Y-%m-%d",
-    "hour": "%H:%M",
-    "dayhour": "%d %b %H:%M",
-    "stamp": "%m-%d %H:%M:%S",
+    "moment": "{0.day} {0:%b %Y, %H:%M} UTC",
+    "date": "{0.day} {0:%b %Y}",
+    "day": "{0.day} {0:%b}",
+    "hour": "{0:%H:%M}",
+    "dayhour": "{0.day} {0:%b, %H:%M}",
+    "stamp": "{0.day} {0:%b, %H:%M:%S}",
 }
 _FRAMES = ("layout.html", "open.html", "plain.html")
 _THOUSAND = 1000
@@ -80,7 +81,7 @@ def environment(statics: Statics, brand: Branding, logos: Mapping[str, str] = {}
         lstrip_blocks=True,
         auto_reload=False,
     )
-    filters = (coded, ago, exact, price, count, counted, short, seconds, day)
+    filters = (coded, ago, exact, price, count, counted, short, seconds, written)
     made.filters |= {each.__name__: each for each in filters}
     made.filters |= {look: partial(_time_element, look) for look in _LOOKS}
     made.filters["money"] = rounded
@@ -201,9 +202,9 @@ def seconds(amount: float) -> str:
     return f"{minutes} min {rest} s"
 
 
-def day(at: datetime) -> str:
-    utc = at.astimezone(UTC)
-    return f"{utc.day} {utc:%b}"
+def written(at: date, look: str = "date") -> str:
+    """Write a time, in UTC; without a ``look`` its day, like 29 Nov 2026."""
+    return _LOOKS[look].format(at.astimezone(UTC) if isinstance(at, datetime) else at)
 
 
 def _time_element(look: str, at: datetime | None, empty: str = "never", words: str = "") -> Markup:
@@ -214,6 +215,6 @@ def _time_element(look: str, at: datetime | None, empty: str = "never", words: s
     return Markup('<time datetime="{}" data-look="{}" title="{}">{}</time>').format(
         utc.isoformat(timespec="seconds").replace("+00:00", "Z"),
         look,
-        utc.strftime(_LOOKS["moment"]),
-        words or utc.strftime(_LOOKS[look]),
+        written(utc, "moment"),
+        words or written(utc, look),
     )

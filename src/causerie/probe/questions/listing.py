@@ -10,6 +10,7 @@ import msgspec
 
 from causerie.errors import counted
 from causerie.probe.question import (
+    SAMPLES,
     ProbeReply,
     ProbeRequest,
     ProbeVerdict,
@@ -19,22 +20,13 @@ from causerie.probe.question import (
     dig,
     no,
     partly,
-    question,
+    script,
     unclear,
     yes,
 )
 
 LIST = ProbeRequest("GET", "/models")
 _VERSION = re.compile(r"/v[0-9]+[a-z0-9]*/?\Z")
-_LENGTHS = (
-    ("context_length",),
-    ("max_model_len",),
-    ("context_window",),
-    ("loaded_context_length",),
-    ("max_context_length",),
-    ("meta", "n_ctx"),
-    ("top_provider", "context_length"),
-)
 
 
 def entries(reply: ProbeReply) -> list[object]:
@@ -52,25 +44,23 @@ def entry_of(reply: ProbeReply, model: str) -> object:
 
 def listed_length(entry: object) -> int | None:
     """Return the context length that an entry tells, in tokens."""
-    for path in _LENGTHS:
+    for path in SAMPLES["lengths"]:
         value = dig(entry, *path)
         if isinstance(value, int) and not isinstance(value, bool) and value > 0:
             return value
     return None
 
 
-@question("base", "1, 9", alone=True, asks=0)
+@script("base")
 def _base_has_version(subject: Subject) -> Script:
-    """Does the base URL end with a version?"""
     yield from ()
     if _VERSION.search(subject.base_url):
         return yes()
     return partly("the base URL does not end with a version like /v1")
 
 
-@question("models", "2.1, 4.1", alone=True)
+@script("models")
 def _models(subject: Subject) -> Script:
-    """Are models listed by id?"""
     reply = yield LIST
     reply.settle()
     if not isinstance(reply.at("data"), list):
@@ -82,9 +72,8 @@ def _models(subject: Subject) -> Script:
     return yes(counted(count, "model"), learned=known)
 
 
-@question("models.parameters", "1 rule 3", alone=True, asks=0)
+@script("models.parameters")
 def _entry_claims_parameters(subject: Subject) -> Script:
-    """Does the model's entry say which parameters it supports?"""
     yield from ()
     claimed = dig(subject.entry, "supported_parameters")
     if isinstance(claimed, list):
@@ -92,18 +81,14 @@ def _entry_claims_parameters(subject: Subject) -> Script:
     return no("the entry has no `supported_parameters`")
 
 
-@question("models.open", "5 rule 5", alone=True)
+@script("models.open")
 def _listing_without_key(subject: Subject) -> Script:
-    """Are models listed without a key?"""
     if not subject.keyed:
         return unclear("asked without a key anyway")
     reply = yield ProbeRequest("GET", "/models", credential="none")
     if reply.status == 200 and entries(reply):
         return yes()
     return no(f"without a key: status {reply.status}") if reply.status else unclear(reply.trouble)
-
-
-QUESTIONS = (_base_has_version, _models, _entry_claims_parameters, _listing_without_key)
 
 
 LONGEST_ASKED = 32_768  # tokens; a longer prompt would cost too much if it were not refused
@@ -131,9 +116,8 @@ def _told_length(reply: ProbeReply) -> int | None:
     return int(re.sub("[,_]", "", found[1])) if found else None
 
 
-@question("context_length", "8, contract 3", asks=3, tokens=60)
+@script("context_length")
 def _context_length(subject: Subject) -> Script:
-    """Is the context length told?"""
     if subject.context_length is not None:
         return yes(f"{subject.context_length} tokens, by the list of models")
     again = entry_of((yield LIST), subject.model)
@@ -157,9 +141,8 @@ def _learned(subject: Subject, length: int, how: str, *, whole: bool = False) ->
     return (yes if whole else partly)(words, learned=known)
 
 
-@question(TOO_LONG, "contract 3")
+@script(TOO_LONG)
 def _too_long(subject: Subject) -> Script:
-    """Is a prompt that is too long refused, and never cut?"""
     length = subject.context_length
     if length is None:
         return unclear("not asked: the context length is not known")
@@ -178,9 +161,6 @@ def _too_long(subject: Subject) -> Script:
     return partly(f"refused under another code: {reply.message}")
 
 
-CONTEXT_QUESTIONS = (_context_length, _too_long)
-
-
 # Operations besides chat.
 
 _QUERY, _NEAR, _FAR = "Which animal barks?", "A dog barks.", "Iron is a metal."
@@ -193,9 +173,8 @@ def _operation_request(subject: Subject, operation: str, **fields: object) -> St
     return reply
 
 
-@question("embeddings", "contract 5", tokens=20, alone=True)
+@script("embeddings")
 def _embeddings(subject: Subject) -> Script:
-    """Are embeddings made?"""
     reply = yield from _operation_request(subject, "embeddings", input=[_NEAR, _FAR])
     first, second = (reply.at("data", index, "embedding") for index in range(2))
     if not (isinstance(first, list) and first and isinstance(second, list) and second):
@@ -208,9 +187,8 @@ def _embeddings(subject: Subject) -> Script:
     return yes(f"vectors of {len(first)} numbers")
 
 
-@question("rerank", "contract 5", tokens=40, alone=True)
+@script("rerank")
 def _rerank(subject: Subject) -> Script:
-    """Are documents ranked?"""
     reply = yield from _operation_request(subject, "rerank", query=_QUERY, documents=[_FAR, _NEAR])
     results = reply.at("results") or reply.at("data")
     if not isinstance(dig(results, 0, "relevance_score"), int | float):
@@ -220,15 +198,11 @@ def _rerank(subject: Subject) -> Script:
     return yes()
 
 
-@question("completions", "contract 5", tokens=10, alone=True)
+@script("completions")
 def _completions(subject: Subject) -> Script:
-    """Are plain texts completed?"""
     reply = yield from _operation_request(
         subject, "completions", prompt="One, two, three,", max_tokens=4
     )
     if not isinstance(reply.at("choices", 0, "text"), str):
         return no("the reply has no `text`")
     return yes()
-
-
-OPERATION_QUESTIONS = (_embeddings, _rerank, _completions)

@@ -5,13 +5,14 @@ refused (interface 5, 7; contract 3), with the right status and form; and on cli
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+
+from jsonschema import Draft202012Validator
 
 from causerie.probe.question import (
     SAMPLES,
     Credential,
-    ProbeQuestion,
     ProbeReply,
     ProbeRequest,
     Script,
@@ -20,9 +21,8 @@ from causerie.probe.question import (
     checked,
     dig,
     no,
-    of_parameter,
     partly,
-    question,
+    script,
     unclear,
     user,
     weighed,
@@ -31,36 +31,10 @@ from causerie.probe.question import (
 
 HELLO = "Say hello in one short sentence."
 MOST = 24
-_MOST_IMAGE = 1500  # tokens of a small image, at most
-# 32 times 32 pixels.
-_RED_SQUARE = (
-    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAACAAAAAgCAIAAAD8GO2jAAAAJ0lEQVR42u3NsQkAAAjAsP7/tF7h"
-    "IASyp6lTCQQCgUAgEAgEgi/BAjLD/C5w/SM9AAAAAElFTkSuQmCC"
-)
 
 
-def _type_check(kind: type) -> Callable[[object], bool]:
-    return lambda value: isinstance(value, kind) and not isinstance(value, bool)
-
-
-_FIELDS: tuple[tuple[tuple[str | int, ...], Callable[[object], bool]], ...] = (
-    (("id",), _type_check(str)),
-    (("model",), _type_check(str)),
-    (("created",), _type_check(int)),
-    (("object",), lambda value: value == "chat.completion"),
-    (("choices", 0, "index"), lambda value: value == 0),
-    (("choices", 0, "message", "role"), lambda value: value == "assistant"),
-    (("choices", 0, "message", "content"), _type_check(str)),
-    (("choices", 0, "finish_reason"), lambda value: value in ("stop", "length")),
-    (("usage", "prompt_tokens"), _type_check(int)),
-    (("usage", "completion_tokens"), _type_check(int)),
-    (("usage", "total_tokens"), _type_check(int)),
-)
-
-
-@question("completion", "2.5, 4.2", asks=4, tokens=80, alone=True)
+@script("completion")
 def _completion(subject: Subject) -> Script:
-    """Does a plain completion come, with all its fields?"""
     reply = yield subject.ask(HELLO, MOST).once()
     tried = [
         replace(subject, limit="max_completion_tokens"),
@@ -72,17 +46,16 @@ def _completion(subject: Subject) -> Script:
         reply = yield subject.ask(HELLO, MOST).once()
     answer = reply.answer()
     missing = []
-    for path, holds in _FIELDS:
-        value = answer.at(*path)
-        if not holds(value):
+    for field in SAMPLES["fields"]:
+        value = answer.at(*field["path"])
+        if not Draft202012Validator(field["schema"]).is_valid(value):
             seen = "missing" if value is None else f"{value!r:.40}"
-            missing.append(f"`{'.'.join(map(str, path))}` is {seen}")
-    return replace(weighed(missing, of=len(_FIELDS)), learned=subject)
+            missing.append(f"`{'.'.join(map(str, field['path']))}` is {seen}")
+    return replace(weighed(missing, of=len(SAMPLES["fields"])), learned=subject)
 
 
-@question("usage", "2.5", tokens=80)
+@script("usage")
 def _usage(subject: Subject) -> Script:
-    """Does the usage add up, with its details?"""
     answer = (yield subject.ask(HELLO, MOST).once()).answer()
     usage = answer.at("usage")
     parts, total = (answer.prompt or 0) + (answer.completion or 0), dig(usage, "total_tokens")
@@ -97,9 +70,8 @@ def _usage(subject: Subject) -> Script:
     )
 
 
-@question("identity", "contract 2", tokens=80)
+@script("identity")
 def _identity(subject: Subject) -> Script:
-    """Are id, fingerprint and model told?"""
     reply = yield subject.ask(HELLO, MOST).once()
     document = reply.answer().document
     id, model = str(dig(document, "id") or ""), dig(document, "model")
@@ -111,16 +83,12 @@ def _identity(subject: Subject) -> Script:
     )
 
 
-COMPLETION_QUESTIONS = (_completion, _usage, _identity)
-
-
 _SAY = user("Say ok.")
 _HINTS: Mapping[str, object] = SAMPLES["hints"]
 
 
-@question("messages.roles", "2.2, contract 1", asks=4, tokens=60)
+@script("messages.roles")
 def _roles(subject: Subject) -> Script:
-    """Are system, developer, late system messages and text parts taken?"""
     refused = []
     for sample in SAMPLES["roles"]:
         reply = yield subject.ask(sample["messages"], 4)
@@ -131,9 +99,8 @@ def _roles(subject: Subject) -> Script:
     return weighed(refused, of=len(SAMPLES["roles"]))
 
 
-@question("hints", "contract 1", asks=9, tokens=50)
+@script("hints")
 def _optional_parameters(subject: Subject) -> Script:
-    """Are hints taken?"""
     reply = yield subject.ask("Say ok.", 4, **_HINTS)
     if reply.refusal is None:
         reply.answer()
@@ -149,9 +116,8 @@ def _optional_parameters(subject: Subject) -> Script:
     return partly("refuses " + (", ".join(left) or "them only together"))
 
 
-@question("unknown", "contract 1", tokens=50)
+@script("unknown")
 def _unknown_field(subject: Subject) -> Script:
-    """Is an unknown field told of?"""
     reply = yield subject.ask("Say ok.", 4, zz_unknown_field=1)
     refused = reply.refusal
     if refused is not None:
@@ -163,24 +129,10 @@ def _unknown_field(subject: Subject) -> Script:
     return partly("taken in silence: whether a parameter is known cannot be told from status 200")
 
 
-@of_parameter("documents", asks=2, tokens=130)
-def _documents(subject: Subject) -> Script:
-    """Do `documents` reach the prompt?"""
-    documents = [{"title": "Foxes", "text": "A fox has a red tail. " * 6}]
-    return _lengthens(subject, subject.ask(HELLO, 4, documents=documents), 20, "them")
-
-
-@question("images", "contract 1", asks=2, tokens=2 * _MOST_IMAGE)
-def _images(subject: Subject) -> Script:
-    """Do images reach the prompt?"""
-    image = {"type": "image_url", "image_url": {"url": _RED_SQUARE}}
-    said = [user([{"type": "text", "text": HELLO}, image])]
-    return _lengthens(subject, subject.ask(said, 4), 0, "it")
-
-
-def _lengthens(subject: Subject, with_more: ProbeRequest, least: int, what: str) -> Script:
+@script("lengthens")
+def _lengthens(subject: Subject, *, least: int, what: str, **fields: object) -> Script:
     plain = (yield subject.ask(HELLO, 4)).answer()
-    more = (yield with_more).answer()
+    more = (yield subject.ask(HELLO, 4, **fields)).answer()
     if plain.prompt is None or more.prompt is None:
         return unclear("no usage tells the length of the prompt")
     if more.prompt > plain.prompt + least:
@@ -188,29 +140,10 @@ def _lengthens(subject: Subject, with_more: ProbeRequest, least: int, what: str)
     return no(f"accepted and left out: the prompt is as long as without {what}")
 
 
-@question("session_id", "contract 1", tokens=50)
-def _session(subject: Subject) -> Script:
-    """Is `session_id` taken?"""
-    (yield subject.ask("Say ok.", 4, session_id="probe-1")).answer()
-    return unclear("accepted; where a request goes cannot be seen from outside")
-
-
-@of_parameter("modalities", tokens=50)
-def _modalities(subject: Subject) -> Script:
-    """Is `modalities` of text taken?"""
-    (yield subject.ask("Say ok.", 4, modalities=["text"])).answer()
-    return yes("accepted; replies are text anyway")
-
-
-QUESTIONS = (
-    _roles,
-    _optional_parameters,
-    _unknown_field,
-    _documents,
-    _images,
-    _session,
-    _modalities,
-)
+@script("accepted")
+def _accepted(subject: Subject, *, how: str, clear: bool, **fields: object) -> Script:
+    (yield subject.ask("Say ok.", 4, **fields)).answer()
+    return (yes if clear else unclear)(f"accepted; {how}")
 
 
 # Errors and keys: wrong requests get the right status and form.
@@ -221,7 +154,7 @@ def _say_ok(subject: Subject, credential: Credential) -> ProbeRequest:
     return replace(chat(fields), credential=credential)
 
 
-def _refusal_faults(reply: ProbeReply, statuses: tuple[int, ...]) -> list[str]:
+def _refusal_faults(reply: ProbeReply, statuses: Sequence[int]) -> list[str]:
     missing = []
     if reply.status not in statuses:
         wanted = " or ".join(map(str, statuses))
@@ -236,40 +169,42 @@ def _refusal_faults(reply: ProbeReply, statuses: tuple[int, ...]) -> list[str]:
     return missing
 
 
-def _refusal_question(
-    id: str, rule: str, words: str, request: Callable[[Subject], ProbeRequest], *statuses: int
-) -> ProbeQuestion:
-    @question(id, rule, words, tokens=50, alone=True)
-    def script(subject: Subject) -> Script:
-        reply = yield request(subject)
-        if not reply.status:
-            return unclear(reply.trouble)
-        if reply.status == 200:
-            return no("taken: status 200")
-        return weighed(_refusal_faults(reply, statuses), of=2)
-
-    return script
+_WRONG_REQUESTS: Mapping[str, Callable[[Subject], ProbeRequest]] = {
+    "broken JSON": lambda one: replace(
+        chat({}), body=b'{"model": "' + one.model.encode() + b'", "messages": ['
+    ),
+    "no messages": lambda one: chat({"model": one.model}),
+    "no such model": lambda one: _say_ok(replace(one, model="no-such-model-probe"), "ours"),
+    "out of range": lambda one: one.ask("Say ok.", 4, temperature=-3),
+    "no such path": lambda _: ProbeRequest("GET", "/no/such/path"),
+}
 
 
-def _key_question(credential: Credential, words: str) -> ProbeQuestion:
-    @question(f"key.{credential}", "5 rule 1", words, tokens=50, alone=True)
-    def script(subject: Subject) -> Script:
-        if not subject.keyed:
-            return unclear("asked without a key anyway")
-        reply = yield _say_ok(subject, credential)
-        if reply.status == 200:
-            return partly("no key is needed")
-        missing = _refusal_faults(reply, (401,)) if reply.status else [reply.trouble]
-        if "www-authenticate" not in reply.headers:
-            missing.append("no header WWW-Authenticate")
-        return weighed(missing, of=3)
-
-    return script
+@script("refused")
+def _refused(subject: Subject, *, request: str, statuses: Sequence[int]) -> Script:
+    reply = yield _WRONG_REQUESTS[request](subject)
+    if not reply.status:
+        return unclear(reply.trouble)
+    if reply.status == 200:
+        return no("taken: status 200")
+    return weighed(_refusal_faults(reply, statuses), of=2)
 
 
-@question("key.placeholder", "5 rule 2", tokens=50, alone=True)
+@script("key")
+def _key(subject: Subject, *, credential: Credential) -> Script:
+    if not subject.keyed:
+        return unclear("asked without a key anyway")
+    reply = yield _say_ok(subject, credential)
+    if reply.status == 200:
+        return partly("no key is needed")
+    missing = _refusal_faults(reply, (401,)) if reply.status else [reply.trouble]
+    if "www-authenticate" not in reply.headers:
+        missing.append("no header WWW-Authenticate")
+    return weighed(missing, of=3)
+
+
+@script("key.placeholder")
 def _placeholder(subject: Subject) -> Script:
-    """Is a placeholder taken where no key is needed?"""
     # Clients that insist on a key send any, where none is needed.
     if subject.keyed:
         return unclear("asked with a key")
@@ -281,9 +216,8 @@ def _placeholder(subject: Subject) -> Script:
     return no(f"status {reply.status}: {reply.message}")
 
 
-@question("errors.param", "contract 3", tokens=50, alone=True)
+@script("errors.param")
 def _names_parameter(subject: Subject) -> Script:
-    """Does a refusal name the parameter?"""
     reply = yield subject.ask("Say ok.", 4, temperature="hot")
     if reply.status == 200:
         return no("taken: status 200")
@@ -295,51 +229,6 @@ def _names_parameter(subject: Subject) -> Script:
     if "temperature" in reply.message:
         return partly("in words, not as `param`")
     return no(reply.message)
-
-
-REFUSAL_QUESTIONS = (
-    _refusal_question(
-        "errors.json",
-        "7, contract 3",
-        "Is broken JSON refused with 400?",
-        lambda one: replace(
-            chat({}), body=b'{"model": "' + one.model.encode() + b'", "messages": ['
-        ),
-        400,
-    ),
-    _refusal_question(
-        "errors.missing",
-        "7, contract 3",
-        "Are missing messages refused with 400?",
-        lambda one: chat({"model": one.model}),
-        *(400, 422),
-    ),
-    _refusal_question(
-        "errors.model",
-        "7, contract 3",
-        "Is an unknown model refused with 404?",
-        lambda one: _say_ok(replace(one, model="no-such-model-probe"), "ours"),
-        404,
-    ),
-    _refusal_question(
-        "errors.value",
-        "contract 1",
-        "Is a value out of range refused?",
-        lambda one: one.ask("Say ok.", 4, temperature=-3),
-        *(400, 422),
-    ),
-    _names_parameter,
-    _refusal_question(
-        "errors.path",
-        "contract 3",
-        "Is an unknown path refused with 404?",
-        lambda _: ProbeRequest("GET", "/no/such/path"),
-        404,
-    ),
-    _key_question("none", "Is a request without a key refused?"),
-    _key_question("wrong", "Is a wrong key refused?"),
-    _placeholder,
-)
 
 
 # Streams: form, chunks and usage.
@@ -354,16 +243,14 @@ def _usage_stream(subject: Subject) -> ProbeRequest:
     return subject.ask(HELLO, MOST, stream=True, stream_options=options).once()
 
 
-@question("stream", "S, 6", tokens=80)
+@script("stream")
 def _stream_form(subject: Subject) -> Script:
-    """Is a stream `data:` lines that end with [DONE]?"""
     stream = (yield _plain_stream(subject)).stream()
     return weighed(list(stream.faults), of=4)
 
 
-@question("stream.chunks", "2.6, S", decides=("stream",), tokens=80)
+@script("stream.chunks")
 def _chunks(subject: Subject) -> Script:
-    """One id, the role first, one finish reason?"""
     stream = (yield _plain_stream(subject)).stream()
     ids = {str(dig(chunk, "id") or "") for chunk in stream.chunks}
     objects = {str(dig(chunk, "object")) for chunk in stream.chunks}
@@ -377,9 +264,8 @@ def _chunks(subject: Subject) -> Script:
     )
 
 
-@question("stream.usage", "2.6, S", decides=("stream_options",), tokens=80)
+@script("stream.usage")
 def _stream_usage(subject: Subject) -> Script:
-    """Does usage come last, with empty choices, when asked for?"""
     stream = (yield _usage_stream(subject)).stream()
     if stream.usage is None:
         return no("no chunk carries usage")
@@ -394,18 +280,16 @@ def _stream_usage(subject: Subject) -> Script:
     )
 
 
-@question("stream.unasked", "2.6", tokens=80)
+@script("stream.unasked")
 def _no_unasked_usage(subject: Subject) -> Script:
-    """And no usage when not asked for?"""
     stream = (yield _plain_stream(subject)).stream()
     if stream.usage is not None:
         return no("a chunk carries usage although nobody asked for it")
     return yes()
 
 
-@question("stream.same", "contract 2", asks=3, tokens=80)
+@script("stream.same")
 def _stream_equals_plain(subject: Subject) -> Script:
-    """Does a stream say what the plain answer says?"""
     plain = (yield subject.ask(HELLO, MOST).once()).answer()
     stream = (yield _usage_stream(subject)).stream().answer()
     if stream.text != plain.text:
@@ -422,9 +306,6 @@ def _stream_equals_plain(subject: Subject) -> Script:
     ):
         missing.append("the usage differs")
     return partly("; ".join(missing)) if missing else yes()
-
-
-STREAM_QUESTIONS = (_stream_form, _chunks, _stream_usage, _no_unasked_usage, _stream_equals_plain)
 
 
 _LONG = "Count from 1 to 500 in words, one number a line."
@@ -461,26 +342,15 @@ def _engines(reply: ProbeReply) -> int | None:
 
 BusyReader = Callable[[ProbeReply], int | None]
 """Returns how many requests a page shows to be running; ``None`` if it is another page."""
-_PAGES: tuple[tuple[str, BusyReader], ...] = (
-    *(("/health", _engines), ("/slots", _slots), ("/metrics", _gauges)),
-)
+_PAGES: Mapping[str, BusyReader] = {"/health": _engines, "/slots": _slots, "/metrics": _gauges}
 
 
-@question("cancel.stream", "contract 2", asks=3 + _LOOKS, tokens=60)
-def _left_stream(subject: Subject) -> Script:
-    """Does the work end when a stream is left?"""
-    ask = subject.ask(_LONG, _MOST, stream=True)
-    return _busy_after_leaving(subject, replace(ask, leave_at_data=True))
-
-
-@question("cancel.plain", "contract 2", asks=3 + _LOOKS, tokens=60)
-def _left_plain(subject: Subject) -> Script:
-    """Does the work end when a plain request is left?"""
-    return _busy_after_leaving(subject, replace(subject.ask(_LONG, _MOST), leave_after=0.5))
-
-
-def _busy_after_leaving(subject: Subject, ask: ProbeRequest) -> Script:
-    for path, busy_in in _PAGES:
+@script("left")
+def _left(subject: Subject, *, stream: bool) -> Script:
+    plain = replace(subject.ask(_LONG, _MOST), leave_after=0.5)
+    streamed = replace(subject.ask(_LONG, _MOST, stream=True), leave_at_data=True)
+    ask = streamed if stream else plain
+    for path, busy_in in _PAGES.items():
         look = ProbeRequest("GET", path, at_root=True)
         if (before := busy_in((yield look))) is not None:
             return (yield from _by_page(look, busy_in, before, ask))
@@ -513,6 +383,3 @@ def _by_time(subject: Subject, ask: ProbeRequest) -> Script:
                 "no page of the server tells what is running; the next request was not slower"
             )
     return no(f"the next request took {after.seconds:.1f} s instead of {alone.seconds:.1f} s")
-
-
-LEAVING_QUESTIONS = (_left_stream, _left_plain)

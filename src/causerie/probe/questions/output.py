@@ -17,16 +17,13 @@ from causerie.probe.question import (
     Messages,
     ProbeAnswer,
     ProbeCall,
-    ProbeQuestion,
     ProbeRequest,
-    ProbeVerdict,
     Script,
     Subject,
     dig,
     no,
-    of_parameter,
     partly,
-    question,
+    script,
     unclear,
     user,
     weighed,
@@ -39,7 +36,6 @@ _SCHEMA: Mapping[str, object] = SAMPLES["schemas"]["fruit"]
 _UNIQUE: Mapping[str, object] = SAMPLES["schemas"]["unique"]
 _GRAMMARS = ('start: "code-" /[0-9]{3}/', 'root ::= "code-" [0-9] [0-9] [0-9]')
 _CHOICES = ["zebra-17", "okapi-23"]
-_STRUCTURED = ("structured_outputs",)
 _CODE = re.compile(r"code-[0-9]{3}")
 
 
@@ -55,9 +51,8 @@ def _json_or_none(text: str) -> object:
         return None
 
 
-@question("response_format.object", "R2", decides=("response_format",), tokens=160)
+@script("response_format.object")
 def _object(subject: Subject) -> Script:
-    """Does `json_object` give an object?"""
     answer = (yield subject.ask(_SAID, 96, response_format={"type": "json_object"})).answer()
     if isinstance(_json_or_none(answer.text), dict):
         return yes()
@@ -71,34 +66,21 @@ def _follows(schema: Mapping[str, object], text: str) -> bool:
     return value is not None and Draft202012Validator(schema).is_valid(value)
 
 
-def _by_schema(answer: ProbeAnswer) -> ProbeVerdict:
-    if _follows(_SCHEMA, answer.text):
-        return yes() if answer.finish == "stop" else partly(f"finish reason {answer.finish!r}")
-    if answer.finish == "length":
-        return no(f"not done within the output limit: {answer.text!r:.80}")
-    return no(f"accepted, not followed: {answer.text!r:.80}")
+@script("schema")
+def _schema(subject: Subject, *, loud: bool = False) -> Script:
+    ask, most = (subject.loudly, 320) if loud else (subject.ask, 64)
+    answer = (yield ask(_SAID, most, response_format=_schema_format(_SCHEMA))).answer()
+    if not _follows(_SCHEMA, answer.text):
+        if answer.finish == "length":
+            return no(f"not done within the output limit: {answer.text!r:.80}")
+        return no(f"accepted, not followed: {answer.text!r:.80}")
+    if answer.finish != "stop":
+        return partly(f"finish reason {answer.finish!r}")
+    return partly("followed, but without thinking") if loud and not answer.reasoning else yes()
 
 
-@question("response_format.schema", "R1", decides=("response_format",), tokens=160)
-def _schema(subject: Subject) -> Script:
-    """Does `json_schema` hold?"""
-    answer = (yield subject.ask(_SAID, 64, response_format=_schema_format(_SCHEMA))).answer()
-    return _by_schema(answer)
-
-
-@question("response_format.schema.thinking", "R1, contract 1", tokens=420, loud=True)
-def _schema_loud(subject: Subject) -> Script:
-    """And with thinking on?"""
-    answer = (yield subject.loudly(_SAID, 320, response_format=_schema_format(_SCHEMA))).answer()
-    verdict = _by_schema(answer)
-    if verdict == yes() and not answer.reasoning:
-        return partly("followed, but without thinking")
-    return verdict
-
-
-@question("response_format.strict", "contract 1", tokens=160)
+@script("response_format.strict")
 def _strict(subject: Subject) -> Script:
-    """Is every keyword of a schema enforced, or the schema refused?"""
     # With a keyword that few providers enforce.
     reply = yield subject.ask(_SAID, 48, response_format=_schema_format(_UNIQUE))
     if (refused := reply.refusal) is not None:
@@ -113,22 +95,22 @@ def _strict(subject: Subject) -> Script:
     return no(f"a keyword is left out in silence: {answer.text!r:.80}")
 
 
-def _structured(kind: str, value: object, holds: Callable[[str], bool]) -> ProbeQuestion:
-    name = f"structured_outputs.{kind}"
-
-    @question(name, "contract 1", f"Does `{name}` hold?", decides=_STRUCTURED, tokens=160)
-    def script(subject: Subject) -> Script:
-        answer = (yield subject.ask(_SAID, 48, structured_outputs={kind: value})).answer()
-        if holds(answer.text):
-            return yes()
-        return no(f"accepted, not followed: {answer.text!r:.80}")
-
-    return script
+_STRUCTURES: Mapping[str, tuple[object, Callable[[str], bool]]] = {
+    "json": (_SCHEMA, partial(_follows, _SCHEMA)),
+    "regex": (_CODE.pattern, lambda text: _CODE.fullmatch(text) is not None),
+    "choice": (_CHOICES, lambda text: text in _CHOICES),
+}
 
 
-@question("structured_outputs.grammar", "contract 1", decides=_STRUCTURED, asks=2, tokens=160)
+@script("structured")
+def _structured(subject: Subject, *, kind: str) -> Script:
+    value, holds = _STRUCTURES[kind]
+    answer = (yield subject.ask(_SAID, 48, structured_outputs={kind: value})).answer()
+    return yes() if holds(answer.text) else no(f"accepted, not followed: {answer.text!r:.80}")
+
+
+@script("structured_outputs.grammar")
 def _grammar(subject: Subject) -> Script:
-    """Does `structured_outputs.grammar` hold?"""
     last = no("")
     for text in _GRAMMARS:
         reply = yield subject.ask(_SAID, 32, structured_outputs={"grammar": text})
@@ -140,15 +122,6 @@ def _grammar(subject: Subject) -> Script:
             return yes("in Lark's syntax" if text == _GRAMMARS[0] else "in GBNF")
         last = no(f"accepted, not followed: {said!r:.80}")
     return last
-
-
-QUESTIONS = (
-    *(_object, _schema, _schema_loud, _strict),
-    _structured("json", _SCHEMA, partial(_follows, _SCHEMA)),
-    _structured("regex", _CODE.pattern, lambda text: _CODE.fullmatch(text) is not None),
-    _structured("choice", _CHOICES, lambda text: text in _CHOICES),
-    _grammar,
-)
 
 
 # Tools: functions that may be called, and functions that must be called.
@@ -194,31 +167,23 @@ WANTED = "What is the weather in Paris in celsius? Use the function."
 MOST = 128
 
 
-def may(subject: Subject) -> ProbeRequest:
-    """Return a question that a tool answers, with the choice left to the model."""
+def _may_call(subject: Subject) -> ProbeRequest:
     return subject.ask(WANTED, MOST, tools=_WEATHER).once()
 
 
-def must(subject: Subject) -> ProbeRequest:
-    """Return the same with a call forced."""
-    return subject.ask(WANTED, MOST, tools=_WEATHER, tool_choice="required").once()
-
-
-@question("tools", "2.3, 2.4, T", decides=("tools",), asks=2, tokens=360)
+@script("tools")
 def _tools(subject: Subject) -> Script:
-    """Are offered tools called, in the right form?"""
-    free = (yield may(subject)).answer()
+    free = (yield _may_call(subject)).answer()
     if free.calls:
         return weighed(_call_faults(free), of=4, how="called by itself")
-    reply = yield must(subject)
+    reply = yield subject.ask(WANTED, MOST, tools=_WEATHER, tool_choice="required").once()
     if reply.refusal is None and (forced := reply.answer()).calls:
         return weighed(_call_faults(forced), of=4, how="called when required, not by itself")
     return no(f"accepted, no call came: {free.text!r:.80}")
 
 
-@question("tools.stream", "2.3, contract 2", tokens=360)
+@script("tools.stream")
 def _tool_stream(subject: Subject) -> Script:
-    """And in a stream, piece by piece?"""
     fields = {"tools": _WEATHER, "tool_choice": "required", "stream": True}
     stream = (yield subject.ask(WANTED, MOST, **fields)).stream()
     answer = stream.answer()
@@ -241,9 +206,8 @@ def _tool_stream(subject: Subject) -> Script:
     return weighed(missing, of=6)
 
 
-@question("tools.exchange", "T", tokens=360)
+@script("tools.exchange")
 def _tool_exchange(subject: Subject) -> Script:
-    """Is a tool's result answered?"""
     said = {"role": "assistant", "content": "", "tool_calls": [_CALL]}
     talk: Messages = [user(WANTED), said, _RESULT]
     answer = (yield subject.ask(talk, 48, tools=_WEATHER)).answer()
@@ -254,9 +218,8 @@ def _tool_exchange(subject: Subject) -> Script:
     return yes("it uses the result" if "31" in answer.text else "taken; the result is not named")
 
 
-@question("tools.history", "2.2, contract 1", asks=4, tokens=260)
+@script("tools.history")
 def _history(subject: Subject) -> Script:
-    """Are old calls with null content, broken arguments or no answer taken?"""
     broken = _CALL | {"function": {"name": "get_weather", "arguments": '{"city": '}}
     stray = _RESULT | {"tool_call_id": "call_nobody"}
     missing = []
@@ -277,10 +240,9 @@ def _history(subject: Subject) -> Script:
     return weighed(missing, of=4)
 
 
-@question("tool_choice.none", "contract 1", asks=2, tokens=360)
+@script("tool_choice.none")
 def _choice_of_none(subject: Subject) -> Script:
-    """Does `tool_choice: none` keep it from calling?"""
-    free = (yield may(subject)).answer()
+    free = (yield _may_call(subject)).answer()
     answer = (yield subject.ask(WANTED, MOST, tools=_WEATHER, tool_choice="none")).answer()
     if answer.calls:
         return no("accepted, no effect: a call came")
@@ -291,9 +253,8 @@ def _choice_of_none(subject: Subject) -> Script:
     return unclear("no call came, but none comes without it either")
 
 
-@of_parameter("parallel_tool_calls", asks=2, tokens=420)
+@script("parallel_tool_calls")
 def _parallel(subject: Subject) -> Script:
-    """Does `parallel_tool_calls: false` leave one call?"""
     said = "Get the weather in Paris and the weather in Rome. Make two calls."
     fields = {"tools": _TOOLS, "tool_choice": "required"}
     many = (yield subject.ask(said, 160, **fields, parallel_tool_calls=True)).answer()
@@ -306,46 +267,23 @@ def _parallel(subject: Subject) -> Script:
     return unclear(f"nothing to tell it by: {words}")
 
 
-TOOL_QUESTIONS = (_tools, _tool_stream, _tool_exchange, _history, _choice_of_none, _parallel)
-
-
-_NAMED = {"type": "function", "function": {"name": "now"}}
-_ALLOWED = {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [_NAMED]}}
-
-
-def _grade_calls(answer: ProbeAnswer, name: str | None) -> ProbeVerdict:
+@script("forced call")
+def _forced_call(
+    subject: Subject,
+    *,
+    choice: object,
+    name: str | None = None,
+    said: str = WANTED,
+    loud: bool = False,
+) -> Script:
+    ask, most = (subject.loudly, 320) if loud else (subject.ask, 128)
+    answer = (yield ask(said, most, tools=_TOOLS, tool_choice=choice)).answer()
     if not answer.calls:
         return no(f"accepted, no call came: {answer.text!r:.80}")
     names = {str(call.name) for call in answer.calls}
     if name is not None and names != {name}:
         return no(f"asked for {name}, called {', '.join(sorted(names))}")
     faults = _call_faults(answer)
+    if loud and not faults and not answer.reasoning:
+        return partly("called, but without thinking")
     return weighed(faults, of=len(faults) + 1)
-
-
-def _forced_call_question(kind: str, words: str, choice: object, name: str | None) -> ProbeQuestion:
-    loud, required = kind.endswith(".thinking"), choice == "required"
-    facts = {"decides": ("tool_choice",) if kind == "required" else (), "loud": loud}
-
-    @question(f"tool_choice.{kind}", "4.2, contract 1", words, tokens=600 if loud else 400, **facts)
-    def script(subject: Subject) -> Script:
-        ask, most = (subject.loudly, 320) if loud else (subject.ask, 128)
-        said = "Say hello." if required else WANTED
-        answer = (yield ask(said, most, tools=_TOOLS, tool_choice=choice)).answer()
-        verdict = _grade_calls(answer, name)
-        if loud and verdict == yes() and not answer.reasoning:
-            return partly("called, but without thinking")
-        return verdict
-
-    return script
-
-
-FORCED_TOOL_QUESTIONS = (
-    _forced_call_question(
-        "required", "Does `tool_choice: required` make it call?", "required", None
-    ),
-    _forced_call_question("required.thinking", "And with thinking on?", "required", None),
-    _forced_call_question("named", "Does a named function get called?", _NAMED, "now"),
-    _forced_call_question("named.thinking", "And with thinking on?", _NAMED, "now"),
-    _forced_call_question("allowed", "Does `allowed_tools` leave only those?", _ALLOWED, "now"),
-)

@@ -4,7 +4,7 @@ text, output limits, stops, choices, the continuation of a reply, and thinking.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from operator import itemgetter
 
@@ -13,7 +13,6 @@ from causerie.probe.question import (
     SAMPLES,
     Messages,
     ProbeAnswer,
-    ProbeQuestion,
     ProbeRequest,
     ProbeStream,
     Script,
@@ -22,15 +21,12 @@ from causerie.probe.question import (
     checked,
     dig,
     no,
-    of_parameter,
     partly,
-    question,
+    script,
     unclear,
     user,
     yes,
 )
-from causerie.protocol.declaration import Effect
-from causerie.protocol.parameters import SAMPLING
 
 _OPEN = "Invent a name for a spaceship and for its captain."
 _AGAIN = "Write the word ha thirty times, like this: ha ha ha ha"
@@ -40,15 +36,6 @@ _STILL = "the text never varies, so no effect can be seen"
 
 def _hot_request(subject: Subject, **fields: object) -> ProbeRequest:
     return subject.ask(_OPEN, 16, **({"temperature": _HOT} | fields))
-
-
-def _text_varies(subject: Subject) -> Steps[bool]:
-    texts = set()
-    for _ in range(3):
-        texts.add((yield _hot_request(subject)).answer().text)
-        if len(texts) > 1:
-            return True
-    return False
 
 
 def _repeats_text(ask: ProbeRequest) -> Steps[tuple[bool, str]]:
@@ -62,9 +49,8 @@ def _repeats_text(ask: ProbeRequest) -> Steps[tuple[bool, str]]:
     return False, before
 
 
-@of_parameter("temperature", asks=5, tokens=80)
+@script("temperature")
 def _temperature(subject: Subject) -> Script:
-    """Does `temperature` heat and cool?"""
     still, cold = yield from _repeats_text(subject.ask(_OPEN, 16, temperature=0))
     hot = (yield _hot_request(subject)).answer().text
     hotter = (yield _hot_request(subject)).answer().text
@@ -76,23 +62,22 @@ def _temperature(subject: Subject) -> Script:
     return no("the text varies at temperature 0")
 
 
-def _narrowing_question(name: str, value: float) -> ProbeQuestion:
+@script("narrows")
+def _narrows(subject: Subject, *, name: str, value: float) -> Script:
     # Texts at a high temperature are equal if only the likeliest token is left.
-    @of_parameter(name, f"Does `{name}` narrow?", asks=6, tokens=80)
-    def script(subject: Subject) -> Script:
-        same, _ = yield from _repeats_text(_hot_request(subject, **{name: value}))
-        if not same:
-            return no(f"accepted, no effect: three texts at {value:g} all differ")
-        if not (yield from _text_varies(subject)):
-            return unclear(_STILL)
-        return yes(f"at {value:g} hot texts are the same, without it they differ")
+    same, _ = yield from _repeats_text(_hot_request(subject, **{name: value}))
+    if not same:
+        return no(f"accepted, no effect: three texts at {value:g} all differ")
+    texts = set()
+    for _ in range(3):
+        texts.add((yield _hot_request(subject)).answer().text)
+        if len(texts) > 1:
+            return yes(f"at {value:g} hot texts are the same, without it they differ")
+    return unclear(_STILL)
 
-    return script
 
-
-@of_parameter("seed", asks=5, tokens=80)
+@script("seed")
 def _seed(subject: Subject) -> Script:
-    """Does `seed` repeat a text?"""
     same, text = yield from _repeats_text(_hot_request(subject, seed=7))
     if not same:
         return no("accepted, no effect: three texts with the same seed all differ")
@@ -102,27 +87,23 @@ def _seed(subject: Subject) -> Script:
     return unclear(_STILL)
 
 
-def _changing_question(name: str, value: float) -> ProbeQuestion:
+@script("penalises")
+def _penalises(subject: Subject, *, name: str, value: float) -> Script:
     # A text that repeats itself must change under a penalty on repetition.
-    @of_parameter(name, f"Does `{name}` change a text that repeats?", asks=4, tokens=80)
-    def script(subject: Subject) -> Script:
-        first = (yield subject.ask(_AGAIN, 32)).answer()
-        plain = (yield subject.ask(_AGAIN, 32)).answer()
-        changed = (yield subject.ask(_AGAIN, 32, **{name: value})).answer()
-        if changed.text == plain.text:
-            return no(f"accepted, no effect: the same text at {value:g}")
-        if first.text != plain.text:
-            again = (yield subject.ask(_AGAIN, 32)).answer()
-            if again.text != plain.text:
-                return unclear("the text varies by itself")
-        return yes(f"{plain.text!r:.40} became {changed.text!r:.40}")
-
-    return script
+    first = (yield subject.ask(_AGAIN, 32)).answer()
+    plain = (yield subject.ask(_AGAIN, 32)).answer()
+    changed = (yield subject.ask(_AGAIN, 32, **{name: value})).answer()
+    if changed.text == plain.text:
+        return no(f"accepted, no effect: the same text at {value:g}")
+    if first.text != plain.text:
+        again = (yield subject.ask(_AGAIN, 32)).answer()
+        if again.text != plain.text:
+            return unclear("the text varies by itself")
+    return yes(f"{plain.text!r:.40} became {changed.text!r:.40}")
 
 
-@of_parameter("logit_bias", asks=3, tokens=80)
+@script("logit_bias")
 def _bias(subject: Subject) -> Script:
-    """Does `logit_bias` force a token?"""
     refused = ""
     for token in _TOKENS:
         fields: dict[str, object] = {subject.limit: 4, "logit_bias": {str(token): 100}}
@@ -139,9 +120,8 @@ def _bias(subject: Subject) -> Script:
     return no(refused or "accepted, no effect: no token could be forced")
 
 
-@question("logprobs", "contract 1, 2", decides=("logprobs", "top_logprobs"), tokens=60)
+@script("logprobs")
 def _logprobs(subject: Subject) -> Script:
-    """Do log-probabilities come, in their shape?"""
     answer = (yield subject.ask(_OPEN, 4, logprobs=True, top_logprobs=2)).answer()
     tokens = answer.at("choices", 0, "logprobs", "content")
     if not isinstance(tokens, list) or not tokens:
@@ -160,23 +140,6 @@ def _logprobs(subject: Subject) -> Script:
     )
 
 
-def _of_effects(
-    effect: Effect, make: Callable[[str, float], ProbeQuestion]
-) -> Iterator[ProbeQuestion]:
-    for parameter in SAMPLING:
-        if parameter.facts.effect == effect and (value := parameter.facts.visible_at) is not None:
-            yield make(parameter.name, value)
-
-
-QUESTIONS = (
-    _temperature,
-    *_of_effects("narrows", _narrowing_question),
-    _seed,
-    *_of_effects("penalises", _changing_question),
-    *(_bias, _logprobs),
-)
-
-
 # Length: output limits, stops, choices, and the continuation of a reply.
 
 COUNT = "Count from 1 to 60, separated by commas."
@@ -185,26 +148,22 @@ BRIEF_MOST = 48
 _TOKENS = (65, 300, 1000)  # ids that vocabularies of every sort have
 
 
-def _limit_question(name: str, words: str) -> ProbeQuestion:
-    @of_parameter(name, words, tokens=60)
-    def cuts(subject: Subject) -> Script:
-        fields: dict[str, object] = {subject.limit: None, name: 8}
-        answer = (yield subject.ask(COUNT, 8, **fields)).answer()
-        told = "" if answer.completion is None else f" after {counted(answer.completion, 'token')}"
-        if answer.finish == "length":
-            if answer.completion is not None and answer.completion > 8:
-                return partly(f"asked for 8 tokens, {answer.completion} were counted")
-            return yes()
-        if answer.completion is not None and answer.completion < 8:
-            return unclear(f"it ended by itself{told}")
-        return no(f"asked for at most 8 tokens; it ended with {answer.finish!r}{told}")
-
-    return cuts
+@script("output limit")
+def _limit(subject: Subject, *, name: str) -> Script:
+    fields: dict[str, object] = {subject.limit: None, name: 8}
+    answer = (yield subject.ask(COUNT, 8, **fields)).answer()
+    told = "" if answer.completion is None else f" after {counted(answer.completion, 'token')}"
+    if answer.finish == "length":
+        if answer.completion is not None and answer.completion > 8:
+            return partly(f"asked for 8 tokens, {answer.completion} were counted")
+        return yes()
+    if answer.completion is not None and answer.completion < 8:
+        return unclear(f"it ended by itself{told}")
+    return no(f"asked for at most 8 tokens; it ended with {answer.finish!r}{told}")
 
 
-@question("limits.both", "contract 1", tokens=60)
+@script("limits.both")
 def _contradicting_limits(subject: Subject) -> Script:
-    """Are both limits, different, refused?"""
     fields: dict[str, object] = {subject.limit: None, "max_tokens": 8, "max_completion_tokens": 9}
     reply = yield subject.ask(COUNT, 8, **fields)
     if reply.refusal is not None:
@@ -213,25 +172,21 @@ def _contradicting_limits(subject: Subject) -> Script:
     return no("two limits that differ are taken, and one is dropped in silence")
 
 
-def _longer_answer_question(name: str, value: object, least: int) -> ProbeQuestion:
-    @of_parameter(name, f"Does `{name}` keep an answer going?", asks=2, tokens=90)
-    def grows(subject: Subject) -> Script:
-        brief = (yield subject.ask(BRIEF, BRIEF_MOST).once()).answer()
-        if brief.completion is None:
-            return unclear("no usage tells how long answers are")
-        if brief.completion >= least:
-            return unclear("the answer is long by itself")
-        grown = (yield subject.ask(BRIEF, BRIEF_MOST, **{name: value})).answer()
-        words = f"{counted(brief.completion, 'token')} without, {grown.completion} with it"
-        long = (grown.completion or 0) >= least
-        return yes(words) if long else no(f"accepted, no effect: {words}")
-
-    return grows
+@script("longer answer")
+def _longer_answer(subject: Subject, *, name: str, value: object, least: int) -> Script:
+    brief = (yield subject.ask(BRIEF, BRIEF_MOST).once()).answer()
+    if brief.completion is None:
+        return unclear("no usage tells how long answers are")
+    if brief.completion >= least:
+        return unclear("the answer is long by itself")
+    grown = (yield subject.ask(BRIEF, BRIEF_MOST, **{name: value})).answer()
+    words = f"{counted(brief.completion, 'token')} without, {grown.completion} with it"
+    long = (grown.completion or 0) >= least
+    return yes(words) if long else no(f"accepted, no effect: {words}")
 
 
-@of_parameter("stop", asks=2, tokens=90)
+@script("stop")
 def _stop(subject: Subject) -> Script:
-    """Do stop strings cut, and stay out of the text?"""
     whole = (yield subject.ask(COUNT, 40).once()).answer().text
     middle = len(whole) // 2
     mark = whole[middle : middle + 3]
@@ -247,9 +202,8 @@ def _stop(subject: Subject) -> Script:
     return no(f"accepted, no effect: {mark!r} is in the answer")
 
 
-@of_parameter("stop_token_ids", asks=6, tokens=60)
+@script("stop_token_ids")
 def _stop_ids(subject: Subject) -> Script:
-    """Does a stop token end the answer?"""
     for token in _TOKENS:
         forced = {subject.limit: 6, "logit_bias": {str(token): 100}}
         reply = yield subject.ask(COUNT, 6, **forced).once()
@@ -262,9 +216,8 @@ def _stop_ids(subject: Subject) -> Script:
     return unclear("no token could be forced, so none could stop the answer")
 
 
-@of_parameter("n", tokens=70)
+@script("n")
 def _choices(subject: Subject) -> Script:
-    """Do `n` choices come?"""
     reply = yield subject.ask("Name an animal.", 8, n=2, temperature=1)
     first = reply.answer()
     found = first.at("choices")
@@ -275,16 +228,6 @@ def _choices(subject: Subject) -> Script:
     if [dig(one, "index") for one in listed] != [0, 1]:
         return partly("the choices are not numbered 0 and 1")
     return yes() if second.text else partly("the second choice is empty")
-
-
-LENGTH_QUESTIONS = (
-    _limit_question("max_tokens", "Does `max_tokens` cut, with finish reason length?"),
-    _limit_question("max_completion_tokens", "Does `max_completion_tokens` cut?"),
-    _contradicting_limits,
-    _longer_answer_question("min_tokens", 40, 40),
-    _longer_answer_question("ignore_eos", True, BRIEF_MOST),
-    *(_stop, _stop_ids, _choices),
-)
 
 
 _ASKED = user("What is the capital of France? Answer in one sentence.")
@@ -306,9 +249,8 @@ def _goes_on(answer: ProbeAnswer) -> bool:
     return repeated and answer.completion is not None and answer.completion <= _FEW
 
 
-@of_parameter("continue_final_message", asks=2, tokens=70)
+@script("continue_final_message")
 def _continue_field(subject: Subject) -> Script:
-    """Does `continue_final_message` go on where the last message ends?"""
     answer = (yield subject.ask(_started_talk(), 8, **_FIELDS).once()).answer()
     if _goes_on(answer):
         if answer.text.startswith(_STARTED):
@@ -328,9 +270,8 @@ def _fewer(subject: Subject, answer: ProbeAnswer) -> Steps[int]:
     return max(0, (other.prompt or 0) - (answer.prompt or 0)) if answer.prompt else 0
 
 
-@question("continues", "contract 2", asks=5, tokens=70)
+@script("continues")
 def _continues(subject: Subject) -> Script:
-    """Can a reply that has started be continued, one way or another?"""
     # Any of the three ways will do.
     ways = (
         (
@@ -350,9 +291,8 @@ def _continues(subject: Subject) -> Script:
     return no("it begins anew", learned=replace(subject, continues=False))
 
 
-@of_parameter("add_generation_prompt", asks=2, tokens=50)
+@script("add_generation_prompt")
 def _bare_prompt(subject: Subject) -> Script:
-    """Does `add_generation_prompt: false` shorten the prompt?"""
     # A prompt without the beginning of a new message is shorter.
     bare = (yield subject.ask("Say ok.", 4, add_generation_prompt=False)).answer()
     full = (yield subject.ask("Say ok.", 4)).answer()
@@ -361,9 +301,6 @@ def _bare_prompt(subject: Subject) -> Script:
     if bare.prompt < full.prompt:
         return yes(f"{full.prompt - bare.prompt} tokens fewer")
     return no("accepted, no effect: the prompt is as long with it as without")
-
-
-CONTINUING_QUESTIONS = (_continue_field, _continues, _bare_prompt)
 
 
 # Thinking: its switches, its fields, its length (interface 2.2, 2.5, 4.2, S, G; contract 1).
@@ -387,9 +324,8 @@ def _with(subject: Subject, fields: Mapping[str, object]) -> Steps[bool | None]:
     return None if reply.refusal is not None else thought(reply.answer())
 
 
-@question("thinking", "2.5, 4.2", asks=9, tokens=140)
+@script("thinking")
 def _switch(subject: Subject) -> Script:
-    """Can thinking be turned on and off?"""
     thinks = yield from _with(subject, {})
     ever = bool(thinks)
     for name, on, off in map(itemgetter("name", "on", "off"), _SWITCHES):
@@ -408,35 +344,28 @@ def _switch(subject: Subject) -> Script:
     return unclear("it never thinks", learned=replace(subject, thinking="never"))
 
 
-def _both_ways(name: str, rule: str, words: str, switch: int) -> ProbeQuestion:
-    on, off = _SWITCHES[switch]["on"], _SWITCHES[switch]["off"]
-
-    @question(name, rule, f"Does {words} do it?", decides=(name,), asks=2, tokens=140)
-    def script(subject: Subject) -> Script:
-        bare = replace(subject, quiet={})
-        replies = []
-        for fields in (on, off):
-            reply = yield bare.ask(SUM, MOST, **fields).once()
-            if (refused := reply.refusal) is not None and fields is on:
-                return no(refused)
-            replies.append(reply)
-        loud = thought(replies[0].answer())
-        if (refused := replies[1].refusal) is not None:
-            return partly(f"on; off is {refused}") if loud else no(refused)
-        quiet = not thought(replies[1].answer())
-        if loud and quiet:
-            return yes("on and off")
-        if subject.thinking == "never":
-            return unclear("accepted, but it never thinks")
-        how = "all the same" if loud else "in neither case"
-        return no(f"accepted, no effect: it thinks {how}")
-
-    return script
+@script("both ways")
+def _both_ways(subject: Subject, *, switch: int) -> Script:
+    bare, replies = replace(subject, quiet={}), []
+    for way in ("on", "off"):
+        reply = yield bare.ask(SUM, MOST, **_SWITCHES[switch][way]).once()
+        if (refused := reply.refusal) is not None and way == "on":
+            return no(refused)
+        replies.append(reply)
+    loud = thought(replies[0].answer())
+    if (refused := replies[1].refusal) is not None:
+        return partly(f"on; off is {refused}") if loud else no(refused)
+    quiet = not thought(replies[1].answer())
+    if loud and quiet:
+        return yes("on and off")
+    if subject.thinking == "never":
+        return unclear("accepted, but it never thinks")
+    how = "all the same" if loud else "in neither case"
+    return no(f"accepted, no effect: it thinks {how}")
 
 
-@question("reasoning_content", "2.5", tokens=140, loud=True)
+@script("reasoning_content")
 def _fields(subject: Subject) -> Script:
-    """Does reasoning come as `reasoning_content`?"""
     reply = yield subject.loudly(SUM, MOST).once()
     answer = reply.answer()
     message = answer.at("choices", 0, "message")
@@ -449,9 +378,8 @@ def _fields(subject: Subject) -> Script:
     return no("no reasoning came")
 
 
-@question("stream.reasoning", "S", tokens=210, loud=True)
+@script("stream.reasoning")
 def _order(subject: Subject) -> Script:
-    """Does reasoning come before content in streams?"""
     stream = (yield subject.loudly(SUM, MOST + 64, stream=True)).stream()
     kinds = _kinds(stream)
     if "reasoning" not in kinds:
@@ -473,9 +401,8 @@ def _kinds(stream: ProbeStream) -> list[str]:
     return kinds
 
 
-@of_parameter("thinking_token_budget", asks=2, tokens=140, loud=True)
+@script("thinking_token_budget")
 def _budget(subject: Subject) -> Script:
-    """Does `thinking_token_budget` shorten it?"""
     free = (yield subject.loudly(_LEGS, MOST)).answer()
     if len(free.reasoning.split()) < 12:
         return unclear("it thinks too briefly for a budget to show")
@@ -488,9 +415,8 @@ def _budget(subject: Subject) -> Script:
     return no(f"accepted, no effect: {words}")
 
 
-@of_parameter("include_reasoning", asks=2, tokens=140, loud=True)
+@script("include_reasoning")
 def _hidden(subject: Subject) -> Script:
-    """Does `include_reasoning: false` hide it?"""
     free = (yield subject.loudly(SUM, MOST).once()).answer()
     answer = (yield subject.loudly(SUM, MOST, include_reasoning=False)).answer()
     if not thought(free):
@@ -500,30 +426,18 @@ def _hidden(subject: Subject) -> Script:
     return yes()
 
 
-@question("reasoning.back", "2.2", asks=2, tokens=300, loud=True)
+@script("reasoning.back")
 def _reasoning_sent_back(subject: Subject) -> Script:
-    """Does reasoning that is sent back reach the model?"""
-    call = {"id": "call_1", "type": "function", "function": {"name": "now", "arguments": "{}"}}
-    said = {"role": "assistant", "content": "", "tool_calls": [call]}
-    result = {"role": "tool", "tool_call_id": "call_1", "content": '{"time": "12:30"}'}
-    tool = {"name": "now", "description": "The time.", "parameters": {"type": "object"}}
-    tools = [{"type": "function", "function": tool}]
+    asked, said, result = SAMPLES["time"]["messages"]
     counts = []
     for extra in ({}, {"reasoning_content": "The user wants to know the time, so I ask. " * 3}):
-        talk: Messages = [user("What time is it?"), {**said, **extra}, result]
-        counts.append((yield subject.loudly(talk, MOST, tools=tools)).answer().prompt)
+        ask = subject.loudly(
+            [asked, {**said, **extra}, result], MOST, tools=SAMPLES["time"]["tools"]
+        )
+        counts.append((yield ask).answer().prompt)
     bare, full = counts
     if bare is None or full is None:
         return partly("accepted; no usage tells whether the model sees it")
     if full > bare:
         return yes(f"the prompt grew from {bare} to {full} tokens")
     return partly("accepted and left out of the prompt")
-
-
-THINKING_QUESTIONS = (
-    _switch,
-    _both_ways("chat_template_kwargs", "4.2", f"`{_BY_TEMPLATE}`", 0),
-    _both_ways("reasoning_effort", "contract 1", "`reasoning_effort`", 1),
-    _both_ways("reasoning", "G", "the `reasoning` object of routers", 2),
-    *(_fields, _order, _budget, _hidden, _reasoning_sent_back),
-)

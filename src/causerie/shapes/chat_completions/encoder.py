@@ -170,30 +170,26 @@ def completion(context: ResponseContext, events: Sequence[Event]) -> Completion:
     """Return the plain answer: what a stream of these events would say, put together."""
     if not events or not isinstance(usage := events[-1], Usage):
         raise InternalError("The answer ended before it was complete; please try again.")
+    text, end = events[0], events[-2] if len(events) == 3 else None  # as most are
+    if text.__class__ is TextDelta and end.__class__ is Finished and not text.logprobs:
+        message = MessageBody(content=text.text)
+        choice = CompletionChoice(index=text.choice, message=message, finish_reason=end.reason)
+        if not end.verified:
+            choice.verified = False
+        choices = [choice]
+    else:
+        by_choice = groupby(sorted(events[:-1], key=_choice_of), key=_choice_of)
+        choices = [_completion_choice(context, index, group) for index, group in by_choice]
+    identity = context.identity
     return Completion(
-        id=context.identity.id,
-        created=context.identity.created,
+        id=identity.id,
+        created=identity.created,
         model=context.model,
         system_fingerprint=context.fingerprint,
         provider=context.provider,
-        choices=_completion_choices(context, events[:-1]),
+        choices=choices,
         usage=usage_body(usage, context.cost),
     )
-
-
-def _completion_choices(
-    context: ResponseContext, events: Sequence[Event]
-) -> list[CompletionChoice]:
-    if len(events) == 2:  # one text and its end, as most are
-        text, end = events
-        if isinstance(text, TextDelta) and isinstance(end, Finished) and not text.logprobs:
-            message = MessageBody(content=text.text)
-            choice = CompletionChoice(index=text.choice, message=message, finish_reason=end.reason)
-            if not end.verified:
-                choice.verified = False
-            return [choice]
-    by_choice = groupby(sorted(events, key=_choice_of), key=_choice_of)
-    return [_completion_choice(context, index, group) for index, group in by_choice]
 
 
 def _completion_choice(
@@ -272,7 +268,7 @@ class ChunkEncoder:
         prefixes = self._prefixes
         pieces: list[bytes] = []
         for event in batch:
-            if isinstance(event, TextDelta) and event.choice in prefixes and not event.logprobs:
+            if event.__class__ is TextDelta and event.choice in prefixes and not event.logprobs:
                 pieces += (
                     prefixes[event.choice],
                     b'"content":',

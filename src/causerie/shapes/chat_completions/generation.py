@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TypeVar
 
 from causerie.errors import InvalidRequest
@@ -34,22 +34,15 @@ def read_sampling(body: ObjectReader) -> parameters.SamplingParams:
     if _SAMPLING_FIELDS.isdisjoint(body.values):
         return parameters.SamplingParams()
     values = {name: read_parameter(body, name) for name in _NUMBERS if name in body.values}
-    return parameters.SamplingParams(**values, logit_bias=_logit_bias(body))
-
-
-def _logit_bias(body: ObjectReader) -> Mapping[int, float]:
-    fields = body.child("logit_bias")
-    if fields is None:
-        return {}
+    fields, biases = body.child("logit_bias") or ObjectReader({}), dict[int, float]()
     if len(fields.values) > _MAX_BIASES:
         raise wrong_value("logit_bias", f"holds more than {_MAX_BIASES} tokens.")
-    biases = {}
     for name, value in fields.values.items():
         param = fields.param(name)
         if not _TOKEN_ID.fullmatch(name) or int(name) > MAX_INT32:
             raise wrong_value("logit_bias", f"has the key {shown(name)}; keys are token ids.")
         biases[int(name)] = number(value, param, -100, 100)
-    return biases
+    return parameters.SamplingParams(**values, logit_bias=biases)
 
 
 def without_unlimited(body: ObjectReader) -> tuple[ObjectReader, Sequence[str]]:

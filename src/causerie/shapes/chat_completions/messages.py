@@ -81,29 +81,6 @@ def plain_length(messages: Sequence[Message]) -> int | None:
 
 
 def _parsed_message(fields: ObjectReader, known_calls: set[str]) -> Message:
-    role = _parsed_role(fields)
-    name = fields.string("name", most=MAX_NAME)
-    if role == "assistant":
-        return _assistant_message(fields, name)
-    content = _message_content(fields, role)
-    if content is None:
-        raise missing(fields.param("content"), "a string or an array of parts")
-    if role != "tool":
-        return Message(role=role, content=content, name=name)
-    param = fields.param("tool_call_id")
-    value = fields.string("tool_call_id")
-    if value is None:
-        raise missing(param, "the `id` of the tool call that the message answers")
-    if value not in known_calls:
-        raise wrong_value(
-            param,
-            f"is {shown(value)}, which no earlier assistant message has in its `tool_calls`; "
-            "send the assistant message with that call before its result.",
-        )
-    return Message(role=role, content=content, name=name, tool_call_id=value)
-
-
-def _parsed_role(fields: ObjectReader) -> Role:
     value = fields.required_string("role", expected=f"one of {', '.join(ROLES)}")
     if value == "function":
         raise unsupported(fields.param("role"), _SEND_RESULT)
@@ -112,7 +89,24 @@ def _parsed_role(fields: ObjectReader) -> Role:
         raise wrong_value(
             fields.param("role"), f"must be one of {', '.join(ROLES)}, not {shown(value)}."
         )
-    return role
+    name = fields.string("name", most=MAX_NAME)
+    if role == "assistant":
+        return _assistant_message(fields, name)
+    content = _message_content(fields, role)
+    if content is None:
+        raise missing(fields.param("content"), "a string or an array of parts")
+    if role != "tool":
+        return Message(role=role, content=content, name=name)
+    param, answered = fields.param("tool_call_id"), fields.string("tool_call_id")
+    if answered is None:
+        raise missing(param, "the `id` of the tool call that the message answers")
+    if answered not in known_calls:
+        raise wrong_value(
+            param,
+            f"is {shown(answered)}, which no earlier assistant message has in its `tool_calls`; "
+            "send the assistant message with that call before its result.",
+        )
+    return Message(role=role, content=content, name=name, tool_call_id=answered)
 
 
 def _assistant_message(fields: ObjectReader, name: str | None) -> Message:
@@ -215,6 +209,5 @@ def _holds_image(url: str) -> bool:
     if head is None or not url.isascii():
         return False
     data = url[head.end() :].encode()
-    padding = data[-2:].count(b"=")
-    data = data[: len(data) - padding]
+    data = data[: len(data) - data[-2:].count(b"=")]
     return bool(data) and not data.translate(None, _BASE64)

@@ -267,12 +267,10 @@ class _OpenCalls:
             while self._newest_calls and self._newest_calls[0].result is not None:
                 self._newest_calls.popleft()
             return self._newest_calls[0] if self._newest_calls else None
-        return self._unanswered_call(self._by_id.get(given), newest=True)
+        return self.take_later(given, newest=True)
 
-    def take_later(self, given: str | None) -> _Call | None:
-        return self._unanswered_call(self._by_id.get(given), newest=False)
-
-    def _unanswered_call(self, groups: deque[deque[_Call]] | None, *, newest: bool) -> _Call | None:
+    def take_later(self, given: str | None, *, newest: bool = False) -> _Call | None:
+        groups = self._by_id.get(given)
         while groups:
             group = groups[-1 if newest else 0]
             while group:
@@ -285,13 +283,15 @@ class _OpenCalls:
 
 def _paired_results(messages: Sequence[tuple[int, Any]], changes: Changes) -> list[tuple[int, Any]]:
     ids = _CallIds()
-    calls = {
-        index: [_call_of(call, ids) for call in message["tool_calls"]]
-        for index, message in messages
-        if role_of(message) == "assistant" and message.get("tool_calls")
-    }
+    calls: dict[int, list[_Call]] = {}
+    for index, message in messages:
+        if role_of(message) == "assistant" and message.get("tool_calls"):
+            for call in message["tool_calls"]:
+                given = _text_or_none(call.get("id"))
+                made = _Call(given, ids.take(given), call["function"]["name"])
+                calls.setdefault(index, []).append(made)
     orphans = _match_results(messages, calls)
-    names = {call.given: call.name for made in calls.values() for call in made}
+    names = {call.given: call.name for group in calls.values() for call in group}
     placed: list[tuple[int, Any]] = []
     for index, message in messages:
         if index in calls:
@@ -331,11 +331,6 @@ def _text_or_none(id: Any) -> str | None:
     return id if isinstance(id, str) else None
 
 
-def _call_of(call: Entry, ids: _CallIds) -> _Call:
-    given = _text_or_none(call.get("id"))
-    return _Call(given, ids.take(given), call["function"]["name"])
-
-
 def _with_results(
     index: int, message: Entry, calls: Sequence[_Call], changes: Changes
 ) -> Iterator[tuple[int, Entry]]:
@@ -349,8 +344,12 @@ def _with_results(
         told = zip(message["tool_calls"], calls, strict=True)
         message = {**message, "tool_calls": [{**each, "id": call.id} for each, call in told]}
         if message.get("reasoning_details"):  # whose blocks may name the call that they belong to
-            blocks = message["reasoning_details"]
-            message["reasoning_details"] = [_with_new_id(block, renamed) for block in blocks]
+            message["reasoning_details"] = [
+                {**block, "id": renamed.get(block["id"], block["id"])}
+                if isinstance(block.get("id"), str)
+                else block
+                for block in message["reasoning_details"]
+            ]
     yield index, message
     before = index
     for at, call in enumerate(calls):
@@ -365,11 +364,6 @@ def _with_results(
             changes.note(f"messages[{place}] moved")
         before = place
         yield place, {**result, "tool_call_id": call.id}
-
-
-def _with_new_id(block: Entry, renamed: Mapping[str, str]) -> Entry:
-    given = block.get("id")
-    return {**block, "id": renamed[given]} if isinstance(given, str) and given in renamed else block
 
 
 def _with_call(

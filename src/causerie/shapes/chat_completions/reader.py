@@ -33,7 +33,14 @@ from causerie.protocol.bounded_json import SMALL
 from causerie.protocol.declaration import declared
 from causerie.protocol.known_fields import KNOWN, Known, known_of, refusal, sift
 from causerie.protocol.numbers import money
-from causerie.protocol.request import ChatRequest, FastFields, Message, Tool, ToolChoice
+from causerie.protocol.request import (
+    ChatRequest,
+    FastFields,
+    Message,
+    NativeRequest,
+    Tool,
+    ToolChoice,
+)
 from causerie.protocol.response import ResponseContext
 from causerie.protocol.targets import ANY_PRICE, NO_PREFERENCES, MostPrice, Preferences, SortBy
 from causerie.shapes.chat_completions import generation
@@ -235,6 +242,8 @@ def read_preferences(fields: ObjectReader) -> Preferences:
         return NO_PREFERENCES
     allow, require = provider.boolean("allow_fallbacks"), provider.boolean("require_parameters")
     collection = provider.word("data_collection", ("allow", "deny"))
+    by_object = isinstance(provider.get("sort"), dict)
+    sorting, name = (provider.required_object("sort"), "by") if by_object else (provider, "sort")
     return Preferences(
         order=tuple(provider.strings("order", most=body_types.MAX_PROVIDER_NAMES)),
         only=_name_set(provider, "only"),
@@ -243,7 +252,7 @@ def read_preferences(fields: ObjectReader) -> Preferences:
         allow_fallbacks=allow is not False,
         require_parameters=require or False,
         private=collection == "deny" or provider.boolean("zdr") or False,
-        sort=_SORTS.get(_sort_word(provider)),
+        sort=_SORTS.get(sorting.word(name, _SORTS) or ""),
         max_price=MostPrice(
             *(_price_limit(prices, name) for name in body_types.PriceCeiling.__struct_fields__)
         )
@@ -255,12 +264,6 @@ def read_preferences(fields: ObjectReader) -> Preferences:
 def _name_set(fields: ObjectReader, name: str) -> frozenset[str] | None:
     # Programs send an empty list where nothing was chosen.
     return frozenset(fields.strings(name, most=body_types.MAX_PROVIDER_NAMES)) or None
-
-
-def _sort_word(provider: ObjectReader) -> str:
-    if isinstance(provider.get("sort"), dict):
-        return provider.required_object("sort").word("by", _SORTS) or ""
-    return provider.word("sort", _SORTS) or ""
 
 
 def _price_limit(prices: ObjectReader, name: str) -> Decimal | None:
@@ -298,12 +301,14 @@ def read_fast_path(body: bytes, rules: parameters.ParsingRules) -> ChatRequest |
 
 
 def plain_request(
-    fields: FastFields, rules: parameters.ParsingRules, **of_api: Any
+    fields: FastFields,
+    rules: parameters.ParsingRules,
+    *,
+    native: NativeRequest | None = None,
+    hints: frozenset[str] = frozenset(),
+    lenient_tools: bool = False,
 ) -> ChatRequest | None:
-    """Return the request of these fields; ``None`` where one of them is invalid.
-
-    ``of_api`` are fields of the request that another API sets.
-    """
+    """Return the request of these fields; ``None`` where one of them is invalid."""
     messages = fields.messages
     if len(messages) > rules.max_messages:
         return None
@@ -340,7 +345,9 @@ def plain_request(
         params=_params_by_given.get(given) or _names_of_given(given),
         keeps_output_limit=rules.reject_long_output,
         sent=fields,
-        **of_api,
+        native=native,
+        hints=hints,
+        lenient_tools=lenient_tools,
     )
 
 
@@ -351,9 +358,10 @@ def _names_of_given(given: _Given) -> frozenset[str]:
 
 
 def parse(body: bytes, rules: parameters.ParsingRules) -> ChatRequest:
-    request = read_fast_path(body, rules)
-    if request is not None:
-        return request
+    return read_fast_path(body, rules) or _parse_fields(body, rules)
+
+
+def _parse_fields(body: bytes, rules: parameters.ParsingRules) -> ChatRequest:
     if len(body) <= SMALL:
         check_work(body, rules)
     document, mark = decode_marked(body)
@@ -370,6 +378,7 @@ def read_fields(
     max_tokens, min_tokens = generation.read_length(fields)
     model, fallbacks = read_models(fields, rules)
     continues = read_parameter(fields, "continue_final_message") or False
+    key = fields.get("prompt_cache_key")
     return ChatRequest(
         model=model,
         messages=messages,
@@ -396,7 +405,7 @@ def read_fields(
         continue_final_message=continues,
         add_generation_prompt=_generation_prompt(fields, continues, messages),
         session_id=read_parameter(fields, "session_id"),
-        cache_key=_cache_key(fields),
+        cache_key=key[: parameters.MAX_ID] or None if isinstance(key, str) else None,  # a hint
         large=large,
         fallbacks=fallbacks,
         preferences=read_preferences(fields) if rules.router else NO_PREFERENCES,
@@ -474,12 +483,6 @@ def _check_halves(new: object, mark: str) -> None:
         )
 
 
-def _cache_key(fields: ObjectReader) -> str | None:
-    # It is a hint, so no value is refused.
-    key = fields.get("prompt_cache_key")
-    return key[: parameters.MAX_ID] if isinstance(key, str) and key else None
-
-
 def _refuse_known(fields: ObjectReader) -> None:
     if not parameters.REFUSED.keys().isdisjoint(fields.values):
         for name, advice in parameters.REFUSED.items():
@@ -545,7 +548,7 @@ def _parse_usual(body: bytes, rules: parameters.ParsingRules) -> ParsedRequest |
 def _parsed_request(
     body: bytes, rules: parameters.ParsingRules, _: Mapping[str, str]
 ) -> ParsedRequest:
-    request = parse(body, rules)
+    request = read_fast_path(body, rules) or _parse_fields(body, rules)
     return ParsedRequest(request, _REPLIES[request.include_usage])
 
 

@@ -271,14 +271,11 @@ class _Blocks(Struct, eq=False):
             yield BlockDelta(self._open, ThinkingPiece(text))
         if signature:
             self._signed = True
-            yield BlockDelta(self._open, SignaturePiece(self._sealed_signature(signature)))
-
-    def _sealed_signature(self, signature: str) -> str:
-        if not self._reply.omits_thinking:
-            return signature
-        text = "".join(self._held_thinking)
-        block = {"type": "reasoning.text", "text": text, "signature": signature}
-        return seal(SealedReasoning("", [{**block, "format": MESSAGES_FORMAT}]))
+            if self._reply.omits_thinking:
+                said = {"text": "".join(self._held_thinking), "signature": signature}
+                sealed = {"type": "reasoning.text", **said, "format": MESSAGES_FORMAT}
+                signature = seal(SealedReasoning("", [sealed]))
+            yield BlockDelta(self._open, SignaturePiece(signature))
 
     def _add_redacted(self, block: Block) -> Iterator[BlockEvent]:
         data = block.get("data")

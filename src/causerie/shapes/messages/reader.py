@@ -370,27 +370,30 @@ def _read_plain(
         turns = (f"messages[{index}]" for index in range(len(messages)))
         messages = (FastMessage("system", plain.system), *messages)
         places = Places(("system", *turns), {**_PLACES, "messages[0].content": "system"})
-    fields = FastFields(
-        plain.model,
-        messages,
-        plain.stream,
-        max_tokens=plain.max_tokens,
-        temperature=plain.temperature,
-        top_p=plain.top_p,
+    request = plain_request(
+        FastFields(
+            plain.model,
+            messages,
+            plain.stream,
+            max_tokens=plain.max_tokens,
+            temperature=plain.temperature,
+            top_p=plain.top_p,
+        ),
+        rules,
+        native=NativeRequest("messages", plain),
     )
-    request = plain_request(fields, rules, native=NativeRequest("messages", plain))
     return None if request is None else ParsedRequest(request, _PLAIN_REPLY, places)
 
 
 def parse(body: bytes, rules: parameters.ParsingRules, headers: Mapping[str, str]) -> ParsedRequest:
-    if len(body) > SMALL:  # else reading all of it does no harm
+    if (size := len(body)) > SMALL:  # else reading all of it does no harm
         check_work(body, rules)
-    if len(body) <= LARGE and (plain := _read_plain(body, rules, headers)) is not None:
+    if size <= LARGE and (plain := _read_plain(body, rules, headers)) is not None:
         return plain
     document, mark = decoded(body, rules)
     made = _translate_body(document, rules, headers)
     lenient = structs.replace(rules, reasoning_object=True, reject_unknown=False)
-    request, places = made.read(lenient, _PLACES, mark, len(body))
+    request, places = made.read(lenient, _PLACES, mark, size)
     thinking = request.thinking
     if not made.decided:
         adaptive = thinking.enabled is True and "thinking" in document.values

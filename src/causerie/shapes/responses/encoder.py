@@ -193,17 +193,6 @@ class ResponseEvent(Struct, frozen=True, omit_defaults=True, kw_only=True):
     error: Any = None
 
 
-def usage_of(usage: Usage, cost: Callable[[Usage], float] | None) -> ResponseUsage:
-    return ResponseUsage(
-        usage.prompt,
-        InputTokenDetails(usage.cached, usage.written),
-        usage.completion,
-        OutputTokenDetails(usage.reasoning),
-        usage.prompt + usage.completion,
-        None if cost is None else cost(usage),
-    )
-
-
 _encode = msgspec.json.Encoder().encode
 _DONE = b"data: [DONE]\n\n"
 _INCOMPLETE: Mapping[str, IncompleteDetails] = {
@@ -331,7 +320,19 @@ class ResponseEncoder(Struct, eq=False):
 
     def response(self) -> ResponseBody:
         context, identity = self._context, self._context.identity
-        ended = self._status != "in_progress"
+        ended, used = self._status != "in_progress", self._usage
+        usage = (
+            None
+            if used is None
+            else ResponseUsage(
+                used.prompt,
+                InputTokenDetails(used.cached, used.written),
+                used.completion,
+                OutputTokenDetails(used.reasoning),
+                used.prompt + used.completion,
+                None if context.cost is None else context.cost(used),
+            )
+        )
         return ResponseBody(
             **self._echo,
             id=identity.id,
@@ -342,7 +343,7 @@ class ResponseEncoder(Struct, eq=False):
             incomplete_details=self._incomplete,
             model=context.model,
             output=list(self._items) if ended else [],
-            usage=None if self._usage is None else usage_of(self._usage, context.cost),
+            usage=usage,
             verified=UNSET if self._verified else False,
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
@@ -20,6 +21,7 @@ from causerie.protocol.body import (
     unsupported,
     wrong_type,
 )
+from causerie.protocol.body_types import NotEmpty
 from causerie.protocol.bounded_json import SMALL
 from causerie.protocol.declaration import declared
 from causerie.protocol.known_fields import KNOWN
@@ -312,9 +314,13 @@ _READERS: Mapping[str, tuple[_Read, frozenset[str]]] = {
 """How items are read by their types, and the fields of theirs that are known."""
 
 
-def echo_of(body: ObjectReader, request: ChatRequest) -> Mapping[str, Any]:
+def echo_of(sent: Mapping[str, Any] | Unread, request: ChatRequest) -> Mapping[str, Any]:
     """Return what a response says again of a body whose fields are valid."""
-    reasoning, tools = body.get("reasoning"), body.get("tools")
+    body = ObjectReader(sent.document() if isinstance(sent, Unread) else sent)
+    reasoning, tools, choice = body.get("reasoning"), body.get("tools"), body.get("tool_choice")
+    choice = "auto" if choice is None else choice
+    if isinstance(choice, dict) and choice.get("type") == "allowed_tools":
+        choice = {"mode": "auto", **choice}
     texts = ("prompt_cache_key", "safety_identifier", "user")
     sampling = ("temperature", "top_p", "presence_penalty", "frequency_penalty")
     numbers = {name: getattr(request.sampling, name) for name in sampling}
@@ -329,7 +335,7 @@ def echo_of(body: ObjectReader, request: ChatRequest) -> Mapping[str, Any]:
         if isinstance(reasoning, dict)
         else None,
         "text": _text_settings(_object_or_empty(body.get("text"))),
-        "tool_choice": _tool_choice(body.get("tool_choice")),
+        "tool_choice": choice,
         "tools": [{**plain, **tool} if tool.get("type") == "function" else tool for tool in tools]
         if isinstance(tools, list)
         else (),
@@ -354,12 +360,6 @@ def _text_settings(text: Mapping[str, Any]) -> Mapping[str, Any]:
         }
     verbosity = text.get("verbosity")
     return {"format": form, **({"verbosity": verbosity} if verbosity else {})}
-
-
-def _tool_choice(value: Any) -> Any:
-    if isinstance(value, dict) and value.get("type") == "allowed_tools":
-        return {"mode": "auto", **value}
-    return "auto" if value is None else value
 
 
 ENCRYPTED = "reasoning.encrypted_content"
@@ -414,16 +414,19 @@ class _PlainItem(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
 
 class _PlainBody(Unread, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     model: parameters.ModelId
-    input: str | Annotated[tuple[_PlainItem, ...], Meta(min_length=1)]
+    input: NotEmpty | Annotated[tuple[_PlainItem, ...], Meta(min_length=1)]
     instructions: str | None = None
     max_output_tokens: parameters.Count | None = None
     stream: bool | None = None
     temperature: parameters.Temperature | None = None
     top_p: parameters.TopP | None = None
-    store: bool | None = None
+    store: Literal[False] | None = None
 
 
 _decode_plain = msgspec.json.Decoder(_PlainBody).decode
+
+
+_TEXT_PLACES = Places(("input",), _NAMES)
 
 
 def _parse_plain(body: bytes, rules: parameters.ParsingRules) -> ParsedRequest | None:
@@ -432,42 +435,44 @@ def _parse_plain(body: bytes, rules: parameters.ParsingRules) -> ParsedRequest |
         plain = _decode_plain(body)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
-    if plain.store or not plain.input:
-        return None
-    places = ["instructions"] if plain.instructions else []
-    messages = [FastMessage("system", plain.instructions)] if plain.instructions else []
-    if isinstance(plain.input, str):
-        messages.append(FastMessage("user", plain.input))
-        places.append("input")
+    said, places = plain.input, _TEXT_PLACES
+    messages: tuple[FastMessage, ...]
+    if isinstance(said, str):
+        messages = (FastMessage("user", said),)
     else:
-        messages += [FastMessage(item.role, item.content) for item in plain.input]
-        places += [f"input[{index}]" for index in range(len(plain.input))]
-    chat = FastFields(
-        plain.model,
-        tuple(messages),
-        plain.stream,
-        max_completion_tokens=plain.max_output_tokens,
-        temperature=plain.temperature,
-        top_p=plain.top_p,
+        messages = tuple([FastMessage(item.role, item.content) for item in said])
+        places = Places(tuple([f"input[{at}]" for at in range(len(messages))]), _NAMES)
+    if plain.instructions:
+        messages = (FastMessage("system", plain.instructions), *messages)
+        places = Places(("instructions", *places.messages), _NAMES)
+    request = plain_request(
+        FastFields(
+            plain.model,
+            messages,
+            plain.stream,
+            max_completion_tokens=plain.max_output_tokens,
+            temperature=plain.temperature,
+            top_p=plain.top_p,
+        ),
+        rules,
+        native=NativeRequest("responses", plain),
+        lenient_tools=True,
     )
-    native = NativeRequest("responses", plain)
-    request = plain_request(chat, rules, native=native, hints=_HINTS, lenient_tools=True)
     if request is None:
         return None
-    reply = ResponseReply(lambda: echo_of(ObjectReader(native.body), request))
-    passing = PassingReply(reply, ResponseEncoder.resume)
-    return ParsedRequest(request, passing, Places(tuple(places), _NAMES))
+    reply = PassingReply(ResponseReply(partial(echo_of, plain, request)), ResponseEncoder.resume)
+    return ParsedRequest(request, reply, places)
 
 
 def _parsed_request(
     body: bytes, rules: parameters.ParsingRules, _: Mapping[str, str]
 ) -> ParsedRequest:
-    if len(body) > SMALL:  # else reading all of it does no harm
+    if (size := len(body)) > SMALL:  # else reading all of it does no harm
         check_work(body, rules)
-    if len(body) <= LARGE and (plain := _parse_plain(body, rules)) is not None:
+    if size <= LARGE and (plain := _parse_plain(body, rules)) is not None:
         return plain
     document, mark = decoded(body, rules)
-    return _Translation(document).parsed(rules, mark, len(body))
+    return _Translation(document).parsed(rules, mark, size)
 
 
 class _Translation(ItemReader, eq=False):
@@ -503,7 +508,7 @@ class _Translation(ItemReader, eq=False):
             native = _native_request(without_router_fields(body.values, rules))
         request = self._with_own(request, native)
         reply = ResponseReply(
-            lambda: echo_of(body, request),
+            partial(echo_of, body.values, request),
             self.tools.forms,
             encrypted,
             self._summarizes(),
@@ -596,7 +601,7 @@ class _Translation(ItemReader, eq=False):
             else tool
             for tool in request.tools
         )
-        return structs.replace(request, tools=tools, native=native, hints=_HINTS)
+        return structs.replace(request, tools=tools, native=native, hints=_HINTS & request.params)
 
 
 def _native_request(body: Mapping[str, Any]) -> NativeRequest:

@@ -9,6 +9,7 @@ import { answerable, codeDialog } from "./code.js";
 import { Answer, reach, read } from "./completion.js";
 import { Picker } from "./picker.js";
 import { costOf } from "./models.js";
+import { offerPresets } from "./presets.js";
 import { Settings } from "./settings.js";
 import { toast } from "./toast.js";
 import { Turns } from "./turns.js";
@@ -149,12 +150,21 @@ function restore() {
   } catch { /* of another version: begin anew */ }
 }
 
+/** Put these settings in the place of all others. */
+function put(pairs) {
+  form.reset();
+  settings.fill(pairs);
+  for (const select of [form.elements.model, ...beside]) select.dispatchEvent(new Event("change")); // their pickers
+  settings.follow();
+  const wanted = pairs.find(([name]) => name === "model")?.[1] ?? settings.model;
+  if (wanted !== settings.model) toast(`There is no model ${wanted} here any more.`);
+}
+
 /** Settings that a link carries behind its #, which no server sees. */
 function takeShared() {
   const shared = new URLSearchParams(location.hash.slice(1));
   if (![...shared].length) return;
-  form.reset();
-  settings.fill([...shared]);
+  put([...shared]);
   history.replaceState(history.state, "", location.pathname);
 }
 
@@ -233,3 +243,8 @@ for (const select of beside) new Picker(select);
 document.querySelector("[data-do=end]").addEventListener("click", () => turns.follow(true));
 settings.follow();
 refresh();
+offerPresets(`playground presets ${play.dataset.user}`, () => settings.values(), (pairs) => {
+  put(pairs);
+  refresh();
+  keep();
+});

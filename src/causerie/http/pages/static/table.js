@@ -25,7 +25,7 @@ function boxOf(name) {
 }
 
 function titles(box) {
-  return [...box.querySelectorAll("thead th, [data-titles] > *")];
+  return [...(box?.querySelectorAll("thead th, [data-titles] [data-sorts]") ?? [])];
 }
 
 /** The choice of columns, made anew whenever it opens. */
@@ -76,7 +76,8 @@ function sort(box) {
       const order = compare(one, other);
       return wanted.down && one !== null && other !== null ? -order : order;
     });
-    parent.append(...keyed.map(([, row]) => row));
+    const below = new Map(rows.map((row) => [row, row.nextElementSibling?.matches("[data-inside]") ? [row.nextElementSibling] : []]));
+    parent.append(...keyed.flatMap(([, row]) => [row, ...below.get(row)]));
   }
 }
 
@@ -90,9 +91,9 @@ function mark(title, down) {
   if (!title.matches("th")) title.querySelector(".sort")?.setAttribute("aria-pressed", String(Boolean(order)));
 }
 
-/** Rows of the same parent are sorted among each other; the head of a group stays. */
+/** Rows of the same parent are sorted among each other; what is inside of one stays below it. */
 function rowsOf(box) {
-  return [...box.querySelectorAll("tbody > tr:not([data-group]), [data-row]")];
+  return [...box.querySelectorAll("tbody > tr:not([data-inside]), [data-row]")];
 }
 
 /** Titles that sort become buttons. */

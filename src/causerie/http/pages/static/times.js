@@ -1,5 +1,5 @@
-// Times in the visitor's own zone and manner; the server sends them in UTC. How long ago they
-// were it says itself, in the language of the page.
+// Times in the zone that the profile names, or the visitor's own; the server sends them in UTC. How long ago they
+// were it says itself. They are written as the server writes them, in the language of the page: 29 Nov 2026, 14:05.
 
 const LOOKS = {
   moment: { dateStyle: "medium", timeStyle: "short" },
@@ -12,8 +12,17 @@ const LOOKS = {
 const formats = new Map(); // each is made when the first time of its look is shown: it is slow
 
 function words(look, at) {
-  if (!formats.has(look)) formats.set(look, new Intl.DateTimeFormat(undefined, LOOKS[look]));
+  if (!formats.has(look)) formats.set(look, format(LOOKS[look]));
   return formats.get(look).format(at);
+}
+
+/** The profile keeps the zone; without one, or with one that this browser does not know, its own. */
+function format(look) {
+  try {
+    return new Intl.DateTimeFormat("en-GB", { ...look, timeZone: localStorage.getItem("zone") || undefined });
+  } catch {
+    return new Intl.DateTimeFormat("en-GB", look);
+  }
 }
 
 export function showTimes(part) {

@@ -10,10 +10,11 @@ Value = TypeVar("Value")
 
 
 class BoundedCache(Generic[Key, Value]):
-    """Values by key, whose sizes add up to ``most``."""
+    """Values by key, whose sizes add up to ``most``; one of more than ``largest`` is not kept."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, largest: int | None = None) -> None:
         self._max_size = most
+        self._largest = most if largest is None else largest
         self.size = 0
         self._known: OrderedDict[Key, tuple[Value, int]] = OrderedDict()
 
@@ -26,6 +27,8 @@ class BoundedCache(Generic[Key, Value]):
     def keep(self, key: Key, value: Value, size: int) -> None:
         if key in self._known:
             self.size -= self._known.pop(key)[1]
+        if size > self._largest:
+            return
         self._known[key] = value, size
         self.size += size
         while self.size > self._max_size:
