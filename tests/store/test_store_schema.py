@@ -56,7 +56,7 @@ async def test_a_new_database_has_what_the_queries_know(database: Database) -> N
     assert await names(database) == set(METADATA.tables)
 
 
-DIGEST = ("0100", "d70e6c55f3bfa9c5")
+DIGEST = ("0100", "ca64da3d416d888c")
 """The newest revision, and a digest of the tables that it leads to."""
 
 

@@ -113,9 +113,12 @@ def joined(base: str, reference: str) -> str:
     return address.removesuffix("#")
 
 
-def _with_meta_schemas(found: Addresses) -> Addresses:
-    given = _meta_schemas()
-    while True:  # for they refer to others
+Documents = Mapping[str, Schema]
+
+
+def with_documents(found: Addresses, given: Documents) -> Addresses:
+    """Return the same with those of some documents that it refers to, also by way of others."""
+    while True:
         named = {name for name in found.documents if name in given and name not in found.places}
         definitions = found.whole.get("$defs", {})
         if not named or not isinstance(definitions, Mapping):
@@ -125,7 +128,7 @@ def _with_meta_schemas(found: Addresses) -> Addresses:
 
 
 @cache
-def _meta_schemas() -> Mapping[str, Schema]:
+def _meta_schemas() -> Documents:
     from jsonschema_specifications import REGISTRY  # noqa: PLC0415 - few schemas refer to one
 
     return {name: REGISTRY.contents(name) for name in REGISTRY if "draft-03" not in name}
@@ -165,7 +168,7 @@ def placed(schema: Schema) -> Schema:
     schema, _ = without_siblings(schema)
     found = Addresses(schema)
     if any("json-schema.org/" in name for name in found.documents):
-        found = _with_meta_schemas(found)
+        found = with_documents(found, _meta_schemas())
     if not found.places:
         return schema
 

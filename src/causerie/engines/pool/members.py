@@ -222,7 +222,8 @@ class Member(MemberLoad):
         status = self.engine.status()
         source = self.cache.source
         state, detail = status.state, self.failure or status.detail or self.cache.failure
-        if self._start is not None and not self._start.done() and state is EngineState.ABSENT:
+        loaded = self._start is None or self._start.done()  # with its facts
+        if not loaded and state in (EngineState.ABSENT, EngineState.READY):
             state = EngineState.FAILED if self.failure else EngineState.LOADING
         return replace(status, model=self.name, state=state, detail=detail, prefix_source=source)
 

@@ -183,8 +183,9 @@ class SqlKeys(SqlRepository):
             query = select(budgets).where(budgets.c.owner.in_(some))
             query = query.order_by(budgets.c.model, budgets.c.unit, budgets.c.period)
             for values in map(dict, (await self._execute(query)).mappings()):
-                exact = amount_of if values["unit"] is Unit.MONEY else Decimal
-                values["amount"] = exact(values["amount"])
+                count = values["amount"]
+                money = values["unit"] is Unit.MONEY
+                values["amount"] = amount_of(count) if money else Decimal(count)
                 found_budgets[values.pop("owner")].append(Budget(**values))
         return {
             owner: LimitsAndBudgets(tuple(found_limits[owner]), tuple(found_budgets[owner]))
