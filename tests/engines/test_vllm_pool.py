@@ -149,6 +149,27 @@ async def test_one_that_is_gone_loses_nothing(tmp_path: Path) -> None:
         assert "1 of 2 members away" in pool.status().detail or pool.slots == 8
 
 
+async def test_text_is_read_by_another_where_one_has_just_died(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until that is noticed it counts as ready."""
+    asked_engines: list[VllmEngine] = []
+    tokenize = VllmEngine.tokenize
+
+    async def once_dead(
+        engine: VllmEngine, pieces: Sequence[str | int], *, special: bool
+    ) -> list[int]:
+        asked_engines.append(engine)
+        if len(asked_engines) == 1:
+            raise EngineFailed("the engine is gone")
+        return await tokenize(engine, pieces, special=special)
+
+    async with places(tmp_path, 2) as every, pool_of(tmp_path, every) as pool:
+        monkeypatch.setattr(VllmEngine, "tokenize", once_dead)
+        assert await pool.tokenize(["Hello"], special=False)
+    assert len(set(map(id, asked_engines))) == 2
+
+
 async def test_one_that_comes_back_is_asked_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

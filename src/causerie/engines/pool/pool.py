@@ -13,11 +13,18 @@ import asyncio
 import ipaddress
 import random
 import socket
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Sequence,
+)
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 from urllib.parse import urlsplit
 
 import structlog
@@ -29,6 +36,7 @@ from causerie.engines.supervised import SupervisedEngine, end_task
 from causerie.http.addresses import Address
 
 log = structlog.get_logger(__name__)
+R = TypeVar("R")
 
 _SECONDS = 5.0  # between two lookups of a name
 _LOOKUP_SECONDS = 10.0
@@ -396,7 +404,7 @@ class EnginePool:
         if self._facts is not None and facts_of == self._facts_of:
             return self._facts
         facts = replace(
-            await ready[0].engine.facts(),
+            await self._asked(lambda engine: engine.facts()),
             context_length=min(member.engine.context for member in ready),
             parallel=sum(member.engine.slots for member in self._members.values()),
         )
@@ -406,14 +414,15 @@ class EnginePool:
         return self._facts
 
     async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
-        return await self._ready_members()[0].engine.tokenize(pieces, special=special)
+        return await self._asked(lambda engine: engine.tokenize(pieces, special=special))
 
     async def pictured_tokens(self, pieces: Sequence[str | base.Image]) -> list[int]:
-        engine = cast(base.ImageEngine, self._ready_members()[0].engine)
-        return await engine.pictured_tokens(pieces)
+        return await self._asked(
+            lambda engine: cast(base.ImageEngine, engine).pictured_tokens(pieces)
+        )
 
     async def texts(self, tokens: Sequence[int], *, visible: Sequence[str] = ()) -> list[str]:
-        return await self._ready_members()[0].engine.texts(tokens, visible=visible)
+        return await self._asked(lambda engine: engine.texts(tokens, visible=visible))
 
     @asynccontextmanager
     async def generate(
@@ -429,6 +438,17 @@ class EnginePool:
             await generation.leave(failure)
             raise
         await generation.leave(None)
+
+    async def _asked(self, question: Callable[[SupervisedEngine[Any]], Awaitable[R]]) -> R:
+        """Ask one member; where it has just died, another one."""
+        asked = self._ready_members()[:_MOST_MEMBERS]
+        for member in asked:
+            try:
+                return await question(member.engine)
+            except base.EngineFailed as failure:
+                if failure.refused or member is asked[-1]:
+                    raise
+        raise self._no_member_error()
 
     def _ready_members(self) -> Sequence[Member]:
         ready = self._ready()
