@@ -11,7 +11,7 @@ from accountkit import PASSWORD
 from browserkit import UNSEEN, findings, moved, sign_in, window
 from consolekit import Place
 from frontkit import front
-from marketkit import FREE, day
+from marketkit import FREE, Fair, day
 from pageskit import LONG
 from playwright.async_api import Page, Route, expect
 
@@ -152,6 +152,27 @@ async def test_equal_rows_are_hidden_on_demand(fair: Place, page: Page) -> None:
         assert len(set(cells)) > 1, cells
     await page.get_by_label("Hide equal rows").press("Space")
     await expect(rows).to_have_count(before)
+
+
+@pytest.mark.full
+async def test_a_model_in_the_palette_has_its_page_and_behind_shift_the_playground(
+    fair: Place, page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Fair, "models", lambda *_: [{"id": "qwen/qwen3-8b"}])
+    owner = await fair.world.person(password=PASSWORD)
+    await fair.world.project(owner=owner)
+    await sign_in(page, root(fair), owner)
+    field, found = page.locator("dialog #palette-find"), page.locator("dialog #palette-found")
+    for keys, place in (
+        ("Enter", "/console/catalog/qwen/qwen3-8b"),
+        ("Shift+Enter", "/playground?model=qwen%2Fqwen3-8b"),
+    ):
+        await page.keyboard.press("?")
+        await field.fill("qwen/qwen3-8b model")
+        await expect(found).to_have_attribute("data-find", "qwen/qwen3-8b model")
+        await expect(page.locator("dialog .keys")).to_contain_text("Shift Enter")
+        await page.keyboard.press(keys)
+        await page.wait_for_url(f"**{place}")
 
 
 async def test_the_palette_leads_to_pages_projects_and_models_by_the_keyboard(

@@ -24,6 +24,8 @@ class NavigationLink(Struct, frozen=True, array_like=True):
     needs: Action | None = None
     """Right that a place of operators needs."""
     here: bool = False
+    shifted: str = ""
+    """Path to which Shift-Enter leads in the palette."""
 
 
 class NavigationSection(Struct, frozen=True):

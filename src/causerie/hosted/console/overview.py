@@ -5,7 +5,7 @@ leads anywhere.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import quote
@@ -20,6 +20,7 @@ from causerie.hosted.accounts.reports import Spending
 from causerie.hosted.accounts.usage import By, RecordFilter, Step, UsageQuery, UsageSum
 from causerie.hosted.console.activity import RequestExplanation
 from causerie.hosted.console.catalog import show_front
+from causerie.hosted.console.catalog_view import path_of_model
 from causerie.hosted.console.charts import stacked
 from causerie.hosted.console.fields import FormFields, period
 from causerie.hosted.console.navigation import NavigationLink, sections
@@ -232,15 +233,21 @@ async def _palette_links(context: RequestContext) -> list[NavigationLink]:
         NavigationLink(each.name, f"/projects/{each.id}/overview", "folder", "project")
         for each in every
     ]
-    models = []
-    for entry in context.service_view.models() if current else ():
-        id = str(entry.get("id", ""))
-        path = f"/projects/{current.id}/playground?model={quote(id, safe='')}" if current else ""
-        models.append(NavigationLink(id, path, "cube", "model"))
+    models: Iterable[NavigationLink] = _palette_models(context, current) if current else ()
     profile = NavigationLink("Profile", "/profile", "person", "page")
     sells = context.services.open_to.sales.open and may(Action.CREDITS_BUY)
     credits = Action.CREDITS_BUY if sells else Action.CREDITS_PUT
     return [*pages, *_palette_actions(current, may, credits), profile, *projects, *models]
+
+
+def _palette_models(context: RequestContext, project: Project) -> Iterator[NavigationLink]:
+    """Yield all models: those of the catalog lead to their pages, others to the playground."""
+    market = context.service_view.market()
+    listed = {entry.id for entry in market.entries()} if market is not None else set()
+    for id in (str(entry.get("id", "")) for entry in context.service_view.models()):
+        tried = f"/projects/{project.id}/playground?model={quote(id, safe='')}"
+        path, shifted = (path_of_model(id), tried) if id in listed else (tried, "")
+        yield NavigationLink(id, path, "cube", "model", shifted=shifted)
 
 
 def _palette_actions(

@@ -1,4 +1,4 @@
-// The command palette: Ctrl-K or ⌘K opens it in the dialog; arrows move, Enter goes, / searches a list.
+// The command palette: Ctrl-K, ⌘K or ? opens it in the dialog; arrows move, Enter goes, with Shift into the playground; / searches a list.
 
 const opener = document.querySelector("[data-palette]");
 
@@ -22,9 +22,15 @@ function findModels() {
   else document.querySelector(".open-nav a")?.click();
 }
 
+/** Go where a link leads, with Shift into the playground. */
+function follow(link, shifted) {
+  if (shifted && link?.dataset.shifted) location.assign(link.dataset.shifted);
+  else link?.click();
+}
+
 /** Take the first that is found; where letters were just typed, once they have been answered. */
-function takeFirst(panel, field) {
-  const take = () => panel.querySelector("#palette-found :is(a, button)")?.click();
+function takeFirst(panel, field, shifted) {
+  const take = () => follow(panel.querySelector("#palette-found :is(a, button)"), shifted);
   if (panel.querySelector("#palette-found").dataset.find === field.value) take();
   else document.addEventListener("htmx:afterSettle", take, { once: true });
 }
@@ -36,7 +42,10 @@ function move(event, panel) {
   const at = ring.indexOf(document.activeElement);
   if (event.key === "Enter" && document.activeElement === field) {
     event.preventDefault();
-    takeFirst(panel, field);
+    takeFirst(panel, field, event.shiftKey);
+  } else if (event.key === "Enter" && event.shiftKey && at > 0) {
+    event.preventDefault();
+    follow(document.activeElement, true);
   }
   if (event.key === "Escape") { // it would empty the field first
     event.preventDefault();
@@ -49,7 +58,8 @@ function move(event, panel) {
 
 document.addEventListener("keydown", (event) => {
   const panel = document.querySelector("dialog[open] .palette, #main .palette");
-  if (event.key.toLowerCase() === "k" && (event.ctrlKey || event.metaKey) && !event.altKey && !event.shiftKey) {
+  const asked = event.key === "?" && opener && !typing(event.target) && !panel;
+  if (asked || (event.key.toLowerCase() === "k" && (event.ctrlKey || event.metaKey) && !event.altKey && !event.shiftKey)) {
     event.preventDefault();
     if (document.querySelector("dialog[open]")) return;
     if (opener) opener.click();
