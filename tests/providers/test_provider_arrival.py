@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from itertools import chain, pairwise
 from typing import Any
 
+import pytest
 from casekit import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -157,6 +158,44 @@ def test_a_stream_cut_anywhere_says_the_same(
         assert await said(pieces, sink, n=choices) == await said(pieces, None, n=choices)
 
     asyncio.run(both())
+
+
+_BEFORE, _BEHIND = _event(chunk(content="fox"), {}).decode().split('"fox"')
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        f'{_BEFORE}\n"x"{_BEHIND}',
+        f'{_BEFORE}"x"\n{_BEHIND}',
+        f'{_BEFORE} "x"{_BEHIND}',
+        f'{_BEFORE}"x\ny"{_BEHIND}',
+        f'{_BEFORE}""{_BEHIND}',
+        f'{_BEFORE}"{_BEHIND}',
+        f'{_BEFORE}"x","role":"assistant"{_BEHIND}',
+        f'{_BEFORE}"x\\ud83d"{_BEHIND}',
+        f'"x"{_BEHIND}',
+        f"{_BEFORE[6:]}x{_BEHIND}",
+        f'data: {{"a":\n{_BEFORE}"x"{_BEHIND}',
+        f'event: error\n{_BEFORE}"x"{_BEHIND}',
+        f'{_BEFORE}"x"{_BEHIND.replace(chr(10), chr(13))}',
+        f'{_BEFORE}"x"{_BEHIND}{_BEFORE}"y"{_BEHIND}',
+        f': comment\n{_BEFORE}"x"{_BEHIND}',
+        f'{_BEFORE}"x"{_BEHIND[:-1]}',
+    ],
+)
+@pytest.mark.parametrize("reasoning", [False, True])
+async def test_an_event_like_the_ones_before_it_says_what_its_bytes_say_one_by_one(
+    odd: str, *, reasoning: bool
+) -> None:
+    usual = [f'{_BEFORE}"{word}"{_BEHIND}' for word in ("the", "quick", "brown")]
+    told = [*usual, odd, *usual, _event(chunk("stop"), {}).decode(), "data: [DONE]\n\n"]
+    if reasoning:
+        told = [each.replace('"content"', '"reasoning"') for each in told]
+    pieces = [each.encode() for each in told]
+    one_by_one = [bytes([byte]) for byte in b"".join(pieces)]
+    assert await said(pieces, []) == await said(one_by_one, None)
+    assert await said(pieces, None) == await said(one_by_one, None)
 
 
 async def test_only_what_says_more_than_text_wakes_who_awaits_the_next_batch() -> None:

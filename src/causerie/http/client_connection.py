@@ -332,10 +332,10 @@ class ClientConnection(asyncio.Protocol):
                 response.opening += data
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            self._break_response("protocol", "switched to another protocol")
-        except httptools.HttpParserError:
-            self._break_response("protocol", "sent what is not HTTP/1.1")
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            is_other = isinstance(error, httptools.HttpParserUpgrade)
+            words = "switched to another protocol" if is_other else "sent what is not HTTP/1.1"
+            self._break_response("protocol", words)
         if self._pieces:
             piece = self._pieces.pop()
             if self._pieces:

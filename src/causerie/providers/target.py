@@ -81,7 +81,7 @@ class BodyStream:
     _seconds: float = _NEVER  # that the next content may take
     _deadline: float = _NEVER  # when it has taken too long
     _sink: ArrivalSink | None = None
-    _unread: memoryview = memoryview(b"")  # what has come and was not read yet
+    _unread: memoryview | bytes = b""  # what has come and was not read yet
     _pending: deque[Batch] = field(default_factory=deque)  # read and not handed on yet
     _failure: ServiceError | None = None
 
