@@ -198,6 +198,17 @@ async def test_an_event_like_the_ones_before_it_says_what_its_bytes_say_one_by_o
     assert await said(pieces, None) == await said(one_by_one, None)
 
 
+async def test_an_event_of_two_lines_is_no_form_of_one() -> None:
+    def event(text: str, field: str) -> bytes:
+        first, _, second = f'{_BEFORE}"{text}"{_BEHIND}'.partition(",")
+        return f"{first},\n{field}{second}".encode()
+
+    usual = [event(text, "data: ") for text in ("the", "quick")]
+    pieces = [*usual, event("brown", ""), *usual, _event(chunk("stop"), {}), b"data: [DONE]\n\n"]
+    one_by_one = [bytes([byte]) for byte in b"".join(pieces)]
+    assert await said(pieces, []) == await said(one_by_one, None)
+
+
 async def test_only_what_says_more_than_text_wakes_who_awaits_the_next_batch() -> None:
     body, incoming = response(), reader()
     stream = BodyStream(incoming, body, 60.0, _NEVER)
