@@ -271,10 +271,9 @@ class ChunkEncoder:
         prefixes, texts, reasoning = self._prefixes, self._texts, self._reasoning
         pieces: list[bytes] = []
         for event in batch:
-            kind = event.__class__
-            if kind is TextDelta and event.choice in texts and not event.logprobs:
+            if event.__class__ is TextDelta and event.choice in texts and not event.logprobs:
                 pieces += (texts[event.choice], _encode_json(event.text), _GOES_ON)
-            elif kind is ReasoningDelta and event.choice in reasoning and event.text:
+            elif event.__class__ is ReasoningDelta and event.choice in reasoning and event.text:
                 pieces += (reasoning[event.choice], _encode_json(event.text), _GOES_ON)
             elif isinstance(event, Usage):
                 if self._usage:
