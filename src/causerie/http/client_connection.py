@@ -336,11 +336,11 @@ class ClientConnection(asyncio.Protocol):
             is_other = isinstance(error, httptools.HttpParserUpgrade)
             words = "switched to another protocol" if is_other else "sent what is not HTTP/1.1"
             self._break_response("protocol", words)
-        if self._pieces:
-            piece = self._pieces.pop()
-            if self._pieces:
-                piece = b"".join(self._pieces) + piece
-                self._pieces.clear()
+        if pieces := self._pieces:
+            piece = pieces.pop()
+            if pieces:
+                piece = b"".join(pieces) + piece
+                pieces.clear()
             if taker is not None:
                 if not response.waiting.done() and taker(piece):
                     return

@@ -268,21 +268,23 @@ class ChunkEncoder:
         self._ended: set[int] = set()
 
     def feed(self, batch: Batch) -> bytes:
-        prefixes, texts, reasoning = self._prefixes, self._texts, self._reasoning
+        texts = self._texts
         pieces: list[bytes] = []
         for event in batch:
             if event.__class__ is TextDelta and event.choice in texts and not event.logprobs:
                 pieces += (texts[event.choice], _encode_json(event.text), _GOES_ON)
-            elif event.__class__ is ReasoningDelta and event.choice in reasoning and event.text:
-                pieces += (reasoning[event.choice], _encode_json(event.text), _GOES_ON)
+            elif (
+                event.__class__ is ReasoningDelta and event.choice in self._reasoning and event.text
+            ):
+                pieces += (self._reasoning[event.choice], _encode_json(event.text), _GOES_ON)
             elif isinstance(event, Usage):
                 if self._usage:
                     usage = usage_body(event, self._context.cost)
                     pieces += (self._prefix, b'],"usage":', _encode_json(usage), b"}", _EVENT_END)
             elif not isinstance(event, PassedBytes):
-                if event.choice not in prefixes:
+                if event.choice not in self._prefixes:
                     pieces += self._begin_choice(event.choice)
-                pieces += self._encode_event(event, prefixes[event.choice])
+                pieces += self._encode_event(event, self._prefixes[event.choice])
         return b"".join(pieces)
 
     def broken(self, error: ErrorDetails) -> bytes:
