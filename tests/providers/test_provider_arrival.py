@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from itertools import chain, pairwise
 from typing import Any
 
+import pytest
 from casekit import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -56,6 +57,11 @@ def response() -> HttpResponse:
     return HttpResponse(source, _NEVER, head, head, status=200)  # type: ignore[arg-type]  # a source without a socket
 
 
+def takes(body: HttpResponse, piece: bytes) -> bool:
+    """Hand over a piece as a connection does, which feeds it if this is false."""
+    return body.taker is not None and not body.waiting.done() and body.taker(piece)
+
+
 async def said(pieces: Sequence[bytes], sink: Sequence[bool] | None, **fields: Any) -> list[Event]:
     """The events of a stream; ``sink`` says of each batch whether the next may come that way.
 
@@ -85,7 +91,7 @@ async def said(pieces: Sequence[bytes], sink: Sequence[bool] | None, **fields: A
     for piece in pieces:
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        if not body.takes(piece):
+        if not takes(body, piece):
             body.feed(piece)
     body.end(b"")
     await reading
@@ -154,6 +160,55 @@ def test_a_stream_cut_anywhere_says_the_same(
     asyncio.run(both())
 
 
+_BEFORE, _BEHIND = _event(chunk(content="fox"), {}).decode().split('"fox"')
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        f'{_BEFORE}\n"x"{_BEHIND}',
+        f'{_BEFORE}"x"\n{_BEHIND}',
+        f'{_BEFORE} "x"{_BEHIND}',
+        f'{_BEFORE}"x\ny"{_BEHIND}',
+        f'{_BEFORE}""{_BEHIND}',
+        f'{_BEFORE}"{_BEHIND}',
+        f'{_BEFORE}"x","role":"assistant"{_BEHIND}',
+        f'{_BEFORE}"x\\ud83d"{_BEHIND}',
+        f'"x"{_BEHIND}',
+        f"{_BEFORE[6:]}x{_BEHIND}",
+        f'data: {{"a":\n{_BEFORE}"x"{_BEHIND}',
+        f'event: error\n{_BEFORE}"x"{_BEHIND}',
+        f'{_BEFORE}"x"{_BEHIND.replace(chr(10), chr(13))}',
+        f'{_BEFORE}"x"{_BEHIND}{_BEFORE}"y"{_BEHIND}',
+        f': comment\n{_BEFORE}"x"{_BEHIND}',
+        f'{_BEFORE}"x"{_BEHIND[:-1]}',
+    ],
+)
+@pytest.mark.parametrize("reasoning", [False, True])
+async def test_an_event_like_the_ones_before_it_says_what_its_bytes_say_one_by_one(
+    odd: str, *, reasoning: bool
+) -> None:
+    usual = [f'{_BEFORE}"{word}"{_BEHIND}' for word in ("the", "quick", "brown")]
+    told = [*usual, odd, *usual, _event(chunk("stop"), {}).decode(), "data: [DONE]\n\n"]
+    if reasoning:
+        told = [each.replace('"content"', '"reasoning"') for each in told]
+    pieces = [each.encode() for each in told]
+    one_by_one = [bytes([byte]) for byte in b"".join(pieces)]
+    assert await said(pieces, []) == await said(one_by_one, None)
+    assert await said(pieces, None) == await said(one_by_one, None)
+
+
+async def test_an_event_of_two_lines_is_no_form_of_one() -> None:
+    def event(text: str, field: str) -> bytes:
+        first, _, second = f'{_BEFORE}"{text}"{_BEHIND}'.partition(",")
+        return f"{first},\n{field}{second}".encode()
+
+    usual = [event(text, "data: ") for text in ("the", "quick")]
+    pieces = [*usual, event("brown", ""), *usual, _event(chunk("stop"), {}), b"data: [DONE]\n\n"]
+    one_by_one = [bytes([byte]) for byte in b"".join(pieces)]
+    assert await said(pieces, []) == await said(one_by_one, None)
+
+
 async def test_only_what_says_more_than_text_wakes_who_awaits_the_next_batch() -> None:
     body, incoming = response(), reader()
     stream = BodyStream(incoming, body, 60.0, _NEVER)
@@ -169,11 +224,11 @@ async def test_only_what_says_more_than_text_wakes_who_awaits_the_next_batch() -
     awaiting = asyncio.create_task(anext(stream))
     await asyncio.sleep(0)
     first, forever = body.late, [chunk(content=text) for text in "bcd"]
-    assert [body.takes(_event(each, {})) for each in forever] == [True] * 3
+    assert [takes(body, _event(each, {})) for each in forever] == [True] * 3
     assert arrived == [(TextDelta("b"),), (TextDelta("c"),), (TextDelta("d"),)]
     assert body.late > first, "each gives the next one as much time"
     last = _event(chunk(content="e"), {})
-    assert not body.takes(last), "the sink wanted no more"
+    assert not takes(body, last), "the sink wanted no more"
     body.feed(last)
     assert await awaiting == [TextDelta("e")]
     body.feed(b"data: [DONE]\n\n")

@@ -140,6 +140,7 @@ class StreamedAnswer(Struct, eq=False):
         if not self.early_start:
             self._start_stream(self.parsed.places.renamed(headers))
         feed, exchange = self._encoder.feed, self._exchange
+        write = exchange.write
 
         def send(batch: Batch) -> Awaitable[None] | None:
             data = feed(batch)
@@ -147,7 +148,7 @@ class StreamedAnswer(Struct, eq=False):
                 return None
             if self._silent:
                 self._silent = False
-            return None if exchange.write(data) else exchange.drained()
+            return None if write(data) else exchange.drained()
 
         return send
 

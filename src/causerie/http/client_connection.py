@@ -94,7 +94,7 @@ class HttpResponse(IncomingBody, Struct, eq=False):
     """Deadline of the whole response, on the monotonic clock; infinite without one."""
     head: asyncio.Future[bytes]
     """Done when ``status`` and the headers are there."""
-    _waiting: asyncio.Future[bytes]  # the head, then a piece; done, where nobody waits
+    waiting: asyncio.Future[bytes]  # the head, then a piece; done, where nobody waits
     status: int = 0
     """0 until the head is complete."""
     opening: bytes = b""
@@ -142,7 +142,7 @@ class HttpResponse(IncomingBody, Struct, eq=False):
         piece: asyncio.Future[bytes] = source.loop.create_future()
         if not self._end and not self._pieces:
             self.late = late
-            self._waiting = piece
+            self.waiting = piece
             return piece
         if not self._pieces and isinstance(self._end, TransportFailed):
             raise self._end
@@ -182,13 +182,10 @@ class HttpResponse(IncomingBody, Struct, eq=False):
 
     def is_late(self, now: float) -> bool:
         """Return true if the response, or the awaited piece, is overdue."""
-        return now >= self.due or (now >= self.late and not self._waiting.done())
-
-    def takes(self, piece: bytes) -> bool:
-        return self.taker is not None and not self._waiting.done() and self.taker(piece)
+        return now >= self.due or (now >= self.late and not self.waiting.done())
 
     def feed(self, piece: bytes) -> None:
-        waiting = self._waiting
+        waiting = self.waiting
         if not waiting.done():
             waiting.set_result(piece)
             return
@@ -199,7 +196,7 @@ class HttpResponse(IncomingBody, Struct, eq=False):
 
     def end(self, piece: bytes) -> None:
         self._end = True
-        waiting = self._waiting
+        waiting = self.waiting
         if not waiting.done():
             waiting.set_result(piece)
         else:
@@ -211,9 +208,9 @@ class HttpResponse(IncomingBody, Struct, eq=False):
         if self._end:
             return
         self._end = failure
-        if not self._waiting.done():
-            self._waiting.set_exception(failure)
-            self._waiting.exception()  # no report of asyncio if the waiting task is cancelled
+        if not self.waiting.done():
+            self.waiting.set_exception(failure)
+            self.waiting.exception()  # no report of asyncio if the waiting task is cancelled
 
 
 def _head_lines(opening: bytes) -> bytes:
@@ -335,15 +332,17 @@ class ClientConnection(asyncio.Protocol):
                 response.opening += data
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            self._break_response("protocol", "switched to another protocol")
-        except httptools.HttpParserError:
-            self._break_response("protocol", "sent what is not HTTP/1.1")
-        if self._pieces:
-            piece = b"".join(self._pieces)
-            self._pieces.clear()
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            is_other = isinstance(error, httptools.HttpParserUpgrade)
+            words = "switched to another protocol" if is_other else "sent what is not HTTP/1.1"
+            self._break_response("protocol", words)
+        if pieces := self._pieces:
+            piece = pieces.pop()
+            if pieces:
+                piece = b"".join(pieces) + piece
+                pieces.clear()
             if taker is not None:
-                if response.takes(piece):
+                if not response.waiting.done() and taker(piece):
                     return
                 self._traffic.came(slow=True)
             response.feed(piece)

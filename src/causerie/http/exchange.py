@@ -79,6 +79,8 @@ _NO_CONTENT = HTTPStatus.NO_CONTENT.value
 _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}" for status in HTTPStatus}
 _BEGINNING = b"HTTP/1.1 "  # of every response
 _INTERIM = _BEGINNING + b"100 Continue\r\n\r\n"
+_USUAL_CHUNK = 1024  # bytes: a token of a stream has fewer, and its size is not written anew
+_CHUNK_SIZES = [b"%x\r\n" % size for size in range(_USUAL_CHUNK)]
 _LARGE_BODY = 64 * 1024  # bytes of a body; to copy more takes longer than to write twice
 
 
@@ -231,7 +233,9 @@ class Exchange(msgspec.Struct, eq=False):
     def write(self, piece: bytes) -> bool:
         """Send a piece of the response's body; return false if the client reads too slowly."""
         if self._chunked and piece:
-            piece = b"%x\r\n%b\r\n" % (len(piece), piece)
+            size = len(piece)
+            begun = _CHUNK_SIZES[size] if size < _USUAL_CHUNK else b"%x\r\n" % size
+            piece = b"".join((begun, piece, b"\r\n"))
         elif self.head.method == "HEAD":
             piece = b""
         if self._opening:

@@ -105,6 +105,8 @@ class EventDecoder(Struct, eq=False):
     max_bytes: int = 64 * 1024 * 1024
     values: bool = False
     lines: bool = False
+    is_between: bool = True
+    """Nothing of an event is held."""
     _partial_line: list[bytes] = []  # the beginning of a line, in the pieces that it came in
     _size: int = 0  # of these
     _data: list[bytes] = []
@@ -113,7 +115,6 @@ class EventDecoder(Struct, eq=False):
     _brackets: Brackets | None = None  # of a value without a field name
     _started: bool = False
     _behind_cr: bool = False  # a line feed that comes next belongs to the last line
-    _is_between: bool = True  # events: nothing of one is held
     _most_alone: int = SMALL  # bytes of a piece that is read as one event
 
     def __post_init__(self) -> None:
@@ -129,7 +130,7 @@ class EventDecoder(Struct, eq=False):
             return named
         if (only := self.only(piece)) is not None:
             return [only]
-        if self._is_between and piece.startswith(b"data: ") and len(piece) <= self.max_bytes:
+        if self.is_between and piece.startswith(b"data: ") and len(piece) <= self.max_bytes:
             # Whole events of one line each, as most senders write them.
             events = piece[6:-2].split(b"\n\ndata: ")
             whole = piece.endswith(b"\n\n") and piece.count(b"\n") == 2 * len(events)
@@ -142,12 +143,12 @@ class EventDecoder(Struct, eq=False):
             self._behind_cr = piece.endswith(b"\r")
             piece = piece.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         events = self._complete_lines(piece)
-        self._is_between = not self._partial_line and not self._data and not self._name
+        self.is_between = not self._partial_line and not self._data and not self._name
         return events
 
     def only(self, piece: bytes) -> bytes | None:
         """The data of a small piece that is one event of one line; else nothing is fed."""
-        if self._is_between and piece.startswith(BEFORE) and len(piece) <= self._most_alone:
+        if self.is_between and piece.startswith(BEFORE) and len(piece) <= self._most_alone:
             if piece.find(b"\n") != len(piece) - 2 or not piece.endswith(b"\n"):
                 return None
             event = piece[6:-2]
@@ -160,7 +161,7 @@ class EventDecoder(Struct, eq=False):
         return None
 
     def _named_events(self, piece: bytes) -> list[bytes] | None:
-        is_small = self._is_between and len(piece) <= self.max_bytes
+        is_small = self.is_between and len(piece) <= self.max_bytes
         if not is_small or _NAMED_EVENTS.fullmatch(piece) is None:
             return None
         self._started = True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from io import StringIO
 from typing import Any, Protocol
 
@@ -271,6 +271,16 @@ class AnswerState(Struct, eq=False):
         if not reasoning or not apart or self.in_text or self.texts or self._calls is not None:
             return None
         return self.more_reasoning(reasoning)
+
+    @property
+    def keep_text(self) -> Callable[[str], object]:
+        """What adds to the text that was said."""
+        return self._text.write
+
+    @property
+    def keep_reasoning(self) -> Callable[[str], object]:
+        """What adds to the reasoning that was said."""
+        return self._reasoning.write
 
     def more_text(self, text: str) -> TextDelta:
         """Add to the text; return the event."""

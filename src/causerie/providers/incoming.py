@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 
 import msgspec
 from msgspec import Struct
 
 from causerie.errors import UpstreamFailed
 from causerie.protocol.bounded_json import SMALL
-from causerie.protocol.events import Batch, ContentEvent, Event, Partial, Usage
+from causerie.protocol.events import (
+    Batch,
+    ContentEvent,
+    Event,
+    Partial,
+    ReasoningDelta,
+    TextDelta,
+    Usage,
+)
 from causerie.protocol.request import ChatRequest, prompt_estimate
-from causerie.protocol.sse import EventDecoder, LineTooLong, NamedEvent
+from causerie.protocol.sse import BEFORE, BEHIND, EventDecoder, LineTooLong, NamedEvent
 from causerie.providers.answer import AnswerState, Separators
 from causerie.providers.calls import ConversationCallIds, new_call_id
 from causerie.providers.dialect import Dialect
@@ -148,14 +157,19 @@ def estimated_tokens(pieces: int, size: int) -> int:
 
 _decode = msgspec.json.Decoder(str).decode
 _encode = msgspec.json.Encoder().encode
+_QUOTE = ord('"')
+_SHORTEST_TEXT = 3  # bytes, with its quotes
 
 
 class ChunkForm(Struct, frozen=True, gc=False):
-    """The bytes before and behind the text, and what adds it to the choice that it is of."""
+    """The bytes of an event before and behind the text, and what keeps the text of its choice."""
 
     before: bytes
     behind: bytes
-    more: Callable[[str], ContentEvent]  # of that choice
+    size: int  # of both
+    keep: Callable[[str], object]
+    choice: int
+    reasoning: bool
 
     @classmethod
     def of(cls, data: bytes, delta: ProviderDelta, answer: AnswerState) -> ChunkForm | None:
@@ -165,24 +179,35 @@ class ChunkForm(Struct, frozen=True, gc=False):
         else:
             name = b'"reasoning_content"' if delta.reasoning_content else b'"reasoning"'
         quoted = _encode(delta.content or delta.reasoning_content or delta.reasoning)
-        if data.count(name) != 1 or len(data) > SMALL:
+        if data.count(name) != 1 or len(data) > SMALL or data.find(b"\n") >= 0:
             return None
         start = data.find(b'"', data.find(name) + len(name))
         if not data.startswith(quoted, start):  # it is written in another way
             return None
-        more = answer.more_text if delta.content else answer.more_reasoning
-        return cls(data[:start], data[start + len(quoted) :], more)
+        before, behind = BEFORE + data[:start], data[start + len(quoted) :] + BEHIND
+        size = len(before) + len(behind)
+        keep = answer.keep_text if delta.content else answer.keep_reasoning
+        return cls(before, behind, size, keep, answer.index, not delta.content)
 
-    def event(self, data: bytes) -> ContentEvent | None:
-        """Return the event of a chunk of this form; ``None``, and count nothing, for others."""
-        before, behind = self.before, self.behind
-        if not (data.startswith(before) and data.endswith(behind)):
+    def event(self, piece: bytes) -> ContentEvent | None:
+        """Return the event of a chunk of this form; ``None``, and keep nothing, for others.
+
+        ``piece`` is the event of the stream: one line, with the empty one behind it.
+        """
+        quoted = piece.removeprefix(self.before).removesuffix(self.behind)
+        length = len(quoted)
+        if len(piece) - length != self.size or length < _SHORTEST_TEXT:
+            return None
+        if quoted[0] != _QUOTE or quoted[-1] != _QUOTE:  # white space may end a line
             return None
         try:
-            text = _decode(data[len(before) : len(data) - len(behind)])
+            text = _decode(quoted)
         except (msgspec.DecodeError, UnicodeDecodeError):
             return None
-        return self.more(text) if text else None
+        self.keep(text)
+        if self.reasoning:
+            return ReasoningDelta(text, self.choice)
+        return TextDelta(text, (), self.choice)
 
 
 _SHORT = 64  # bytes: the end is no longer, with the white space around it
@@ -194,7 +219,8 @@ PlainRead = tuple[tuple[*tuple[Event, ...], Usage], str | None]
 """The events of a whole reply that was read in one pass, and the server's fingerprint."""
 
 
-class Incoming(Struct, eq=False):
+@dataclass(eq=False, slots=True)  # a Struct is made for less, but writes its fields for more
+class Incoming:
     """One reply. ``partial`` is what was there before it; ``fingerprint`` is the server's own.
 
     ``ended`` is set at the end that the server declares; ``complete`` says that
@@ -208,7 +234,7 @@ class Incoming(Struct, eq=False):
     call_id: Callable[[], str] = new_call_id
     ended: bool = False
     fingerprint: str | None = None
-    _answers: dict[int, AnswerState] = {}
+    _answers: dict[int, AnswerState] = field(default_factory=dict)
     _ids: ConversationCallIds | None = None
     _pieces: int = 0  # that brought content
     _reported: ReportedUsage = _UNTOLD
@@ -244,7 +270,7 @@ class Incoming(Struct, eq=False):
             return
         for data in stream:
             form, other = self._form, self._other_api
-            event = None if form is None else form.event(data)
+            event = None if form is None else form.event(BEFORE + data + BEHIND)
             if event is not None:
                 self._unlike_chunks = 0
                 self._pieces += 1
@@ -322,16 +348,25 @@ class Incoming(Struct, eq=False):
         if len(events) > before:
             self._pieces += 1
 
-    def goes_on(self, data: bytes) -> Batch:
-        """Return the event of a chunk that only goes on with a text; other ones are not read."""
+    def goes_on(self, piece: bytes, decoder: EventDecoder) -> Batch:
+        """Return the event of a piece that only goes on with a text; other ones are not read.
+
+        ``decoder`` has read what came before it.
+        """
         form = self._form
-        event = None if form is None else form.event(data)
-        if event is not None:
-            self._unlike_chunks = 0
-            self._pieces += 1
-        elif self._other_api is not None:
+        if form is not None and decoder.is_between:
+            event = form.event(piece)
+            if event is not None:
+                self._unlike_chunks = 0
+                self._pieces += 1
+                return (event,)
+        data = decoder.only(piece)
+        if data is None:
+            return ()
+        if self._other_api is not None:
             event = self._more_of_other_api(data, self._other_api)
         else:
+            event = None
             with suppress(ValueError, RecursionError):
                 event = self._continuing_event(read_chunk(data), data)
         return () if event is None else (event,)

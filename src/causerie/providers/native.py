@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
 import msgspec
-from msgspec import Meta, Raw, Struct, field
+from msgspec import Meta, Raw, Struct
 from msgspec.structs import replace
 
 from causerie.errors import ServiceError, UpstreamFailed
@@ -33,7 +34,7 @@ from causerie.protocol.events import (
 from causerie.protocol.operations import PRICES, members
 from causerie.protocol.parameters import HINTS, PARAMETERS
 from causerie.protocol.request import ChatRequest, NativeRequest, Unread
-from causerie.protocol.sse import NamedEvent
+from causerie.protocol.sse import EventDecoder, NamedEvent
 from causerie.providers.answer import AnswerState
 from causerie.providers.dialect import Dialect
 from causerie.providers.incoming import (
@@ -198,7 +199,8 @@ class _Type(Struct, gc=False):
 _decode_type = msgspec.json.Decoder(_Type).decode
 
 
-class NativeIncoming(Incoming, eq=False):
+@dataclass(eq=False)
+class NativeIncoming(Incoming):
     """Reads a reply; passes its native events on, along with their parsed equivalents."""
 
     _called: set[str] = field(default_factory=set)
@@ -228,7 +230,9 @@ class NativeIncoming(Incoming, eq=False):
         if texts:
             events += self._text_events(passed, texts)
 
-    def goes_on(self, data: bytes) -> Batch:
+    def goes_on(self, piece: bytes, decoder: EventDecoder) -> Batch:
+        if (data := decoder.only(piece)) is None:
+            return ()
         lines, text = self._only_text(data)
         return self._text_events([lines], [text]) if text else ()
 
@@ -502,7 +506,7 @@ class PassedReader(Struct, eq=False):
                 return
             events += self._read_choices(data)
 
-    def goes_on(self, data: bytes) -> Batch:
+    def goes_on(self, piece: bytes, decoder: EventDecoder) -> Batch:
         """Return nothing: every chunk is read by :meth:`feed`."""
         return ()
 

@@ -8,12 +8,13 @@ from codecs import BOM_UTF8
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic
 from typing import Annotated, ClassVar, Literal, Self
 
 import msgspec
-from msgspec import Meta, Struct, field
+from msgspec import Meta, Struct
 
 from causerie.errors import InvalidRequest, Overloaded, ServiceError, UpstreamFailed
 from causerie.http.client_connection import HttpResponse, Stale, TransportFailed
@@ -60,7 +61,8 @@ _TAIL_SECONDS = 2.0  # for usage, once every choice has ended
 _CLOSING_SECONDS = 0.1  # for the end of the body after the end of the stream
 
 
-class BodyStream(Struct, eq=False):
+@dataclass(eq=False, slots=True)  # a Struct is made for less, but writes its fields for more
+class BodyStream:
     """Reads the batches of a streamed reply; iterate it once.
 
     The first content must be there when ``body`` is due. From then on content may take ``between``
@@ -79,7 +81,7 @@ class BodyStream(Struct, eq=False):
     _seconds: float = _NEVER  # that the next content may take
     _deadline: float = _NEVER  # when it has taken too long
     _sink: ArrivalSink | None = None
-    _unread: memoryview = memoryview(b"")  # what has come and was not read yet
+    _unread: memoryview | bytes = b""  # what has come and was not read yet
     _pending: deque[Batch] = field(default_factory=deque)  # read and not handed on yet
     _failure: ServiceError | None = None
 
@@ -134,10 +136,10 @@ class BodyStream(Struct, eq=False):
 
     def _take_continuation(self, piece: bytes) -> bool:
         sink, body = self._sink, self._response_body
-        data, left = self._decoder.only(piece), self._bytes_left - len(piece)
-        if data is None or sink is None or left < 0:
+        left = self._bytes_left - len(piece)
+        if sink is None or left < 0:
             return False
-        batch = self._incoming.goes_on(data)
+        batch = self._incoming.goes_on(piece, self._decoder)
         if not batch:
             return False
         self._bytes_left = left

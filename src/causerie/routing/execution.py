@@ -229,15 +229,18 @@ class Execution(TargetSelector, eq=False):
                 await self._wait_for_client()
 
     def _pass_on(self, emit: events.BatchSink, batch: events.Batch) -> bool:
-        if (ready := emit(batch)) is not None:
-            self._client_ready = ready
-        batches = self._passed.batches  # what could not be emitted is none of them
-        batches.append(batch)
+        ready = emit(batch)
+        passed = self._passed
+        batches = passed.batches
+        batches.append(batch)  # what could not be emitted is none of them
         if len(batches) >= MANY or len(batch) > LONG:
-            self._passed.put_together()
+            passed.put_together()
         if self.watch is not None:
             self.watch.see(batch)
-        return ready is None
+        if ready is None:
+            return True
+        self._client_ready = ready
+        return False
 
     async def _wait_for_client(self) -> None:
         full, self._client_ready = self._client_ready, None

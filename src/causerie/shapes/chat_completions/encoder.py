@@ -253,7 +253,7 @@ def _make_chunk(context: ResponseContext, choices: list[ChunkChoice]) -> Chunk:
 class ChunkEncoder:
     """Encodes events of a stream; each choice begins with a chunk that carries the role."""
 
-    __slots__ = ("_context", "_ended", "_prefix", "_prefixes", "_usage")
+    __slots__ = ("_context", "_ended", "_prefix", "_prefixes", "_reasoning", "_texts", "_usage")
 
     def __init__(self, context: ResponseContext, *, usage: bool = True) -> None:
         self._context = context
@@ -262,27 +262,29 @@ class ChunkEncoder:
         self._prefix = sse.BEFORE + _encode_json(_make_chunk(context, [])).removesuffix(b"]}")
         # By choice that has started: what its chunks have in common, up to what their delta holds.
         self._prefixes: dict[int, bytes] = {}
+        # The same, up to the text, or to the reasoning where that is shown under one name.
+        self._texts: dict[int, bytes] = {}
+        self._reasoning: dict[int, bytes] = {}
         self._ended: set[int] = set()
 
     def feed(self, batch: Batch) -> bytes:
-        prefixes = self._prefixes
+        texts = self._texts
         pieces: list[bytes] = []
         for event in batch:
-            if event.__class__ is TextDelta and event.choice in prefixes and not event.logprobs:
-                pieces += (
-                    prefixes[event.choice],
-                    b'"content":',
-                    _encode_json(event.text),
-                    _GOES_ON,
-                )
+            if event.__class__ is TextDelta and event.choice in texts and not event.logprobs:
+                pieces += (texts[event.choice], _encode_json(event.text), _GOES_ON)
+            elif (
+                event.__class__ is ReasoningDelta and event.choice in self._reasoning and event.text
+            ):
+                pieces += (self._reasoning[event.choice], _encode_json(event.text), _GOES_ON)
             elif isinstance(event, Usage):
                 if self._usage:
                     usage = usage_body(event, self._context.cost)
                     pieces += (self._prefix, b'],"usage":', _encode_json(usage), b"}", _EVENT_END)
             elif not isinstance(event, PassedBytes):
-                if event.choice not in prefixes:
+                if event.choice not in self._prefixes:
                     pieces += self._begin_choice(event.choice)
-                pieces += self._encode_event(event, prefixes[event.choice])
+                pieces += self._encode_event(event, self._prefixes[event.choice])
         return b"".join(pieces)
 
     def broken(self, error: ErrorDetails) -> bytes:
@@ -301,7 +303,9 @@ class ChunkEncoder:
 
     def _begin_choice(self, index: int) -> Sequence[bytes]:
         before = b"".join((self._prefix, b'{"index":', _encode_json(index), b',"delta":{'))
-        self._prefixes[index] = before
+        self._prefixes[index], self._texts[index] = before, before + b'"content":'
+        if self._context.reasoning_visible and not self._context.router_names:
+            self._reasoning[index] = before + b'"reasoning_content":'
         return (before, b'"role":"assistant","content":""', _GOES_ON)
 
     def _encode_event(self, event: ContentEvent | Finished, before: bytes) -> Sequence[bytes]:
@@ -311,7 +315,7 @@ class ChunkEncoder:
             return (before, b'},"finish_reason":', _encode_json(event.reason), end, _EVENT_END)
         if not isinstance(event, ReasoningDelta):
             if isinstance(event, TextDelta) and not event.logprobs:
-                return (before, b'"content":', _encode_json(event.text), _GOES_ON)
+                return (self._texts[event.choice], _encode_json(event.text), _GOES_ON)
             return (self._prefix, _encode_json(self._content_choice(event)), b"]}", _EVENT_END)
         context = self._context
         if context.reasoning_visible and context.router_names:
@@ -320,8 +324,8 @@ class ChunkEncoder:
                 delta.reasoning_content = delta.reasoning = event.text
             choice = ChunkChoice(index=event.choice, delta=delta)
             return (self._prefix, _encode_json(choice), b"]}", _EVENT_END)
-        if context.reasoning_visible and event.text:
-            return (before, b'"reasoning_content":', _encode_json(event.text), _GOES_ON)
+        if event.choice in self._reasoning and event.text:
+            return (self._reasoning[event.choice], _encode_json(event.text), _GOES_ON)
         return ()
 
     def _content_choice(self, event: TextDelta | ToolCallStarted | ToolCallDelta) -> ChunkChoice:
