@@ -57,7 +57,7 @@ class Tariff:
     written: Decimal | None = None
     tiers: tuple[tuple[int, Tariff], ...] = ()
     usual: Decimal = field(init=False)
-    _whole: Sequence[int] = field(init=False, repr=False, compare=False)
+    _whole_prices: Sequence[int] = field(init=False, repr=False, compare=False)
     _billionth: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -71,7 +71,7 @@ class Tariff:
             *(self.dearest_input, self.dearest_output),
         )
         decimals = max(_BILLIONTH, *(-int(one.as_tuple().exponent) for one in prices))
-        object.__setattr__(self, "_whole", [int(one.scaleb(decimals)) for one in prices])
+        object.__setattr__(self, "_whole_prices", [int(one.scaleb(decimals)) for one in prices])
         object.__setattr__(self, "_billionth", 10 ** (decimals - _BILLIONTH))
 
     def cost(self, usage: Usage) -> int:
@@ -85,7 +85,7 @@ class Tariff:
         """
         if self.tiers and (tier := self.at(usage.prompt)) is not self:
             return tier.charge(usage)
-        prompt, cached, written, completion, reasoning, request, *_ = self._whole
+        prompt, cached, written, completion, reasoning, request, *_ = self._whole_prices
         return _rounded(
             prompt * (usage.prompt - usage.cached - usage.written)
             + cached * usage.cached
@@ -112,7 +112,7 @@ class Tariff:
         """Return the highest price in billionths of so many tokens, whatever part is reasoning."""
         if self.tiers and (tier := self.at(prompt)) is not self:
             return tier.most(prompt, completion, units)
-        *_, request, input, output = self._whole
+        *_, request, input, output = self._whole_prices
         cost = input * prompt + output * completion + request * (units or 1)
         return _rounded(cost, self._billionth)
 

@@ -48,7 +48,7 @@ class CallTail:
         self._members = "}" in text
         self._closers = "".join(each for each in "}])" if not keep.startswith(each))
         self._words = [] if self._members and '"' in text else markers(text)
-        self._last = ""
+        self._last_word = ""
         self._text = ""
         self._space: list[str] = []  # before the text
 
@@ -76,11 +76,11 @@ class CallTail:
         # Each marker may be missing, and the last one may come twice.
         for at, word in enumerate(self._words):
             if text.startswith(word):
-                self._last, self._words = word, self._words[at + 1 :]
+                self._last_word, self._words = word, self._words[at + 1 :]
                 return text[len(word) :]
-        expected = [*self._words, *([self._last] if self._last else [])]
-        if self._last and text.startswith(self._last):
-            return text[len(self._last) :]
+        expected = [*self._words, *([self._last_word] if self._last_word else [])]
+        if self._last_word and text.startswith(self._last_word):
+            return text[len(self._last_word) :]
         if any(word.startswith(text) for word in expected):
             return None
         return text[1:] if text[0] in self._closers else self._text
@@ -92,7 +92,7 @@ class CallTail:
 
 @dataclass(slots=True)
 class Repeats:
-    _earlier: list[tuple[str, str]] = field(default_factory=list)
+    _earlier_calls: list[tuple[str, str]] = field(default_factory=list)
     """Name and arguments of each complete call."""
     _name: str = ""
     _arguments: base.GrowingText = field(default_factory=base.GrowingText)
@@ -103,7 +103,9 @@ class Repeats:
     def start(self, event: ToolCallStarted) -> Sequence[ContentEvent]:
         """Begin a call; return the events to deliver now."""
         self._name, self._arguments, self._held = event.name, base.GrowingText(), []
-        self._equal_so_far = [arguments for name, arguments in self._earlier if name == event.name]
+        self._equal_so_far = [
+            arguments for name, arguments in self._earlier_calls if name == event.name
+        ]
         return self._released_events(event)
 
     def add(self, event: ToolCallDelta) -> Sequence[ContentEvent]:
@@ -118,7 +120,7 @@ class Repeats:
         arguments = str(self._arguments)
         if arguments in self._equal_so_far:
             return None
-        self._earlier.append((self._name, arguments))
+        self._earlier_calls.append((self._name, arguments))
         held, self._held = self._held, []
         return held
 
@@ -437,7 +439,7 @@ class LenientReader:
         self._unread = ""
         self._started = False
         self._brackets, self._scanned = Brackets(), 0
-        self._looked = 0
+        self._searched_length = 0
 
     def feed(self, text: str) -> tuple[list[LenientCall], str] | None:
         """Return the calls and the text behind them, or ``None`` while more may come."""
@@ -475,12 +477,14 @@ class LenientReader:
         head = _HEAD.match(self._unread)
         if head is not None and head["ended"]:
             return self._calls_in(head.group()), self._unread[head.end() :]
-        places = [at for end in self._ends if (at := self._unread.find(end, self._looked)) >= 0]
+        places = [
+            at for end in self._ends if (at := self._unread.find(end, self._searched_length)) >= 0
+        ]
         if not places:
             longest = max(map(len, self._ends), default=0)
             if not longest:
                 raise base.Unreadable
-            self._looked = max(len(self._unread) - longest, 0)
+            self._searched_length = max(len(self._unread) - longest, 0)
             return None
         return self._calls_in(self._unread[: min(places)]), self._unread[min(places) :]
 

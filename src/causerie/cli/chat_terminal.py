@@ -177,8 +177,8 @@ class AnswerView:
         self._thinking = out.is_terminal
         rendered = out.is_terminal and not (plain or out.is_dumb_terminal or out.legacy_windows)
         self._with_hard_breaks = StreamedMarkdown(out) if rendered else None
-        self._last = ""
-        self._open = False
+        self._last_kind = ""
+        self._line_is_open = False
 
     def show(self, event: events.Event) -> None:
         match event:
@@ -189,7 +189,7 @@ class AnswerView:
             case events.ToolCallStarted(name=name):
                 self.end()
                 self._notes.print(f"→ {printable(name)} ", style="cyan", end="", markup=False)
-                self._last, self._open = "call", True
+                self._last_kind, self._line_is_open = "call", True
             case events.ToolCallDelta(arguments=arguments):
                 self._print_plain(self._notes, printable(arguments), "cyan")
             case events.Finished(reason=reason) if reason in _REASONS:
@@ -216,25 +216,25 @@ class AnswerView:
         self._remark("stopped")
 
     def _write(self, kind: str, text: str, style: str | None) -> None:
-        if self._last and self._last != kind:
+        if self._last_kind and self._last_kind != kind:
             self.end()
             if self._thinking:
                 self._out.print()
-        self._last = kind
+        self._last_kind = kind
         shown = printable(text)
         if kind == "text" and self._with_hard_breaks:
             self._with_hard_breaks.add(shown)
         elif shown:
             self._print_plain(self._out, shown, style)
-            self._open = not shown.endswith("\n")
+            self._line_is_open = not shown.endswith("\n")
 
     def end(self) -> None:
         """Leave the cursor at the beginning of a line."""
         if self._with_hard_breaks:
             self._with_hard_breaks.end()
-        if self._open:
-            (self._notes if self._last == "call" else self._out).print()
-        self._open = False
+        if self._line_is_open:
+            (self._notes if self._last_kind == "call" else self._out).print()
+        self._line_is_open = False
 
     def _remark(self, text: str) -> None:
         self._notes.print(text, style="dim italic", markup=False, highlight=False)
@@ -263,7 +263,7 @@ class StreamedMarkdown:
     def __init__(self, out: Console) -> None:
         self._out = out
         self._unrendered = ""
-        self._size: ConsoleDimensions = out.size
+        self._terminal_size: ConsoleDimensions = out.size
         self._lines_searched = 0
 
     def add(self, text: str) -> None:
@@ -271,7 +271,7 @@ class StreamedMarkdown:
         text = text.replace("\t", "    ")
         if not self._unrendered:
             text = text.lstrip("\n")
-            self._size = self._out.size
+            self._terminal_size = self._out.size
         self._unrendered += text
         self._print_source(text)
         lines, last = self._unrendered.count("\n"), self._unrendered.rpartition("\n")[2]
@@ -291,7 +291,7 @@ class StreamedMarkdown:
             return
         rest = self._unrendered[end:]
         rows = shown_rows(self._unrendered, self._out.width)
-        if rows and rows <= self._out.height and self._size == self._out.size:
+        if rows and rows <= self._out.height and self._terminal_size == self._out.size:
             with self._out:  # one write, so that nothing flickers
                 up = f"\x1b[{rows - 1}A" if rows > 1 else ""
                 cleared = Control()
@@ -304,7 +304,11 @@ class StreamedMarkdown:
                 if rest:
                     self._out.line()
                     self._print_source(rest)
-        self._unrendered, self._lines_searched, self._size = rest, rest.count("\n"), self._out.size
+        self._unrendered, self._lines_searched, self._terminal_size = (
+            rest,
+            rest.count("\n"),
+            self._out.size,
+        )
 
     def _print_block(self, block: str) -> None:
         from rich.markdown import Markdown

@@ -174,8 +174,8 @@ class HttpClient:
             self._tls = ssl.create_default_context()
         self._connections: set[ClientConnection] = set()
         self._dialing = 0
-        self._idle: deque[ClientConnection] = deque()
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._idle_connections: deque[ClientConnection] = deque()
+        self._waiting_requests: deque[asyncio.Future[None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
         self._keeps_idle = reach.idle_seconds > 0
@@ -224,7 +224,11 @@ class HttpClient:
         if anew:
             connection = await self._new_connection()
         else:
-            connection = self._idle.pop() if self._idle else await self._free_connection(due)
+            connection = (
+                self._idle_connections.pop()
+                if self._idle_connections
+                else await self._free_connection(due)
+            )
         if body is None:
             request = head + b"\r\n"
         else:
@@ -255,14 +259,14 @@ class HttpClient:
             self._timer.cancel()
         for connection in tuple(self._connections):
             connection.drop()
-        self._idle.clear()
+        self._idle_connections.clear()
         await asyncio.sleep(0)  # the transports tell their protocols
 
     def retire(self) -> None:
         """Close idle connections now, and others after their response."""
         self._keeps_idle = False
-        while self._idle:
-            self._idle.popleft().close()
+        while self._idle_connections:
+            self._idle_connections.popleft().close()
 
     @property
     def open_connections(self) -> int:
@@ -273,8 +277,8 @@ class HttpClient:
         now = self._watched_at = monotonic()
         due = [connection.expire(now) for connection in tuple(self._connections)]
         oldest = now - self._reach.idle_seconds
-        while self._idle and self._idle[0].idle_since <= oldest:
-            self._idle.popleft().close()
+        while self._idle_connections and self._idle_connections[0].idle_since <= oldest:
+            self._idle_connections.popleft().close()
         watched = any(due) or (self._keeps_idle and self._connections)
         self._timer = None
         if watched:
@@ -287,20 +291,20 @@ class HttpClient:
             connection.close()
             return
         connection.idle_since = self._watched_at
-        self._idle.append(connection)
-        if self._waiting:
+        self._idle_connections.append(connection)
+        if self._waiting_requests:
             self._call_next()
 
     def gone(self, connection: ClientConnection) -> None:
         self._connections.discard(connection)
-        if connection in self._idle:
-            self._idle.remove(connection)
+        if connection in self._idle_connections:
+            self._idle_connections.remove(connection)
         self._call_next()
 
     async def _free_connection(self, due: float) -> ClientConnection:
         while True:
-            while self._idle:
-                if not (kept := self._idle.pop()).closed:
+            while self._idle_connections:
+                if not (kept := self._idle_connections.pop()).closed:
                     return kept
             if len(self._connections) + self._dialing < self._reach.max_connections:
                 return await self._new_connection()
@@ -308,7 +312,7 @@ class HttpClient:
 
     async def _wait_turn(self, due: float) -> None:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
+        self._waiting_requests.append(turn)
         try:
             async with asyncio.timeout(None if due == _NEVER else due - monotonic()):
                 await turn
@@ -363,8 +367,8 @@ class HttpClient:
             )
 
     def _call_next(self) -> None:
-        while self._waiting:
-            turn = self._waiting.popleft()
+        while self._waiting_requests:
+            turn = self._waiting_requests.popleft()
             if not turn.done():
                 turn.set_result(None)
                 return

@@ -80,7 +80,7 @@ class WriteAheadLog:
         """Remove the files of earlier processes, and start a new one."""
         for part in self._part_files():
             part.unlink()
-        self._next_part()
+        self._begin_next_part()
 
     def begin_request(self, record: UsageRecord) -> None:
         """Append the record of a starting request, for the case that this process ends first.
@@ -99,7 +99,7 @@ class WriteAheadLog:
         if self._written >= self._turns_at:
             self._turns_at = self._written + self._part_bytes
             with suppress(OSError):  # this one goes on until there can be another
-                self._next_part()
+                self._begin_next_part()
         return self._mark
 
     def _append_line(self, line: bytes) -> None:
@@ -163,7 +163,7 @@ class WriteAheadLog:
             _close_file(self._full.pop())
         self._lock.release()
 
-    def _next_part(self) -> None:
+    def _begin_next_part(self) -> None:
         # Lines of all running requests are copied, so the files before it can be removed.
         part, content = self._part_path(self._number + 1), b"".join(self._running.values())
         file = os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND, 0o600)

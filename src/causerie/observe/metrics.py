@@ -101,7 +101,7 @@ class MetricsCounters(Collector):
         self._targets = targets
         self._shared = shared
         self._ended: list[Record] = []
-        self._names: set[str] = set()  # that labels have below wildcards
+        self._wildcard_models: set[str] = set()  # that labels have below wildcards
         self._by_door_and_model: defaultdict[tuple[str, str], _Place] = defaultdict(_Place)
         self._refused: dict[tuple[str, str, str], int] = {}
         self._registry = CollectorRegistry()
@@ -181,11 +181,11 @@ class MetricsCounters(Collector):
 
     def _model_label(self, record: Record) -> str:
         # Of the names below a wildcard there is no end.
-        if record.model == record.entry or record.model in self._names:
+        if record.model == record.entry or record.model in self._wildcard_models:
             return record.model
-        if len(self._names) >= _MOST_NAMES:
+        if len(self._wildcard_models) >= _MOST_NAMES:
             return record.entry
-        self._names.add(record.model)
+        self._wildcard_models.add(record.model)
         return record.model
 
     def _count_ended(self) -> None:

@@ -214,7 +214,7 @@ class NativeIncoming(Incoming, eq=False):
         passed: list[bytes] = []
         texts: list[str] = []
         for data in stream:
-            lines, text = self._only_text(data)
+            lines, text = self._lines_and_text_delta(data)
             if text:
                 passed.append(lines)
                 texts.append(text)
@@ -229,10 +229,10 @@ class NativeIncoming(Incoming, eq=False):
             events += self._text_events(passed, texts)
 
     def goes_on(self, data: bytes) -> Batch:
-        lines, text = self._only_text(data)
+        lines, text = self._lines_and_text_delta(data)
         return self._text_events([lines], [text]) if text else ()
 
-    def _only_text(self, data: bytes) -> tuple[bytes, str]:
+    def _lines_and_text_delta(self, data: bytes) -> tuple[bytes, str]:
         # The lines and the text of an event that only goes on with one.
         answer, reader, head = self._answers.get(0), self._other_api, self._text_head
         if answer is None or reader is None or not answer.takes_text:
@@ -458,7 +458,7 @@ class PassedReader(Struct, eq=False):
     fingerprint: str | None = None
     _finishes: dict[int, str | None] = {}  # by choice; None until it has ended
     _pieces: int = 0  # with text
-    _size: int = 0  # of the text, in characters
+    _text_length: int = 0  # of the text, in characters
     _reported: ProviderUsage | None = None
     _units: int = 0
 
@@ -479,13 +479,13 @@ class PassedReader(Struct, eq=False):
         units, most = self._units, 0
         if request.operation == "completions":
             # A token makes a byte or more, but for a few that show nowhere.
-            most = _BYTES_OF_CHARACTER * self._size + UNSHOWN
+            most = _BYTES_OF_CHARACTER * self._text_length + UNSHOWN
             if request.max_tokens is not None:
                 most = min(request.max_tokens * request.n, most)
         impossible = impossible or completion > most
         if not 0 < completion <= most:
-            completion = estimated_tokens(self._pieces, self._size)
-            unsure = unsure or bool(self._size)
+            completion = estimated_tokens(self._pieces, self._text_length)
+            unsure = unsure or bool(self._text_length)
         if request.passed is not None and units > _UNITS_BELIEVED * (request.passed.units + 1):
             impossible, units = True, request.passed.units
         unsure = unsure or impossible
@@ -560,7 +560,7 @@ class PassedReader(Struct, eq=False):
                 self._finishes[choice.index] = later(before, choice.finish_reason)
         text = "".join([choice.text or "" for choice in choices])
         self._pieces += bool(text)
-        self._size += len(text)
+        self._text_length += len(text)
         return text, len(choices)
 
     def _record_usage(self, fields: Mapping[str, Raw]) -> None:

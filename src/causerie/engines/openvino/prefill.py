@@ -61,19 +61,19 @@ class Prefill:
         self._limit = blocks
         self.known: dict[int, None] = {}  # keys of blocks in the cache, in the order of their use
         self._may_divide = divided
-        self._waiting: dict[int, _WaitingPrompt] = {}
+        self._waiting_prompts: dict[int, _WaitingPrompt] = {}
         self._planned: Sequence[Part] = ()
         self._oldest_first = False
         self._is_warm = False  # the first step of a process prepares kernels, and tells no speed
 
     def __bool__(self) -> bool:
-        return bool(self._waiting)
+        return bool(self._waiting_prompts)
 
     def add(self, id: int, tokens: Sequence[int]) -> None:
-        self._waiting[id] = _WaitingPrompt(id, tokens, block_keys(tokens))
+        self._waiting_prompts[id] = _WaitingPrompt(id, tokens, block_keys(tokens))
 
     def drop(self, id: int) -> None:
-        _ = self._waiting.pop(id, None)
+        _ = self._waiting_prompts.pop(id, None)
 
     def plan(self, *, streaming: bool) -> Sequence[Part]:
         """Return what the next step reads; a prompt whose last part it is waits no more.
@@ -83,7 +83,7 @@ class Prefill:
         and the last one of its step.
         """
         self._oldest_first = not self._oldest_first
-        waiting, planned = list(self._waiting.values()), []
+        waiting, planned = list(self._waiting_prompts.values()), []
         left = sum(prompt.rest for prompt in waiting)
         if self._may_divide:
             left = min(_round_to_blocks(self._speed.fitting(_ALONE_SECONDS)), BATCH)

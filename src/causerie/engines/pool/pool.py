@@ -117,12 +117,12 @@ class Discovery:
     """Calls ``_found`` with all servers whenever they have changed."""
 
     _found: Callable[[Sequence[MemberAddress]], None]
-    _known: dict[str, Sequence[MemberAddress]] = field(default_factory=dict)  # by URL, in order
+    _members_by_url: dict[str, Sequence[MemberAddress]] = field(default_factory=dict)  # in order
     _failures: dict[str, str] = field(default_factory=dict)
-    _last: Sequence[MemberAddress] | None = None
+    _listed_members: Sequence[MemberAddress] | None = None
     _running: bool = False
     _task: asyncio.Task[None] | None = None
-    _names: Sequence[str] = ()
+    _looked_up_urls: Sequence[str] = ()
 
     @property
     def detail(self) -> str:
@@ -134,12 +134,13 @@ class Discovery:
         Where a name is new, those before are kept until it has been looked up.
         """
         names = [url for url in urls if not _is_literal(url)]
-        unknown = [url for url in names if url not in self._known]
-        self._known = {
-            url: self._known.get(url, ()) if url in names else [MemberAddress(url)] for url in urls
+        unknown = [url for url in names if url not in self._members_by_url]
+        self._members_by_url = {
+            url: self._members_by_url.get(url, ()) if url in names else [MemberAddress(url)]
+            for url in urls
         }
         self._failures = {url: why for url, why in self._failures.items() if url in names}
-        self._names = names
+        self._looked_up_urls = names
         if not unknown:
             self._publish_members()
         if self._running:
@@ -157,11 +158,13 @@ class Discovery:
     def _watch_names(self) -> None:
         if self._task is not None:
             self._task.cancel()
-        self._task = asyncio.get_running_loop().create_task(self._watch()) if self._names else None
+        self._task = (
+            asyncio.get_running_loop().create_task(self._watch()) if self._looked_up_urls else None
+        )
 
     async def _watch(self) -> None:
         while True:
-            await asyncio.gather(*(self._look_up(url) for url in self._names))
+            await asyncio.gather(*(self._look_up(url) for url in self._looked_up_urls))
             self._publish_members()
             await asyncio.sleep(_SECONDS * random.uniform(0.8, 1.2))
 
@@ -176,13 +179,13 @@ class Discovery:
             self._failures[url] = str(failure)
             return
         self._failures.pop(url, None)
-        self._known[url] = found
+        self._members_by_url[url] = found
 
     def _publish_members(self) -> None:
-        by_name = {one.name: one for each in self._known.values() for one in each}
+        by_name = {one.name: one for each in self._members_by_url.values() for one in each}
         members = list(by_name.values())
-        if members != self._last:
-            self._last = members
+        if members != self._listed_members:
+            self._listed_members = members
             self._found(members)
 
 
@@ -205,8 +208,8 @@ class _Generation:
     _ends: Collection[int]
 
     def __post_init__(self) -> None:
-        self._made: list[int] = []
-        self._made_before = 0  # of those made, by servers that have failed
+        self._generated_ids: list[int] = []
+        self._generated_before = 0  # of those made, by servers that have failed
         self._tried: list[str] = []
         self._turn: MemberTurn | None = None
         self._answered = False  # by the present server
@@ -233,12 +236,12 @@ class _Generation:
                         if self._turn is not None and not self._answered:
                             self._answered = True
                             self._turn.answered()
-                        self._made.append(output.id)
-                    elif isinstance(output, base.Stopped) and self._made_before:
+                        self._generated_ids.append(output.id)
+                    elif isinstance(output, base.Stopped) and self._generated_before:
                         output = replace(
                             output,
                             prompt_tokens=len(self._request.prompt),
-                            completion_tokens=self._made_before + output.completion_tokens,
+                            completion_tokens=self._generated_before + output.completion_tokens,
                             cached_tokens=0,  # the first one did not come to tell
                         )
                     yield output
@@ -248,7 +251,7 @@ class _Generation:
             if stopped := self._stopped_early():
                 yield stopped
                 return
-            self._made_before = len(self._made)
+            self._generated_before = len(self._generated_ids)
             await self.begin()
 
     async def leave(self, failure: BaseException | None, why: str = "") -> None:
@@ -264,7 +267,7 @@ class _Generation:
         try:
             if failure is None:
                 await stack.aclose()
-                made = self._made[self._made_before :]
+                made = self._generated_ids[self._generated_before :]
             else:
                 await stack.__aexit__(type(failure), failure, failure.__traceback__)
         finally:
@@ -276,7 +279,7 @@ class _Generation:
             raise failure
 
     def _remaining_request(self) -> base.TextRequest:
-        request, made = self._request, self._made
+        request, made = self._request, self._generated_ids
         if not made:
             return request
         return replace(
@@ -287,10 +290,14 @@ class _Generation:
         )
 
     def _stopped_early(self) -> base.Stopped | None:
-        if self._made and self._made[-1] in self._ends and not self._request.ignore_eos:
-            return base.Stopped("stop", len(self._request.prompt), len(self._made))
-        if len(self._made) >= self._request.max_tokens:
-            return base.Stopped("length", len(self._request.prompt), len(self._made))
+        if (
+            self._generated_ids
+            and self._generated_ids[-1] in self._ends
+            and not self._request.ignore_eos
+        ):
+            return base.Stopped("stop", len(self._request.prompt), len(self._generated_ids))
+        if len(self._generated_ids) >= self._request.max_tokens:
+            return base.Stopped("length", len(self._request.prompt), len(self._generated_ids))
         return None
 
 

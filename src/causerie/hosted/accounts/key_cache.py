@@ -70,7 +70,7 @@ class KeyCache(Struct):
     _store: SqlStore
     _options: KeyCacheOptions = KeyCacheOptions()
     now: Callable[[], int] = time.time_ns
-    _known: dict[bytes, _Known] = {}
+    _cached_keys: dict[bytes, _Known] = {}
     _digests: dict[str, set[bytes]] = {}  # by key, project and person
     _absent: dict[bytes, int] = {}
     _lookups: dict[bytes, asyncio.Future[_Known | None]] = {}
@@ -125,7 +125,7 @@ class KeyCache(Struct):
     async def _verified_key(self, credential: Credential | None) -> _Known:
         if credential is None:
             raise no_key()
-        known = self._known.get(credential.digest) or await self._find_key(credential)
+        known = self._cached_keys.get(credential.digest) or await self._find_key(credential)
         if self.now() >= known.until:
             raise wrong_key(credential)
         if not self._trusted:
@@ -181,17 +181,17 @@ class KeyCache(Struct):
             raise StoreUnavailable("The API key cannot be verified now. Try again.") from failure
 
     def _keep_key(self, digest: bytes, grant: Grant) -> _Known:
-        if len(self._known) >= self._options.capacity:
-            self._drop_key(next(iter(self._known)))
+        if len(self._cached_keys) >= self._options.capacity:
+            self._drop_key(next(iter(self._cached_keys)))
         until = _FOR_EVER if grant.until is None else int(grant.until.timestamp() * _SECOND)
         known = _Known(grant, until if grant.works else 0, {})
-        self._known[digest] = known
+        self._cached_keys[digest] = known
         for subject in _announced_subjects(grant):
             self._digests.setdefault(subject, set()).add(digest)
         return known
 
     def _drop_key(self, digest: bytes) -> None:
-        known = self._known.pop(digest)
+        known = self._cached_keys.pop(digest)
         for subject in _announced_subjects(known.grant):
             left = self._digests[subject]
             left.discard(digest)
@@ -228,7 +228,7 @@ class KeyCache(Struct):
         if subjects is None or any(each.startswith(_SCOPES) for each in subjects):
             self.scopes_changed.set()
         if subjects is None:  # more than is remembered, or another database
-            for digest in list(self._known):
+            for digest in list(self._cached_keys):
                 self._drop_key(digest)
             return
         for subject in subjects:

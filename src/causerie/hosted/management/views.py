@@ -544,7 +544,7 @@ class Page(Struct, Generic[T], frozen=True, kw_only=True):
 
 
 class UserList(Page[UserView], frozen=True, kw_only=True):
-    """Users, by address."""
+    """Users, sorted by email address."""
 
     order = ("email", "id")
 
