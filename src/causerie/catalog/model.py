@@ -399,10 +399,10 @@ class ServedModel:
         self.card = card
         self.id = self.recorded = card.id
         self._capabilities = tuple(capabilities)
-        self._all = tuple(capabilities.candidate for capabilities in self._capabilities)
+        self._candidates = tuple(capabilities.candidate for capabilities in self._capabilities)
         sets = [known(capabilities) for capabilities in self._capabilities]
         self.parameters = frozenset[str]().union(*sets)
-        self._common = self.parameters.intersection(*sets)
+        self._common_parameters = self.parameters.intersection(*sets)
         every: frozenset[Operation] = frozenset(_MODALITIES)
         self._serve_all = every.intersection(
             *(every if one.operations is None else one.operations for one in self._capabilities)
@@ -422,7 +422,7 @@ class ServedModel:
 
     @property
     def targets(self) -> Sequence[str]:
-        return [one.name for one in self._all]
+        return [one.name for one in self._candidates]
 
     @property
     def offers(self) -> Sequence[TargetOffer]:
@@ -434,10 +434,10 @@ class ServedModel:
 
     def candidates(self, request: ChatRequest) -> Sequence[Candidate]:
         operation = request.operation
-        if request.params <= self._common and operation in self._serve_all:
-            return self._all
+        if request.params <= self._common_parameters and operation in self._serve_all:
+            return self._candidates
         capabilities = serving(self.id, self._capabilities, operation)
-        if request.params <= self._common:
+        if request.params <= self._common_parameters:
             return [one.candidate for one in capabilities]
         for name in sorted(request.params - self.parameters):
             raise InvalidRequest(

@@ -87,7 +87,7 @@ class Backtracking:
     discard: Callable[[int], None]
     _checkpoints: list[WatchedDocuments] = field(init=False, default_factory=list)
     """Copies of the reader by tokens read; the first precedes all tokens that may be taken back."""
-    _turns: Turns = field(init=False, default_factory=Turns)
+    _loop_turns: Turns = field(init=False, default_factory=Turns)
     _tokens: list[Token] = field(init=False, default_factory=list)
     _generated_count: int = field(init=False, default=0)
     """Tokens that the engine has generated, including those that were taken back."""
@@ -95,12 +95,12 @@ class Backtracking:
         init=False, default=0
     )  # tokens that have been reported to ``discard``
     _released_count: int = field(init=False, default=0)
-    _stopped: Stopped | None = field(init=False, default=None)
+    _stop_output: Stopped | None = field(init=False, default=None)
     _unreported_count: int = field(init=False, default=0)
     _cached_tokens: int | None = field(init=False, default=None)
     _banned_ids: dict[int, set[int]] = field(init=False, default_factory=dict)
     """Ids by position: each led to a fault behind the tokens before it."""
-    _draws_by_position: dict[int, int] = field(init=False, default_factory=dict)
+    _draws_at: dict[int, int] = field(init=False, default_factory=dict)
     """For one item each, by the number of tokens before it."""
     _attempts: dict[tuple[int, int | None], list[int]] = field(init=False, default_factory=dict)
     """Places yet to be tried, by the first token of a value and of the part that is at fault."""
@@ -114,15 +114,15 @@ class Backtracking:
         Raises :class:`ConstraintNotKept` if the model found no other reply.
         """
         for _ in self.documents.read_before():
-            await self._turns.pause()
+            await self._loop_turns.pause()
         self._checkpoints = [fork(self.documents)]
         try:
-            while self._stopped is None and len(self._tokens) < self.request.max_tokens:
+            while self._stop_output is None and len(self._tokens) < self.request.max_tokens:
                 async with aclosing(self._outputs_until_fault()) as outputs:
                     async for output in outputs:
                         yield output
                 while (fault := self.documents.fault) is not None:
-                    self._stopped, self._unreported_count = None, 0
+                    self._stop_output, self._unreported_count = None, 0
                     if isinstance(fault, Repeat):
                         await self._replace_repeated_item(fault)
                     else:
@@ -132,7 +132,7 @@ class Backtracking:
         for token in self._tokens[self._released_count :]:
             yield token
         made = len(self._tokens) + self._unreported_count
-        reason = self._stopped.reason if self._stopped is not None else "length"
+        reason = self._stop_output.reason if self._stop_output is not None else "length"
         yield Stopped(reason, len(self.request.prompt), made, self._cached_tokens or 0)
 
     async def _outputs_until_fault(self) -> AsyncGenerator[Output, None]:
@@ -154,7 +154,7 @@ class Backtracking:
                     self._cached_tokens = output.cached_tokens
                 if isinstance(output, Stopped):
                     reported = len(self._tokens) - before
-                    self._stopped = output
+                    self._stop_output = output
                     self._unreported_count = max(output.completion_tokens - reported, 0)
                     if output.reason == "stop" and self.documents.document is not None:
                         self.documents.document.end()
@@ -186,12 +186,10 @@ class Backtracking:
             return
         while (
             content
-            and self._draws_by_position.get(self._released_count, 0) < _OF_AN_ITEM
+            and self._draws_at.get(self._released_count, 0) < _OF_AN_ITEM
             and self._draws_left > 0
         ):
-            self._draws_by_position[self._released_count] = (
-                self._draws_by_position.get(self._released_count, 0) + 1
-            )
+            self._draws_at[self._released_count] = self._draws_at.get(self._released_count, 0) + 1
             is_other, is_added = await self._draw_other(written, content[-1])
             if is_added:
                 return
@@ -239,7 +237,7 @@ class Backtracking:
 
     @property
     def _draws_left(self) -> int:
-        return _OF_A_RUN - self._draws_made - sum(self._draws_by_position.values())
+        return _OF_A_RUN - self._draws_made - sum(self._draws_at.values())
 
     async def _end_array(self, repeat: Repeat) -> bool:
         place = repeat.separated
@@ -280,7 +278,7 @@ class Backtracking:
         self.documents = fork(self._checkpoints[-1])
         for token in tokens[self.documents.read :]:
             await self._read_token(token)
-            await self._turns.pause()
+            await self._loop_turns.pause()
 
     def _note_discarded(self) -> None:
         discarded = self._generated_count - len(self._tokens)

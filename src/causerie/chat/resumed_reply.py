@@ -37,14 +37,14 @@ class Given:
             events.ReasoningDelta: partial.reasoning,
             events.TextDelta: partial.text,
         }
-        self._started = [call.name for call in partial.calls]
+        self._unrepeated_calls = [call.name for call in partial.calls]
         self._arguments = {call.index: call.arguments for call in partial.calls}
 
     @property
     def all_seen(self) -> bool:
         """Return whether the model has repeated everything that was already sent."""
         left = (*self._unrepeated_texts.values(), *self._arguments.values())
-        return not (self._started or any(left))
+        return not (self._unrepeated_calls or any(left))
 
     def new(self, read: Iterable[events.ContentEvent]) -> list[events.ContentEvent]:
         """Return the events beyond the known reply; raise :class:`Diverged` if they differ."""
@@ -61,9 +61,9 @@ class Given:
                 self._arguments[index], left = _skip_known(self._arguments.get(index, ""), text)
                 return structs.replace(event, arguments=left) if left else None
             case events.ToolCallStarted():
-                if not self._started:
+                if not self._unrepeated_calls:
                     return event
-                if self._started.pop(0) != event.name:
+                if self._unrepeated_calls.pop(0) != event.name:
                     raise Diverged
                 return None
 

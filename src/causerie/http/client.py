@@ -110,24 +110,24 @@ async def _through_proxy(
 
 class _Tunnel(asyncio.Protocol):
     def __init__(self, answered: asyncio.Future[int]) -> None:
-        self._answered = answered
-        self._received = b""
+        self._status_answer = answered
+        self._received_bytes = b""
 
     def data_received(self, data: bytes) -> None:
-        self._received += data
-        if self._answered.done():
+        self._received_bytes += data
+        if self._status_answer.done():
             return
-        if b"\r\n\r\n" in self._received:
-            parts = self._received.split(b" ", 2)
+        if b"\r\n\r\n" in self._received_bytes:
+            parts = self._received_bytes.split(b" ", 2)
             valid = len(parts) > 1 and len(parts[1]) == 3 and parts[1].isdigit()
-            self._answered.set_result(int(parts[1]) if valid else 0)
-        elif len(self._received) > _MAX_PROXY_ANSWER_BYTES:
-            self._answered.set_result(0)
+            self._status_answer.set_result(int(parts[1]) if valid else 0)
+        elif len(self._received_bytes) > _MAX_PROXY_ANSWER_BYTES:
+            self._status_answer.set_result(0)
 
     def connection_lost(self, exc: Exception | None) -> None:
         del exc
-        if not self._answered.done():
-            self._answered.set_result(0)
+        if not self._status_answer.done():
+            self._status_answer.set_result(0)
 
 
 _WATCH_SECONDS = 0.25
@@ -180,11 +180,11 @@ class HttpClient:
         self._closed = False
         self._keeps_idle = reach.idle_seconds > 0
         self._watched_at = 0.0  # when it was last watched, on the monotonic clock
-        self._fixed = f"host: {self.address.authority}\r\naccept-encoding: identity\r\n"
+        self._fixed_headers = f"host: {self.address.authority}\r\naccept-encoding: identity\r\n"
         if reach.idle_seconds <= 0:
-            self._fixed += "connection: close\r\n"
+            self._fixed_headers += "connection: close\r\n"
         if self._proxy is not None and not self.address.tls and self._proxy.authorization:
-            self._fixed += f"proxy-authorization: {self._proxy.authorization}\r\n"
+            self._fixed_headers += f"proxy-authorization: {self._proxy.authorization}\r\n"
 
     async def send(
         self,
@@ -381,4 +381,4 @@ class HttpClient:
         target = self.address.path + path
         if self._proxy is not None and not self.address.tls:
             target = f"http://{self.address.authority}{target}"
-        return f"{method} {target} HTTP/1.1\r\n{self._fixed}{lines}".encode("latin-1")
+        return f"{method} {target} HTTP/1.1\r\n{self._fixed_headers}{lines}".encode("latin-1")

@@ -172,12 +172,12 @@ class DecodedResponse(IncomingBody):
     """An :class:`HttpResponse` whose body is decoded as it arrives."""
 
     __slots__ = (
-        "_decoders",
-        "_decoded_pieces",
         "_compressed_bytes",
+        "_decoded_bytes",
+        "_decoded_pieces",
+        "_decoders",
         "_response",
         "_undelivered",
-        "_decoded_bytes",
         "taker",
     )
 

@@ -150,7 +150,7 @@ class Traffic:
         self._held_writes: list[tuple[asyncio.WriteTransport, bytes | memoryview]] = []
         self._pieces_read = 0  # pieces that were read in this turn
         self._unanswered = 0  # pieces that are being handled; each is expected to have one answer
-        self._turns = False  # whether another turn was scheduled
+        self._turn_scheduled = False  # whether another turn was scheduled
         self._last_io_time = 0.0  # time of the last read or write, on the monotonic clock
         self._is_polling = False
 
@@ -165,7 +165,7 @@ class Traffic:
             now = monotonic()
             self._is_polling = self._is_polling or now - self._last_io_time < self.busy_poll_seconds
             self._last_io_time = now
-        if not self._turns:
+        if not self._turn_scheduled:
             self._ask_turn()
 
     def send(self, transport: asyncio.WriteTransport, data: bytes | memoryview) -> None:
@@ -174,7 +174,7 @@ class Traffic:
         held = self._held_writes
         if self._unanswered > 0 and len(data) <= _LARGE_PIECE and len(held) < _MAX_HELD:
             held.append((transport, data))
-            if not self._turns:
+            if not self._turn_scheduled:
                 self._ask_turn()
             return
         if held:
@@ -197,11 +197,11 @@ class Traffic:
     def _ask_turn(self) -> None:
         loop = self._loop()
         if loop is not None:
-            self._turns = True
+            self._turn_scheduled = True
             loop.call_soon(self._end_turn)
 
     def _end_turn(self) -> None:
-        self._turns = False
+        self._turn_scheduled = False
         self._unanswered, self._pieces_read = self._pieces_read, 0
         if self._held_writes:
             self.flush()

@@ -242,7 +242,7 @@ class _Heedless:
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._is_waiting = _may_wait(stream)
-        self._patience = _PATIENCE
+        self._wait_seconds = _PATIENCE
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._stream, name)
@@ -256,10 +256,10 @@ class _Heedless:
         return len(text)
 
     def _write_pieces(self, text: str) -> None:
-        ends = monotonic() + self._patience
+        ends = monotonic() + self._wait_seconds
         for piece in _terminal_pieces(text):
             _, room, _ = select([], [self._stream], [], max(ends - monotonic(), 0))
-            self._patience = _PATIENCE if room else 0.0
+            self._wait_seconds = _PATIENCE if room else 0.0
             if not room:
                 return
             self._stream.write(piece)

@@ -14,7 +14,7 @@ class BoundedCache(Generic[Key, Value]):
 
     def __init__(self, most: int, largest: int | None = None) -> None:
         self._max_size = most
-        self._largest = most if largest is None else largest
+        self._largest_size = most if largest is None else largest
         self.size = 0
         self._entries: OrderedDict[Key, tuple[Value, int]] = OrderedDict()
 
@@ -27,7 +27,7 @@ class BoundedCache(Generic[Key, Value]):
     def keep(self, key: Key, value: Value, size: int) -> None:
         if key in self._entries:
             self.size -= self._entries.pop(key)[1]
-        if size > self._largest:
+        if size > self._largest_size:
             return
         self._entries[key] = value, size
         self.size += size

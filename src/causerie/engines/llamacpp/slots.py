@@ -241,7 +241,7 @@ class Slots:
         self._slots = [Slot(id) for id in range(count)]
         self._cache_tokens = cache_tokens
         self._store = store
-        self._free = asyncio.Semaphore(count)
+        self._free_slots = asyncio.Semaphore(count)
         self._slot_lock = asyncio.Lock()  # also while others make room for the one that was chosen
         self._use_count = 0
 
@@ -259,7 +259,7 @@ class Slots:
         Raises :class:`EngineFailed` where they do not fit next to what runs.
         """
         tokens = packed(prompt)
-        async with self._free:
+        async with self._free_slots:
             cells = len(prompt) + max_tokens
             slot, shared, stored = await self._reserve_slot(engine, scope, tokens, cells)
             try:

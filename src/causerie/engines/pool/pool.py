@@ -114,9 +114,9 @@ async def targets(url: str, server: tuple[str, int] | None = None) -> Sequence[M
 
 @dataclass(eq=False)
 class Discovery:
-    """Calls ``_found`` with all servers whenever they have changed."""
+    """Calls ``_on_members`` with all servers whenever they have changed."""
 
-    _found: Callable[[Sequence[MemberAddress]], None]
+    _on_members: Callable[[Sequence[MemberAddress]], None]
     _members_by_url: dict[str, Sequence[MemberAddress]] = field(default_factory=dict)  # in order
     _failures: dict[str, str] = field(default_factory=dict)
     _listed_members: Sequence[MemberAddress] | None = None
@@ -186,7 +186,7 @@ class Discovery:
         members = list(by_name.values())
         if members != self._listed_members:
             self._listed_members = members
-            self._found(members)
+            self._on_members(members)
 
 
 def _is_literal(url: str) -> bool:
@@ -205,12 +205,12 @@ _MOST_MEMBERS = 3  # that one request may try: it may be what they fail by
 class _Generation:
     _pool: EnginePool
     _request: base.TextRequest
-    _ends: Collection[int]
+    _end_ids: Collection[int]
 
     def __post_init__(self) -> None:
         self._generated_ids: list[int] = []
         self._generated_before = 0  # of those made, by servers that have failed
-        self._tried: list[str] = []
+        self._tried_members: list[str] = []
         self._turn: MemberTurn | None = None
         self._answered = False  # by the present server
         self._stack = AsyncExitStack()
@@ -219,9 +219,9 @@ class _Generation:
     async def begin(self) -> None:
         rest = self._remaining_request()
         while True:
-            turn = self._turn = self._pool.choose(rest.prompt, rest.scope, self._tried)
+            turn = self._turn = self._pool.choose(rest.prompt, rest.scope, self._tried_members)
             self._answered = False
-            self._tried.append(turn.at.name)
+            self._tried_members.append(turn.at.name)
             try:
                 self._outputs = await self._stack.enter_async_context(turn.at.engine.generate(rest))
                 return
@@ -275,7 +275,7 @@ class _Generation:
 
     async def _leave_failed(self, failure: base.EngineFailed) -> None:
         await self.leave(failure, "" if failure.refused else str(failure))
-        if failure.refused or len(self._tried) >= _MOST_MEMBERS:
+        if failure.refused or len(self._tried_members) >= _MOST_MEMBERS:
             raise failure
 
     def _remaining_request(self) -> base.TextRequest:
@@ -292,7 +292,7 @@ class _Generation:
     def _stopped_early(self) -> base.Stopped | None:
         if (
             self._generated_ids
-            and self._generated_ids[-1] in self._ends
+            and self._generated_ids[-1] in self._end_ids
             and not self._request.ignore_eos
         ):
             return base.Stopped("stop", len(self._request.prompt), len(self._generated_ids))
@@ -330,8 +330,8 @@ class EnginePool:
         self._event_endpoints_of = events
         self._members: dict[str, Member] = {}
         self._leaving: set[Member] = set()
-        self._ends: set[asyncio.Task[None]] = set()
-        self._numbers = count(1)
+        self._end_tasks: set[asyncio.Task[None]] = set()
+        self._member_numbers = count(1)
         self._index = PrefixIndex(_BLOCKS)
         self._member_changed = asyncio.Event()
         self._started = False
@@ -374,7 +374,7 @@ class EnginePool:
             await self._discovery.stop()
             everybody = [*self._members.values(), *self._leaving]
             await asyncio.gather(*(member.stop() for member in everybody))
-            await asyncio.gather(*self._ends)
+            await asyncio.gather(*self._end_tasks)
         finally:
             self._close()
 
@@ -458,7 +458,7 @@ class EnginePool:
         runs = {member.name: member.cache.run(found, scope) for member in able} if found else found
         member = least_cost(able, len(prompt), runs)
         unread = max(len(prompt) - runs.get(member.name, 0) * BLOCK, 1)
-        member.chosen = next(self._numbers)
+        member.chosen = next(self._member_numbers)
         turn = MemberTurn(member, prompt, root(scope), blocks, unread, self._end_unused)
         if member.chosen % _FIT_EVERY == 0:
             self._resize_index()
@@ -504,8 +504,8 @@ class EnginePool:
             self._leaving.discard(member)
             # Awaited by `stop`.
             task = asyncio.get_running_loop().create_task(member.stop())
-            self._ends.add(task)
-            task.add_done_callback(self._ends.discard)
+            self._end_tasks.add(task)
+            task.add_done_callback(self._end_tasks.discard)
 
     def _begin_loading(self) -> None:
         for member in self._members.values():

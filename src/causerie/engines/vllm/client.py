@@ -142,7 +142,7 @@ class VllmClient(EngineTransport):
     async def complete(
         self, request: base.TextRequest, stops: tuple[int, ...], spelling: Spelling, pulse: Pulse
     ) -> AsyncIterator[AsyncGenerator[base.Output, None]]:
-        """Yield the outputs of one completion; leaving the block ends it, as do the ids in ``stops``.
+        """Yield the outputs of one completion; leaving the block ends it, as do ids in ``stops``.
 
         Each piece triggers ``pulse``.
         """

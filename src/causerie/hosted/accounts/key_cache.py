@@ -72,10 +72,10 @@ class KeyCache(Struct):
     now: Callable[[], int] = time.time_ns
     _cached_keys: dict[bytes, _Known] = {}
     _digests: dict[str, set[bytes]] = {}  # by key, project and person
-    _absent: dict[bytes, int] = {}
+    _absent_until: dict[bytes, int] = {}
     _lookups: dict[bytes, asyncio.Future[_Known | None]] = {}
     _last_change: int = 0
-    _trusted: bool = True
+    _is_trusted: bool = True
     _tasks: asyncio.TaskGroup = field(default_factory=asyncio.TaskGroup)
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
     _polling: asyncio.Task[None] | None = None
@@ -128,14 +128,14 @@ class KeyCache(Struct):
         known = self._cached_keys.get(credential.digest) or await self._find_key(credential)
         if self.now() >= known.until:
             raise wrong_key(credential)
-        if not self._trusted:
+        if not self._is_trusted:
             raise StoreUnavailable("The API key cannot be verified now. Try again.")
         return known
 
     async def _find_key(self, credential: Credential) -> _Known:
         # One query for all callers that ask for the same key at the same time.
         digest = credential.digest
-        if not credential.formed or self._absent.get(digest, 0) > self.now():
+        if not credential.formed or self._absent_until.get(digest, 0) > self.now():
             raise wrong_key(credential)
         lookup = self._lookups.get(digest)
         if lookup is None:
@@ -160,9 +160,9 @@ class KeyCache(Struct):
         else:
             lookup.set_result(self._keep_key(digest, found) if found is not None else None)
             if found is None:
-                if len(self._absent) >= _ABSENT_KEPT:
-                    del self._absent[next(iter(self._absent))]
-                self._absent[digest] = self.now() + _ABSENT_SECONDS * _SECOND
+                if len(self._absent_until) >= _ABSENT_KEPT:
+                    del self._absent_until[next(iter(self._absent_until))]
+                self._absent_until[digest] = self.now() + _ABSENT_SECONDS * _SECOND
         finally:
             del self._lookups[digest]
             lookup.cancel()  # where this task was cancelled
@@ -206,10 +206,10 @@ class KeyCache(Struct):
             try:
                 number, subjects = await self._read_changes()
             except StoreUnavailable:  # of which the log has a line each minute
-                self._trusted = clock() - heard < self._options.offline_seconds
+                self._is_trusted = clock() - heard < self._options.offline_seconds
                 continue
             self._apply_changes(number, subjects)
-            heard, self._trusted = clock(), True
+            heard, self._is_trusted = clock(), True
 
     async def _read_changes(self) -> tuple[int, Sequence[str] | None]:
         try:

@@ -550,13 +550,13 @@ class UserList(Page[UserView], frozen=True, kw_only=True):
 
 
 class ProjectList(Page[ProjectView], frozen=True, kw_only=True):
-    """Projects, by name."""
+    """Projects, sorted by name."""
 
     order = ("name", "id")
 
 
 class MemberList(Page[MemberView], frozen=True, kw_only=True):
-    """Members, by name."""
+    """Members, sorted by name."""
 
     order = ("user.name", "user.id")
 
