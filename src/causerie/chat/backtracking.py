@@ -91,10 +91,8 @@ class Backtracking:
     _tokens: list[Token] = field(init=False, default_factory=list)
     _generated_count: int = field(init=False, default=0)
     """Tokens that the engine has generated, including those that were taken back."""
-    _discarded_count: int = field(
-        init=False, default=0
-    )  # tokens that have been reported to ``discard``
-    _released_count: int = field(init=False, default=0)
+    _discarded_count: int = field(init=False, default=0)  # reported to ``discard``
+    _sent_count: int = field(init=False, default=0)
     _stop_output: Stopped | None = field(init=False, default=None)
     _unreported_count: int = field(init=False, default=0)
     _cached_tokens: int | None = field(init=False, default=None)
@@ -129,7 +127,7 @@ class Backtracking:
                         await self._rewrite_value(fault)
         finally:
             self._note_discarded()
-        for token in self._tokens[self._released_count :]:
+        for token in self._tokens[self._sent_count :]:
             yield token
         made = len(self._tokens) + self._unreported_count
         reason = self._stop_output.reason if self._stop_output is not None else "length"
@@ -144,9 +142,9 @@ class Backtracking:
                     await self._add_token(output)
                     if self.documents.fault is not None:
                         return
-                    while self._released_count < self.documents.final:
-                        self._released_count += 1
-                        yield self._tokens[self._released_count - 1]
+                    while self._sent_count < self.documents.final:
+                        self._sent_count += 1
+                        yield self._tokens[self._sent_count - 1]
                     continue
                 if isinstance(output, Started) and self._cached_tokens is None:
                     yield output
@@ -169,7 +167,7 @@ class Backtracking:
         documents = self.documents
         if documents.read - self._checkpoints[-1].read >= documents.cost_of_copy:
             self._checkpoints.append(fork(documents))
-            while len(self._checkpoints) > 1 and self._checkpoints[1].read <= self._released_count:
+            while len(self._checkpoints) > 1 and self._checkpoints[1].read <= self._sent_count:
                 del self._checkpoints[0]
         documents.feed(token.text)
         await self._catch_up()
@@ -181,15 +179,15 @@ class Backtracking:
 
     async def _replace_repeated_item(self, repeat: Repeat) -> None:
         written = list(self._tokens)
-        content = self.documents.content_behind(self._released_count)
+        content = self.documents.content_behind(self._sent_count)
         if await self._end_array(repeat):
             return
         while (
             content
-            and self._draws_at.get(self._released_count, 0) < _OF_AN_ITEM
+            and self._draws_at.get(self._sent_count, 0) < _OF_AN_ITEM
             and self._draws_left > 0
         ):
-            self._draws_at[self._released_count] = self._draws_at.get(self._released_count, 0) + 1
+            self._draws_at[self._sent_count] = self._draws_at.get(self._sent_count, 0) + 1
             is_other, is_added = await self._draw_other(written, content[-1])
             if is_added:
                 return
@@ -202,7 +200,7 @@ class Backtracking:
 
     async def _rewrite_value(self, broken: BrokenRule) -> None:
         written = list(self._tokens)
-        start = max(broken.start, self._released_count)
+        start = max(broken.start, self._sent_count)
         key = start, broken.blamed and broken.blamed[0]
         if key not in self._attempts:
             places = _places_to_rewrite(broken, start, len(written))
@@ -241,7 +239,7 @@ class Backtracking:
 
     async def _end_array(self, repeat: Repeat) -> bool:
         place = repeat.separated
-        if place < self._released_count or place in self._unclosable_positions:
+        if place < self._sent_count or place in self._unclosable_positions:
             return False
         await self._return_to(self._tokens[:place])
         self._unclosable_positions.add(place)
@@ -264,12 +262,8 @@ class Backtracking:
         return None
 
     async def _return_to(self, tokens: list[Token]) -> None:
-        pairs = zip(
-            self._tokens[self._released_count :], tokens[self._released_count :], strict=False
-        )
-        same = self._released_count + sum(
-            1 for _ in takewhile(lambda pair: pair[0] is pair[1], pairs)
-        )
+        pairs = zip(self._tokens[self._sent_count :], tokens[self._sent_count :], strict=False)
+        same = self._sent_count + sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1], pairs))
         self._tokens, end = tokens, len(tokens)
         self._note_discarded()
         self._banned_ids = {at: ids for at, ids in self._banned_ids.items() if at <= end}

@@ -50,20 +50,20 @@ class CallTail:
         self._words = [] if self._members and '"' in text else markers(text)
         self._last_word = ""
         self._text = ""
-        self._leading_space: list[str] = []  # before the text
+        self._spaces: list[str] = []  # before the text
 
     def feed(self, text: str) -> str | None:
         if not self._text and text.isspace():
-            self._leading_space.append(text)
+            self._spaces.append(text)
             return None
-        self._text = "".join((*self._leading_space, self._text, text))
-        self._leading_space = []
+        self._text = "".join((*self._spaces, self._text, text))
+        self._spaces = []
         while (moved := self._step(self._text.lstrip())) is not None:
             if moved == self._text:
                 return moved
             self._text = moved
         if self._text.isspace():
-            self._leading_space, self._text = [self._text], ""
+            self._spaces, self._text = [self._text], ""
         return None
 
     def _step(self, text: str) -> str | None:
@@ -211,7 +211,7 @@ class SectionReader:
         self._before_arguments: int | None = None  # characters of the unread call
         self._tail: CallTail | None = None
         self._held = ""
-        self._leading_space: list[str] = []  # behind a call, before anything else
+        self._spaces: list[str] = []  # behind a call, before anything else
         self._step: Callable[[str, list[CallPart]], str | None] = self._read_segment
         self.rest: str | None = None
         self.broken = False
@@ -342,13 +342,9 @@ class SectionReader:
 
     def _read_between_calls(self, text: str, _: list[CallPart]) -> str | None:
         if not self._held and text.isspace():
-            self._leading_space.append(text)
+            self._spaces.append(text)
             return None
-        text, self._held, self._leading_space = (
-            "".join((*self._leading_space, self._held, text)),
-            "",
-            [],
-        )
+        text, self._held, self._spaces = "".join((*self._spaces, self._held, text)), "", []
         stripped = text.lstrip()
         separator = self._form.separator.strip()
         ends = tuple(filter(None, (self._form.end.strip(), *markers(self._form.end))))
@@ -443,7 +439,7 @@ class LenientReader:
         self._unread = ""
         self._started = False
         self._brackets, self._scanned = Brackets(), 0
-        self._searched_length = 0
+        self._searched = 0
 
     def feed(self, text: str) -> tuple[list[LenientCall], str] | None:
         """Return the calls and the text behind them, or ``None`` while more may come."""
@@ -482,15 +478,13 @@ class LenientReader:
         if head is not None and head["ended"]:
             return self._calls_in(head.group()), self._unread[head.end() :]
         places = [
-            at
-            for end in self._end_marks
-            if (at := self._unread.find(end, self._searched_length)) >= 0
+            at for end in self._end_marks if (at := self._unread.find(end, self._searched)) >= 0
         ]
         if not places:
             longest = max(map(len, self._end_marks), default=0)
             if not longest:
                 raise base.Unreadable
-            self._searched_length = max(len(self._unread) - longest, 0)
+            self._searched = max(len(self._unread) - longest, 0)
             return None
         return self._calls_in(self._unread[: min(places)]), self._unread[min(places) :]
 

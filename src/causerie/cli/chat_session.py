@@ -293,7 +293,7 @@ class _ChatSession:
         self._connect()
         colours: Literal["auto"] | None = None if no_colour() else "auto"
         self._console = Console(highlight=False, color_system=colours, theme=CHAT_THEME)
-        self._notes_console = Console(stderr=True, highlight=False, color_system=colours)
+        self._notes = Console(stderr=True, highlight=False, color_system=colours)
 
     def _connect(self) -> None:
         self._endpoint = self._find()
@@ -327,7 +327,7 @@ class _ChatSession:
 
     def once(self, question: str) -> None:
         self._conversation.say(question)
-        view = AnswerView(self._console, self._notes_console, plain=self._plain)
+        view = AnswerView(self._console, self._notes, plain=self._plain)
         try:
             self._stream_answer(view, ChatAnswer())
         finally:
@@ -369,7 +369,7 @@ class _ChatSession:
     def _run_turn(self) -> bool:
         while True:
             answer = ChatAnswer()
-            view = AnswerView(self._console, self._notes_console, plain=self._plain)
+            view = AnswerView(self._console, self._notes, plain=self._plain)
             try:
                 self._stream_answer(view, answer)
             except KeyboardInterrupt:
@@ -378,7 +378,7 @@ class _ChatSession:
                 return bool(answer.text)  # its incomplete calls are dropped
             except CommandFailed as error:
                 view.end()
-                self._notes_console.print(f"causerie: {printable(str(error))}", markup=False)
+                self._notes.print(f"causerie: {printable(str(error))}", markup=False)
                 return False
             if not answer.calls:
                 return True
@@ -399,7 +399,7 @@ class _ChatSession:
             if not (self._own and is_gone):
                 raise
             view.end()
-            self._notes_console.print("causerie: the service has ended, so it is started anew")
+            self._notes.print("causerie: the service has ended, so it is started anew")
             before, chosen = self._endpoint.model, self._conversation.model
             ended = self._provider
             self._connect()

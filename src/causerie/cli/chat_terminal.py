@@ -173,7 +173,7 @@ class AnswerView:
 
     def __init__(self, out: Console, notes: Console, *, plain: bool = False) -> None:
         self._console = out
-        self._notes_console = out if out.is_terminal else notes
+        self._notes = out if out.is_terminal else notes
         self._thinking = out.is_terminal
         rendered = out.is_terminal and not (plain or out.is_dumb_terminal or out.legacy_windows)
         self._with_hard_breaks = StreamedMarkdown(out) if rendered else None
@@ -188,12 +188,10 @@ class AnswerView:
                 self._write("text", text, None)
             case events.ToolCallStarted(name=name):
                 self.end()
-                self._notes_console.print(
-                    f"→ {printable(name)} ", style="cyan", end="", markup=False
-                )
+                self._notes.print(f"→ {printable(name)} ", style="cyan", end="", markup=False)
                 self._last_kind, self._line_is_open = "call", True
             case events.ToolCallDelta(arguments=arguments):
-                self._print_plain(self._notes_console, printable(arguments), "cyan")
+                self._print_plain(self._notes, printable(arguments), "cyan")
             case events.Finished(reason=reason) if reason in _REASONS:
                 self.end()
                 self._remark(_REASONS[reason])
@@ -235,11 +233,11 @@ class AnswerView:
         if self._with_hard_breaks:
             self._with_hard_breaks.end()
         if self._line_is_open:
-            (self._notes_console if self._last_kind == "call" else self._console).print()
+            (self._notes if self._last_kind == "call" else self._console).print()
         self._line_is_open = False
 
     def _remark(self, text: str) -> None:
-        self._notes_console.print(text, style="dim italic", markup=False, highlight=False)
+        self._notes.print(text, style="dim italic", markup=False, highlight=False)
 
     @staticmethod
     def _print_plain(console: Console, text: str, style: str | None) -> None:
@@ -265,7 +263,7 @@ class StreamedMarkdown:
     def __init__(self, out: Console) -> None:
         self._console = out
         self._unrendered = ""
-        self._terminal_size: ConsoleDimensions = out.size
+        self._dimensions: ConsoleDimensions = out.size
         self._lines_searched = 0
 
     def add(self, text: str) -> None:
@@ -273,7 +271,7 @@ class StreamedMarkdown:
         text = text.replace("\t", "    ")
         if not self._unrendered:
             text = text.lstrip("\n")
-            self._terminal_size = self._console.size
+            self._dimensions = self._console.size
         self._unrendered += text
         self._print_source(text)
         lines, last = self._unrendered.count("\n"), self._unrendered.rpartition("\n")[2]
@@ -293,7 +291,7 @@ class StreamedMarkdown:
             return
         rest = self._unrendered[end:]
         rows = shown_rows(self._unrendered, self._console.width)
-        if rows and rows <= self._console.height and self._terminal_size == self._console.size:
+        if rows and rows <= self._console.height and self._dimensions == self._console.size:
             with self._console:  # one write, so that nothing flickers
                 up = f"\x1b[{rows - 1}A" if rows > 1 else ""
                 cleared = Control()
@@ -306,7 +304,7 @@ class StreamedMarkdown:
                 if rest:
                     self._console.line()
                     self._print_source(rest)
-        self._unrendered, self._lines_searched, self._terminal_size = (
+        self._unrendered, self._lines_searched, self._dimensions = (
             rest,
             rest.count("\n"),
             self._console.size,

@@ -126,9 +126,7 @@ class AnswerState(Struct, eq=False):
     _compared_characters: int = 0  # characters of reasoning with which later text was compared
     _message: str | None = None  # the text so far, when the last whole message came
     _only_messages: bool = False  # whether the first piece was a whole message
-    _half_characters: dict[
-        str, str
-    ] = {}  # first halves of characters, by the field whose text they end
+    _half_characters: dict[str, str] = {}  # by the field whose text ends with a first half
 
     @property
     def texts(self) -> int:

@@ -79,7 +79,7 @@ class BodyStream(Struct, eq=False):
     _seconds: float = _NEVER  # that the next content may take
     _deadline: float = _NEVER  # when it has taken too long
     _sink: ArrivalSink | None = None
-    _unread_bytes: memoryview = memoryview(b"")  # what has come and was not read yet
+    _unread: memoryview = memoryview(b"")  # what has come and was not read yet
     _pending: deque[Batch] = field(default_factory=deque)  # read and not handed on yet
     _failure: ServiceError | None = None
 
@@ -115,11 +115,9 @@ class BodyStream(Struct, eq=False):
             large = decoder.held > LARGE
             try:
                 piece = (
-                    b""
-                    if self._unread_bytes
-                    else self._within_limit(await body.piece(self._deadline))
+                    b"" if self._unread else self._within_limit(await body.piece(self._deadline))
                 )
-                if self._unread_bytes or len(piece) > _AT_ONCE:
+                if self._unread or len(piece) > _AT_ONCE:
                     piece = await self._next_unread_bytes(piece)
                 if piece and not large:
                     incoming.feed(decoder.feed(piece), events)
@@ -155,14 +153,11 @@ class BodyStream(Struct, eq=False):
         return piece
 
     async def _next_unread_bytes(self, piece: bytes) -> bytes:
-        if self._unread_bytes:
+        if self._unread:
             await asyncio.sleep(0)  # others have their turn
         else:
-            self._unread_bytes = memoryview(piece)
-        part, self._unread_bytes = (
-            bytes(self._unread_bytes[:_AT_ONCE]),
-            self._unread_bytes[_AT_ONCE:],
-        )
+            self._unread = memoryview(piece)
+        part, self._unread = bytes(self._unread[:_AT_ONCE]), self._unread[_AT_ONCE:]
         return part
 
     async def _read_piece(self, piece: bytes, events: list[Event]) -> None:

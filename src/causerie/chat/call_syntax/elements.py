@@ -43,9 +43,7 @@ class ElementReader(base.StepReader):
         super().__init__()
         self._mark = mark
         self._open_elements = [_Element("", schema, brackets="{}")]
-        self._searched_text = (
-            base.GrowingText()
-        )  # of an element, before what is left to be searched
+        self._searched_text = base.GrowingText()  # of an element, before the unread text
         self._resumed = False
         self._value_is_streamed = False
         self._step = self._tag

@@ -169,9 +169,8 @@ class PromptStore:
             self._drop_prompt(droppable.pop())
 
     def _drop_prompt(self, state: _StoredPrompt) -> None:
-        if any(
-            one is state for one in self._stored_prompts
-        ):  # two restores of one state may both fail
+        # Two restores of one state may both fail.
+        if any(one is state for one in self._stored_prompts):
             self._stored_prompts = [one for one in self._stored_prompts if one is not state]
             self._clear_file(state.file)
 

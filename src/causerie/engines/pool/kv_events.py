@@ -74,9 +74,8 @@ class PrefixIndex:
         self.resize(blocks)
         self._bits_by_name: dict[str, int] = {}
         self._names_by_bit: dict[int, str] = {}
-        self._member_sets: dict[
-            int, int
-        ] = {}  # each by itself, so that blocks share it: memory and time
+        # Each set by itself, so that blocks share it: memory and time.
+        self._member_sets: dict[int, int] = {}
         self._next_bit = 0
         self._clear_shards()
 
@@ -159,9 +158,8 @@ class PrefixIndex:
     def _bit_of(self, name: str) -> int:
         bit = self._bits_by_name.get(name)
         if bit is None:
-            if (
-                self._next_bit >= len(self._bits_by_name) + _MOST_BITS
-            ):  # sets are not to grow without end
+            # Sets are not to grow without end.
+            if self._next_bit >= len(self._bits_by_name) + _MOST_BITS:
                 self._clear_shards()
                 self._names_by_bit = {1 << at: each for at, each in enumerate(self._bits_by_name)}
                 self._bits_by_name = {each: one for one, each in self._names_by_bit.items()}

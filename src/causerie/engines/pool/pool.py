@@ -122,7 +122,7 @@ class Discovery:
     _listed_members: Sequence[MemberAddress] | None = None
     _running: bool = False
     _task: asyncio.Task[None] | None = None
-    _looked_up_urls: Sequence[str] = ()
+    _lookup_urls: Sequence[str] = ()
 
     @property
     def detail(self) -> str:
@@ -140,7 +140,7 @@ class Discovery:
             for url in urls
         }
         self._failures = {url: why for url, why in self._failures.items() if url in names}
-        self._looked_up_urls = names
+        self._lookup_urls = names
         if not unknown:
             self._publish_members()
         if self._running:
@@ -159,12 +159,12 @@ class Discovery:
         if self._task is not None:
             self._task.cancel()
         self._task = (
-            asyncio.get_running_loop().create_task(self._watch()) if self._looked_up_urls else None
+            asyncio.get_running_loop().create_task(self._watch()) if self._lookup_urls else None
         )
 
     async def _watch(self) -> None:
         while True:
-            await asyncio.gather(*(self._look_up(url) for url in self._looked_up_urls))
+            await asyncio.gather(*(self._look_up(url) for url in self._lookup_urls))
             self._publish_members()
             await asyncio.sleep(_SECONDS * random.uniform(0.8, 1.2))
 
@@ -208,7 +208,7 @@ class _Generation:
     _end_ids: Collection[int]
 
     def __post_init__(self) -> None:
-        self._generated_ids: list[int] = []
+        self._generated: list[int] = []
         self._generated_before = 0  # of those made, by servers that have failed
         self._tried_members: list[str] = []
         self._turn: MemberTurn | None = None
@@ -236,7 +236,7 @@ class _Generation:
                         if self._turn is not None and not self._answered:
                             self._answered = True
                             self._turn.answered()
-                        self._generated_ids.append(output.id)
+                        self._generated.append(output.id)
                     elif isinstance(output, base.Stopped) and self._generated_before:
                         output = replace(
                             output,
@@ -251,7 +251,7 @@ class _Generation:
             if stopped := self._stopped_early():
                 yield stopped
                 return
-            self._generated_before = len(self._generated_ids)
+            self._generated_before = len(self._generated)
             await self.begin()
 
     async def leave(self, failure: BaseException | None, why: str = "") -> None:
@@ -267,7 +267,7 @@ class _Generation:
         try:
             if failure is None:
                 await stack.aclose()
-                made = self._generated_ids[self._generated_before :]
+                made = self._generated[self._generated_before :]
             else:
                 await stack.__aexit__(type(failure), failure, failure.__traceback__)
         finally:
@@ -279,7 +279,7 @@ class _Generation:
             raise failure
 
     def _remaining_request(self) -> base.TextRequest:
-        request, made = self._request, self._generated_ids
+        request, made = self._request, self._generated
         if not made:
             return request
         return replace(
@@ -291,13 +291,13 @@ class _Generation:
 
     def _stopped_early(self) -> base.Stopped | None:
         if (
-            self._generated_ids
-            and self._generated_ids[-1] in self._end_ids
+            self._generated
+            and self._generated[-1] in self._end_ids
             and not self._request.ignore_eos
         ):
-            return base.Stopped("stop", len(self._request.prompt), len(self._generated_ids))
-        if len(self._generated_ids) >= self._request.max_tokens:
-            return base.Stopped("length", len(self._request.prompt), len(self._generated_ids))
+            return base.Stopped("stop", len(self._request.prompt), len(self._generated))
+        if len(self._generated) >= self._request.max_tokens:
+            return base.Stopped("length", len(self._request.prompt), len(self._generated))
         return None
 
 

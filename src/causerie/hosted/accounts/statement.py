@@ -320,7 +320,7 @@ class FreeAllowances(Struct):
 
     _store: SqlStore
     _seconds: Callable[[], float]
-    _requests_by_project: dict[str, _FreeRequests] = {}
+    _by_project: dict[str, _FreeRequests] = {}
     options: FreeOptions = FreeOptions()
 
     async def take(self, project: str) -> FreeUse:
@@ -347,14 +347,14 @@ class FreeAllowances(Struct):
 
     async def _free_requests_today(self, project: str) -> _FreeRequests:
         today = self._store.clock().astimezone(UTC).date()
-        day = self._requests_by_project.get(project)
+        day = self._by_project.get(project)
         if day is None or day.date != today:
-            if len(self._requests_by_project) >= _KEPT:
+            if len(self._by_project) >= _KEPT:
                 # The database knows the counts of those that have no request under way.
-                self._requests_by_project = {
-                    name: one for name, one in self._requests_by_project.items() if one.running
+                self._by_project = {
+                    name: one for name, one in self._by_project.items() if one.running
                 }
-            day = self._requests_by_project[project] = _FreeRequests(today)
+            day = self._by_project[project] = _FreeRequests(today)
         if self._is_stale(day):
             async with day.reading:
                 if self._is_stale(day):
