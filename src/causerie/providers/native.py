@@ -245,7 +245,7 @@ class NativeIncoming(Incoming, eq=False):
         return head + data, reader.text(data)
 
     def _text_events(self, lines: list[bytes], texts: list[str]) -> Batch:
-        self._text_pieces += len(texts)
+        self._content_pieces += len(texts)
         text = self._answers[0].more_text("".join(texts))
         return PassedBytes(b"%b\n\n" % b"\n\n".join(lines)), text
 
