@@ -145,7 +145,7 @@ def resident() -> float:
     """
     for engine in [each for each in gc.get_objects() if isinstance(each, FakeEngine)]:
         engine.requests.clear()
-        engine._cached.clear()
+        engine._cached_prompts.clear()
     gc.collect()
     with suppress(AttributeError, OSError):  # another C library than glibc
         ctypes.CDLL(None).malloc_trim(0)

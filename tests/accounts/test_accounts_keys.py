@@ -300,7 +300,7 @@ async def test_what_is_remembered_is_bounded(world: World) -> None:
         for _ in range(2):
             for each in many:
                 await enter(keys, each.credential)
-        assert len(keys._known) == 2
+        assert len(keys._cached_keys) == 2
 
 
 async def test_changes_of_long_ago_drop_everything(world: World) -> None:

@@ -167,7 +167,7 @@ class Arrivals(RuleBasedStateMachine):
     def again(self, back: int) -> None:
         """Deliver a batch that the view has got, or has missed before a later one."""
         number = len(self.log) - 1 - back
-        if number >= 0 and self.view._next == len(self.log):
+        if number >= 0 and self.view._next_batch == len(self.log):
             self.arrive(number)
 
     def publish(self, events: list[Any]) -> None:
@@ -185,7 +185,7 @@ class Arrivals(RuleBasedStateMachine):
             for at in range(max(first, len(self.log) - self.kept), len(self.log)):
                 self.view.receive(at, decoded_events(self.log[at][0]))
         self.view.receive(number, batch)
-        truth = self.log[(self.view._next or 0) - 1][1]
+        truth = self.log[(self.view._next_batch or 0) - 1][1]
         for path in self.paths:
             has = bool(self.index.runs(chain(path)[-1:]).get("a"))
             assert has <= (path in truth)

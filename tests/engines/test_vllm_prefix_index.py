@@ -100,7 +100,7 @@ def test_members_that_come_and_go_for_ever_leave_nothing_behind() -> None:
         index.add("stays", blocks)
         index.add(f"m{at}", blocks)
         assert index.runs(blocks)[f"m{at}"] == 2
-        assert max(index._names) < widest
+        assert max(index._names_by_bit) < widest
         index.forget(f"m{at}")
     assert index.runs(blocks) in ({"stays": 2}, {})
 

@@ -269,24 +269,24 @@ class FreeScopes(Struct, eq=False):
     """
 
     _rates: Rates
-    _busy: Callable[[str], bool]
-    _made: dict[str, RateScope] = {}
+    _is_busy: Callable[[str], bool]
+    _scopes_by_account: dict[str, RateScope] = {}
 
     def of(self, caller: Caller) -> RateScope:
         """Return the scope of the caller's project, or else of its key or door."""
         account = caller.project or caller.key or caller.name
-        scope = self._made.get(account)
+        scope = self._scopes_by_account.get(account)
         if scope is None:
-            if len(self._made) >= _KEPT:
-                del self._made[next(iter(self._made))]
-            scope = self._made[account] = RateScope(
+            if len(self._scopes_by_account) >= _KEPT:
+                del self._scopes_by_account[next(iter(self._scopes_by_account))]
+            scope = self._scopes_by_account[account] = RateScope(
                 "project", f"{free_name(account)} models", self._rates
             )
         return scope
 
     def spare(self, model: str, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
         """Return targets that are not busy; raise :class:`RateLimited` if all are."""
-        found = [one for one in candidates if not self._busy(one.name)]
+        found = [one for one in candidates if not self._is_busy(one.name)]
         if not found:
             raise RateLimited(
                 f"There is no room for free requests of {model} now. Try again in "

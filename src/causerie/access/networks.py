@@ -31,8 +31,8 @@ class NetworkList:
     """Lists of networks, compiled; an address has to be in one of each list."""
 
     def __init__(self, lists: Sequence[Sequence[str]]) -> None:
-        self._lists = [[ip_network(each) for each in networks] for networks in lists]
-        self._verdicts: dict[str, bool] = {}
+        self._network_lists = [[ip_network(each) for each in networks] for networks in lists]
+        self._allowed_addresses: dict[str, bool] = {}
 
     @staticmethod
     def of(*lists: Sequence[str] | None) -> NetworkList | None:
@@ -42,11 +42,11 @@ class NetworkList:
 
     def check(self, address: str, what: str) -> None:
         """Raise :class:`Forbidden` for an address that may not use ``what``."""
-        allowed = self._verdicts.get(address)
+        allowed = self._allowed_addresses.get(address)
         if allowed is None:
-            if len(self._verdicts) >= _KEPT:
-                self._verdicts.clear()
-            allowed = self._verdicts[address] = self._allows(address)
+            if len(self._allowed_addresses) >= _KEPT:
+                self._allowed_addresses.clear()
+            allowed = self._allowed_addresses[address] = self._allows(address)
         if not allowed:
             raise Forbidden(
                 f"{what} may not be used from the address {address[:64] or 'unknown'}.",
@@ -60,7 +60,9 @@ class NetworkList:
             return False
         mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
         address = mapped or address
-        return all(any(address in network for network in networks) for networks in self._lists)
+        return all(
+            any(address in network for network in networks) for networks in self._network_lists
+        )
 
 
 def client_address(peer: str, forwarded: Iterable[str], proxies: Sequence[Network]) -> str:

@@ -57,7 +57,7 @@ class Tariff:
     written: Decimal | None = None
     tiers: tuple[tuple[int, Tariff], ...] = ()
     usual: Decimal = field(init=False)
-    _whole: Sequence[int] = field(init=False, repr=False, compare=False)
+    _whole_prices: Sequence[int] = field(init=False, repr=False, compare=False)
     _billionth: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -71,7 +71,7 @@ class Tariff:
             *(self.dearest_input, self.dearest_output),
         )
         decimals = max(_BILLIONTH, *(-int(one.as_tuple().exponent) for one in prices))
-        object.__setattr__(self, "_whole", [int(one.scaleb(decimals)) for one in prices])
+        object.__setattr__(self, "_whole_prices", [int(one.scaleb(decimals)) for one in prices])
         object.__setattr__(self, "_billionth", 10 ** (decimals - _BILLIONTH))
 
     def cost(self, usage: Usage) -> int:
@@ -85,7 +85,7 @@ class Tariff:
         """
         if self.tiers and (tier := self.at(usage.prompt)) is not self:
             return tier.charge(usage)
-        prompt, cached, written, completion, reasoning, request, *_ = self._whole
+        prompt, cached, written, completion, reasoning, request, *_ = self._whole_prices
         return _rounded(
             prompt * (usage.prompt - usage.cached - usage.written)
             + cached * usage.cached
@@ -112,7 +112,7 @@ class Tariff:
         """Return the highest price in billionths of so many tokens, whatever part is reasoning."""
         if self.tiers and (tier := self.at(prompt)) is not self:
             return tier.most(prompt, completion, units)
-        *_, request, input, output = self._whole
+        *_, request, input, output = self._whole_prices
         cost = input * prompt + output * completion + request * (units or 1)
         return _rounded(cost, self._billionth)
 
@@ -399,10 +399,10 @@ class ServedModel:
         self.card = card
         self.id = self.recorded = card.id
         self._capabilities = tuple(capabilities)
-        self._all = tuple(capabilities.candidate for capabilities in self._capabilities)
+        self._candidates = tuple(capabilities.candidate for capabilities in self._capabilities)
         sets = [known(capabilities) for capabilities in self._capabilities]
         self.parameters = frozenset[str]().union(*sets)
-        self._common = self.parameters.intersection(*sets)
+        self._common_parameters = self.parameters.intersection(*sets)
         every: frozenset[Operation] = frozenset(_MODALITIES)
         self._serve_all = every.intersection(
             *(every if one.operations is None else one.operations for one in self._capabilities)
@@ -422,7 +422,7 @@ class ServedModel:
 
     @property
     def targets(self) -> Sequence[str]:
-        return [one.name for one in self._all]
+        return [one.name for one in self._candidates]
 
     @property
     def offers(self) -> Sequence[TargetOffer]:
@@ -434,10 +434,10 @@ class ServedModel:
 
     def candidates(self, request: ChatRequest) -> Sequence[Candidate]:
         operation = request.operation
-        if request.params <= self._common and operation in self._serve_all:
-            return self._all
+        if request.params <= self._common_parameters and operation in self._serve_all:
+            return self._candidates
         capabilities = serving(self.id, self._capabilities, operation)
-        if request.params <= self._common:
+        if request.params <= self._common_parameters:
             return [one.candidate for one in capabilities]
         for name in sorted(request.params - self.parameters):
             raise InvalidRequest(

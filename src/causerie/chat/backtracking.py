@@ -85,25 +85,25 @@ class Backtracking:
     request: TextRequest
     documents: WatchedDocuments
     discard: Callable[[int], None]
-    _copies: list[WatchedDocuments] = field(init=False, default_factory=list)
+    _checkpoints: list[WatchedDocuments] = field(init=False, default_factory=list)
     """Copies of the reader by tokens read; the first precedes all tokens that may be taken back."""
-    _turns: Turns = field(init=False, default_factory=Turns)
+    _loop_turns: Turns = field(init=False, default_factory=Turns)
     _tokens: list[Token] = field(init=False, default_factory=list)
-    _generated: int = field(init=False, default=0)
+    _generated_count: int = field(init=False, default=0)
     """Tokens that the engine has generated, including those that were taken back."""
-    _discarded: int = field(init=False, default=0)  # tokens that have been reported to ``discard``
-    _released: int = field(init=False, default=0)
-    _stopped: Stopped | None = field(init=False, default=None)
-    _unreported: int = field(init=False, default=0)
-    _cached: int | None = field(init=False, default=None)
-    _banned: dict[int, set[int]] = field(init=False, default_factory=dict)
+    _discarded_count: int = field(init=False, default=0)  # reported to ``discard``
+    _sent_count: int = field(init=False, default=0)
+    _stop_output: Stopped | None = field(init=False, default=None)
+    _unreported_count: int = field(init=False, default=0)
+    _cached_tokens: int | None = field(init=False, default=None)
+    _banned_ids: dict[int, set[int]] = field(init=False, default_factory=dict)
     """Ids by position: each led to a fault behind the tokens before it."""
-    _draws: dict[int, int] = field(init=False, default_factory=dict)
+    _draws_at: dict[int, int] = field(init=False, default_factory=dict)
     """For one item each, by the number of tokens before it."""
     _attempts: dict[tuple[int, int | None], list[int]] = field(init=False, default_factory=dict)
     """Places yet to be tried, by the first token of a value and of the part that is at fault."""
     _draws_made: int = field(init=False, default=0)  # for values
-    _open: set[int] = field(init=False, default_factory=set)
+    _unclosable_positions: set[int] = field(init=False, default_factory=set)
     """Positions behind which an array cannot end, as has been tried."""
 
     async def outputs(self) -> AsyncGenerator[Output, None]:
@@ -112,48 +112,48 @@ class Backtracking:
         Raises :class:`ConstraintNotKept` if the model found no other reply.
         """
         for _ in self.documents.read_before():
-            await self._turns.pause()
-        self._copies = [fork(self.documents)]
+            await self._loop_turns.pause()
+        self._checkpoints = [fork(self.documents)]
         try:
-            while self._stopped is None and len(self._tokens) < self.request.max_tokens:
+            while self._stop_output is None and len(self._tokens) < self.request.max_tokens:
                 async with aclosing(self._outputs_until_fault()) as outputs:
                     async for output in outputs:
                         yield output
                 while (fault := self.documents.fault) is not None:
-                    self._stopped, self._unreported = None, 0
+                    self._stop_output, self._unreported_count = None, 0
                     if isinstance(fault, Repeat):
                         await self._replace_repeated_item(fault)
                     else:
                         await self._rewrite_value(fault)
         finally:
             self._note_discarded()
-        for token in self._tokens[self._released :]:
+        for token in self._tokens[self._sent_count :]:
             yield token
-        made = len(self._tokens) + self._unreported
-        reason = self._stopped.reason if self._stopped is not None else "length"
-        yield Stopped(reason, len(self.request.prompt), made, self._cached or 0)
+        made = len(self._tokens) + self._unreported_count
+        reason = self._stop_output.reason if self._stop_output is not None else "length"
+        yield Stopped(reason, len(self.request.prompt), made, self._cached_tokens or 0)
 
     async def _outputs_until_fault(self) -> AsyncGenerator[Output, None]:
         before = len(self._tokens)
         async with self.engine.generate(self._remaining_request()) as outputs:
             async for output in outputs:
                 if isinstance(output, Token):
-                    self._generated += 1
+                    self._generated_count += 1
                     await self._add_token(output)
                     if self.documents.fault is not None:
                         return
-                    while self._released < self.documents.final:
-                        self._released += 1
-                        yield self._tokens[self._released - 1]
+                    while self._sent_count < self.documents.final:
+                        self._sent_count += 1
+                        yield self._tokens[self._sent_count - 1]
                     continue
-                if isinstance(output, Started) and self._cached is None:
+                if isinstance(output, Started) and self._cached_tokens is None:
                     yield output
-                if self._cached is None:
-                    self._cached = output.cached_tokens
+                if self._cached_tokens is None:
+                    self._cached_tokens = output.cached_tokens
                 if isinstance(output, Stopped):
                     reported = len(self._tokens) - before
-                    self._stopped = output
-                    self._unreported = max(output.completion_tokens - reported, 0)
+                    self._stop_output = output
+                    self._unreported_count = max(output.completion_tokens - reported, 0)
                     if output.reason == "stop" and self.documents.document is not None:
                         self.documents.document.end()
                         await self._catch_up()
@@ -165,10 +165,10 @@ class Backtracking:
 
     async def _read_token(self, token: Token) -> None:
         documents = self.documents
-        if documents.read - self._copies[-1].read >= documents.cost_of_copy:
-            self._copies.append(fork(documents))
-            while len(self._copies) > 1 and self._copies[1].read <= self._released:
-                del self._copies[0]
+        if documents.read - self._checkpoints[-1].read >= documents.cost_of_copy:
+            self._checkpoints.append(fork(documents))
+            while len(self._checkpoints) > 1 and self._checkpoints[1].read <= self._sent_count:
+                del self._checkpoints[0]
         documents.feed(token.text)
         await self._catch_up()
 
@@ -179,11 +179,15 @@ class Backtracking:
 
     async def _replace_repeated_item(self, repeat: Repeat) -> None:
         written = list(self._tokens)
-        content = self.documents.content_behind(self._released)
+        content = self.documents.content_behind(self._sent_count)
         if await self._end_array(repeat):
             return
-        while content and self._draws.get(self._released, 0) < _OF_AN_ITEM and self._draws_left > 0:
-            self._draws[self._released] = self._draws.get(self._released, 0) + 1
+        while (
+            content
+            and self._draws_at.get(self._sent_count, 0) < _OF_AN_ITEM
+            and self._draws_left > 0
+        ):
+            self._draws_at[self._sent_count] = self._draws_at.get(self._sent_count, 0) + 1
             is_other, is_added = await self._draw_other(written, content[-1])
             if is_added:
                 return
@@ -196,7 +200,7 @@ class Backtracking:
 
     async def _rewrite_value(self, broken: BrokenRule) -> None:
         written = list(self._tokens)
-        start = max(broken.start, self._released)
+        start = max(broken.start, self._sent_count)
         key = start, broken.blamed and broken.blamed[0]
         if key not in self._attempts:
             places = _places_to_rewrite(broken, start, len(written))
@@ -218,7 +222,7 @@ class Backtracking:
     async def _draw_other(self, written: Sequence[Token], at: int) -> tuple[bool, bool]:
         # Whether there is another token in the place of that one, and whether it was added.
         await self._return_to(list(written[:at]))
-        banned = self._banned.setdefault(at, set())
+        banned = self._banned_ids.setdefault(at, set())
         banned.add(written[at].id)
         token = await self._draw_token(dict.fromkeys(banned, _NEVER))
         if token is None or token.id in banned:
@@ -231,14 +235,14 @@ class Backtracking:
 
     @property
     def _draws_left(self) -> int:
-        return _OF_A_RUN - self._draws_made - sum(self._draws.values())
+        return _OF_A_RUN - self._draws_made - sum(self._draws_at.values())
 
     async def _end_array(self, repeat: Repeat) -> bool:
         place = repeat.separated
-        if place < self._released or place in self._open:
+        if place < self._sent_count or place in self._unclosable_positions:
             return False
         await self._return_to(self._tokens[:place])
-        self._open.add(place)
+        self._unclosable_positions.add(place)
         for id in await self.engine.tokenize([f"{repeat.head}]"], special=False):
             token = await self._draw_token({id: _SURELY})
             if token is None or token.id != id:
@@ -253,27 +257,27 @@ class Backtracking:
         async with self.engine.generate(replace(rest, max_tokens=1, sampling=biased)) as outputs:
             async for output in outputs:
                 if isinstance(output, Token):
-                    self._generated += 1
+                    self._generated_count += 1
                     return output
         return None
 
     async def _return_to(self, tokens: list[Token]) -> None:
-        pairs = zip(self._tokens[self._released :], tokens[self._released :], strict=False)
-        same = self._released + sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1], pairs))
+        pairs = zip(self._tokens[self._sent_count :], tokens[self._sent_count :], strict=False)
+        same = self._sent_count + sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1], pairs))
         self._tokens, end = tokens, len(tokens)
         self._note_discarded()
-        self._banned = {at: ids for at, ids in self._banned.items() if at <= end}
-        self._open = {at for at in self._open if at <= end}
-        self._copies = [copy for copy in self._copies if copy.read <= same]
-        self.documents = fork(self._copies[-1])
+        self._banned_ids = {at: ids for at, ids in self._banned_ids.items() if at <= end}
+        self._unclosable_positions = {at for at in self._unclosable_positions if at <= end}
+        self._checkpoints = [copy for copy in self._checkpoints if copy.read <= same]
+        self.documents = fork(self._checkpoints[-1])
         for token in tokens[self.documents.read :]:
             await self._read_token(token)
-            await self._turns.pause()
+            await self._loop_turns.pause()
 
     def _note_discarded(self) -> None:
-        discarded = self._generated - len(self._tokens)
-        self.discard(discarded - self._discarded)
-        self._discarded = discarded
+        discarded = self._generated_count - len(self._tokens)
+        self.discard(discarded - self._discarded_count)
+        self._discarded_count = discarded
 
     def _remaining_request(self) -> TextRequest:
         if not self._tokens:

@@ -71,7 +71,7 @@ class CallChecker:
     is_own: Callable[[str], bool]
     clock: Callable[[], float] = time.monotonic
     # When a reply of a provider is checked again.
-    _due: dict[str, float] = field(init=False, default_factory=dict)
+    _next_sample_times: dict[str, float] = field(init=False, default_factory=dict)
     _waiting: asyncio.Queue[_Job] = field(
         init=False, default_factory=lambda: asyncio.Queue(MOST_WAITING)
     )
@@ -79,12 +79,12 @@ class CallChecker:
     def take(self, target: str, delivered: Callable[[], Calls], tools: Sequence[Tool]) -> None:
         """Check the calls of a reply soon, if it is one that is to be checked."""
         own, now = self.is_own(target), self.clock()
-        if not own and now < self._due.get(target, now):
+        if not own and now < self._next_sample_times.get(target, now):
             return
         calls = delivered()
         if not calls:
             return
-        self._due[target] = now + SAMPLE_SECONDS
+        self._next_sample_times[target] = now + SAMPLE_SECONDS
         try:
             self._waiting.put_nowait((target, calls, tools))
         except asyncio.QueueFull:

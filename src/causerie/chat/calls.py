@@ -48,22 +48,22 @@ class CallTail:
         self._members = "}" in text
         self._closers = "".join(each for each in "}])" if not keep.startswith(each))
         self._words = [] if self._members and '"' in text else markers(text)
-        self._last = ""
+        self._last_word = ""
         self._text = ""
-        self._space: list[str] = []  # before the text
+        self._spaces: list[str] = []  # before the text
 
     def feed(self, text: str) -> str | None:
         if not self._text and text.isspace():
-            self._space.append(text)
+            self._spaces.append(text)
             return None
-        self._text = "".join((*self._space, self._text, text))
-        self._space = []
+        self._text = "".join((*self._spaces, self._text, text))
+        self._spaces = []
         while (moved := self._step(self._text.lstrip())) is not None:
             if moved == self._text:
                 return moved
             self._text = moved
         if self._text.isspace():
-            self._space, self._text = [self._text], ""
+            self._spaces, self._text = [self._text], ""
         return None
 
     def _step(self, text: str) -> str | None:
@@ -76,11 +76,11 @@ class CallTail:
         # Each marker may be missing, and the last one may come twice.
         for at, word in enumerate(self._words):
             if text.startswith(word):
-                self._last, self._words = word, self._words[at + 1 :]
+                self._last_word, self._words = word, self._words[at + 1 :]
                 return text[len(word) :]
-        expected = [*self._words, *([self._last] if self._last else [])]
-        if self._last and text.startswith(self._last):
-            return text[len(self._last) :]
+        expected = [*self._words, *([self._last_word] if self._last_word else [])]
+        if self._last_word and text.startswith(self._last_word):
+            return text[len(self._last_word) :]
         if any(word.startswith(text) for word in expected):
             return None
         return text[1:] if text[0] in self._closers else self._text
@@ -92,7 +92,7 @@ class CallTail:
 
 @dataclass(slots=True)
 class Repeats:
-    _earlier: list[tuple[str, str]] = field(default_factory=list)
+    _earlier_calls: list[tuple[str, str]] = field(default_factory=list)
     """Name and arguments of each complete call."""
     _name: str = ""
     _arguments: base.GrowingText = field(default_factory=base.GrowingText)
@@ -103,7 +103,9 @@ class Repeats:
     def start(self, event: ToolCallStarted) -> Sequence[ContentEvent]:
         """Begin a call; return the events to deliver now."""
         self._name, self._arguments, self._held = event.name, base.GrowingText(), []
-        self._equal_so_far = [arguments for name, arguments in self._earlier if name == event.name]
+        self._equal_so_far = [
+            arguments for name, arguments in self._earlier_calls if name == event.name
+        ]
         return self._released_events(event)
 
     def add(self, event: ToolCallDelta) -> Sequence[ContentEvent]:
@@ -118,7 +120,7 @@ class Repeats:
         arguments = str(self._arguments)
         if arguments in self._equal_so_far:
             return None
-        self._earlier.append((self._name, arguments))
+        self._earlier_calls.append((self._name, arguments))
         held, self._held = self._held, []
         return held
 
@@ -201,15 +203,15 @@ class SectionReader:
     ) -> None:
         self._form = form
         self._tools = tools
-        self._queue: list[forms.Segment] = [forms.Literal(begin)] if begin else []
-        self._queue += form.call
+        self._segments_left: list[forms.Segment] = [forms.Literal(begin)] if begin else []
+        self._segments_left += form.call
         self._call = _Call(name)
         self._reader: base.Reader | None = None
         self._lenient: LenientReader | None = None
         self._before_arguments: int | None = None  # characters of the unread call
         self._tail: CallTail | None = None
         self._held = ""
-        self._space: list[str] = []  # behind a call, before anything else
+        self._spaces: list[str] = []  # behind a call, before anything else
         self._step: Callable[[str, list[CallPart]], str | None] = self._read_segment
         self.rest: str | None = None
         self.broken = False
@@ -228,7 +230,7 @@ class SectionReader:
         if isinstance(self._reader, ParameterReader):
             return self._reader.is_between
         unread = self._reader is None and self._step == self._read_segment
-        return unread and isinstance(self._queue[0], forms.ParameterList)
+        return unread and isinstance(self._segments_left[0], forms.ParameterList)
 
     def feed(self, text: str) -> Sequence[CallPart]:
         parts: list[CallPart] = []
@@ -243,7 +245,7 @@ class SectionReader:
         return parts
 
     def _read_segment(self, text: str, parts: list[CallPart]) -> str | None:
-        segment = self._queue[0]
+        segment = self._segments_left[0]
         try:
             read = self._feed_segment(segment, text)
         except base.Unreadable:
@@ -264,17 +266,17 @@ class SectionReader:
                 name = read.value.removeprefix("functions.").rpartition(":")[0]
                 self._call.name = name or read.value
         self._reader = None
-        self._queue.pop(0)
+        self._segments_left.pop(0)
         # An empty list of parameters is one only if the call ends behind it.
         is_sure = self._call.started or isinstance(segment, forms.JsonArguments)
-        if not self._queue or (
+        if not self._segments_left or (
             is_sure and not isinstance(segment, forms.Literal | forms.Name | forms.CallId)
         ):
             self._start_call(parts)
             parts.append(None)
             self._call, self._before_arguments = _Call(), None
             self.complete += 1
-            self._tail = CallTail(self._queue, keep=self._form.end.strip())
+            self._tail = CallTail(self._segments_left, keep=self._form.end.strip())
             self._step = self._read_tail
         return read.rest
 
@@ -311,7 +313,7 @@ class SectionReader:
         marks, ends = _call_marks(form)
         named = call.name if at is not None and call.name in self._tools else ""
         self._lenient = LenientReader(() if named else marks, ends, self._tools, named)
-        self._queue, self._call, self._reader = list(form.call), _Call(), None
+        self._segments_left, self._call, self._reader = list(form.call), _Call(), None
         self._step, self._before_arguments = self._read_leniently, None
         return str(self.unread)[at if named else 0 :]
 
@@ -340,9 +342,9 @@ class SectionReader:
 
     def _read_between_calls(self, text: str, _: list[CallPart]) -> str | None:
         if not self._held and text.isspace():
-            self._space.append(text)
+            self._spaces.append(text)
             return None
-        text, self._held, self._space = "".join((*self._space, self._held, text)), "", []
+        text, self._held, self._spaces = "".join((*self._spaces, self._held, text)), "", []
         stripped = text.lstrip()
         separator = self._form.separator.strip()
         ends = tuple(filter(None, (self._form.end.strip(), *markers(self._form.end))))
@@ -352,7 +354,7 @@ class SectionReader:
             self.rest = rest
             return None
         if stripped.startswith(again):
-            self._queue, self._step = list(self._form.call), self._read_segment
+            self._segments_left, self._step = list(self._form.call), self._read_segment
             return stripped[len(separator) :]
         arrives = any(partly for _, partly in found) and len(text) <= base.LONGEST_WORD
         if arrives or any(mark.startswith(stripped) for mark in again):
@@ -370,7 +372,7 @@ class SectionReader:
 
     def _reader_of(self, segment: forms.Segment) -> base.Reader:
         schema = self._tools.get(self._call.name, {})
-        following = self._queue[1] if len(self._queue) > 1 else None
+        following = self._segments_left[1] if len(self._segments_left) > 1 else None
         behind = following.text if isinstance(following, forms.Literal) else None
         match segment:
             case forms.Literal(text, also):
@@ -431,13 +433,13 @@ class LenientReader:
     ) -> None:
         self._marks = sorted({mark for mark in marks if mark}, key=len, reverse=True)
         self._first_words = ("", *self._marks)
-        self._ends = tuple(ends)
+        self._end_marks = tuple(ends)
         self._tools = tools
         self._name = name
         self._unread = ""
         self._started = False
         self._brackets, self._scanned = Brackets(), 0
-        self._looked = 0
+        self._searched = 0
 
     def feed(self, text: str) -> tuple[list[LenientCall], str] | None:
         """Return the calls and the text behind them, or ``None`` while more may come."""
@@ -475,12 +477,14 @@ class LenientReader:
         head = _HEAD.match(self._unread)
         if head is not None and head["ended"]:
             return self._calls_in(head.group()), self._unread[head.end() :]
-        places = [at for end in self._ends if (at := self._unread.find(end, self._looked)) >= 0]
+        places = [
+            at for end in self._end_marks if (at := self._unread.find(end, self._searched)) >= 0
+        ]
         if not places:
-            longest = max(map(len, self._ends), default=0)
+            longest = max(map(len, self._end_marks), default=0)
             if not longest:
                 raise base.Unreadable
-            self._looked = max(len(self._unread) - longest, 0)
+            self._searched = max(len(self._unread) - longest, 0)
             return None
         return self._calls_in(self._unread[: min(places)]), self._unread[min(places) :]
 

@@ -60,14 +60,14 @@ class Compiler:
         memory: int = 2 << 30,
         cache_bytes: int = 4 << 20,
     ) -> None:
-        self._limit = limit
-        self._patience = patience
+        self._compile_seconds = limit
+        self._wait_seconds = patience
         self._verdicts = BoundedCache[bytes, GrammarVerdict](cache_bytes)
         self._turns = WeakValueDictionary[bytes, asyncio.Lock]()
-        self._free: asyncio.Queue[_Worker] = asyncio.Queue()
+        self._free_workers: asyncio.Queue[_Worker] = asyncio.Queue()
         self._workers = [_Worker(reader, memory) for _ in range(workers)]
         for worker in self._workers:
-            self._free.put_nowait(worker)
+            self._free_workers.put_nowait(worker)
 
     async def start(self, vocabulary: str | None = None) -> None:
         """Start the workers now, with a vocabulary read, instead of at the first check."""
@@ -139,26 +139,32 @@ class Compiler:
         self, grammar: str, vocabulary: _Vocabulary, **more: object
     ) -> GrammarVerdict:
         try:
-            async with asyncio.timeout(self._patience):
-                worker = await self._free.get()
+            async with asyncio.timeout(self._wait_seconds):
+                worker = await self._free_workers.get()
         except TimeoutError:
             raise _too_many_grammars() from None
         try:
             verdict = await self._ask_worker(worker, grammar, vocabulary, more)
             await worker.prepare(vocabulary)  # after a kill, whoever caused it waits, not the next
         finally:
-            self._free.put_nowait(worker)
+            self._free_workers.put_nowait(worker)
         return verdict
 
     async def _ask_worker(
         self, worker: _Worker, grammar: str, vocabulary: _Vocabulary, more: Mapping[str, object]
     ) -> GrammarVerdict:
-        request = {"grammar": grammar, "vocabulary": vocabulary.path, "seconds": self._limit}
+        request = {
+            "grammar": grammar,
+            "vocabulary": vocabulary.path,
+            "seconds": self._compile_seconds,
+        }
         asked = json.dumps({**request, **more}).encode()
         for _ in range(2):  # one that died may have been dead before; two died of the grammar
             await worker.prepare(vocabulary)
             try:
-                async with asyncio.timeout(self._limit + self._patience * BOUNDS_WORK):
+                async with asyncio.timeout(
+                    self._compile_seconds + self._wait_seconds * BOUNDS_WORK
+                ):
                     answer = await worker.ask(asked)
             except TimeoutError:
                 if BOUNDS_WORK:  # it was kept from working; the grammar may be fine

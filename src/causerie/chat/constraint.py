@@ -316,7 +316,7 @@ class _Section:
             return call_id_grammar(segment.pattern, re.escape(name))
         if (name, segment) not in text.functions:
             try:
-                text.functions[name, segment] = text.rule(self._segment_rule(segment, name))
+                text.functions[name, segment] = text.rule(self._arguments_rule(segment, name))
             except SchemaRefused as refused:
                 raise refused.of_function(name) from None
             except RecursionError:
@@ -324,11 +324,11 @@ class _Section:
                 raise SchemaRefused("tools", reason, function=name) from None
         return text.functions[name, segment]
 
-    def _segment_rule(self, segment: forms.Segment, name: str) -> str:
-        schema, text = self._plan.tools[name], self._text
+    def _arguments_rule(self, segment: forms.Segment, function: str) -> str:
+        schema, text = self._plan.tools[function], self._text
         match segment:
-            case forms.JsonArguments() if name in self._plan.grammars:
-                grammar, [argument] = self._plan.grammars[name], names_in(schema)
+            case forms.JsonArguments() if function in self._plan.grammars:
+                grammar, [argument] = self._plan.grammars[function], names_in(schema)
                 text.include(grammar.rules)
                 begin = rf"\{{{SPACE}{spelled(json.dumps(argument))}{SPACE}:{SPACE}\""
                 end = text.terminal(rf"/\"{SPACE}\}}/")

@@ -106,7 +106,7 @@ class Conversations:
 
     _answered: OrderedDict[tuple[bytes, ...], _Answered] = field(default_factory=OrderedDict)
     _by_first: dict[bytes, list[tuple[bytes, ...]]] = field(default_factory=dict)
-    _size: int = 0
+    _stored_bytes: int = 0
 
     def report(
         self, caller: str, request: ChatRequest, asked: AskedBefore, reused: int
@@ -132,12 +132,12 @@ class Conversations:
         kept = _Answered(asked, asked.prompt + packed(ids[:-1]), reasoning, cut)
         self._answered[said] = kept
         self._by_first.setdefault(said[0], []).append(said)
-        self._size += kept.size
-        while self._size > _MOST_BYTES or len(self._answered) > _MOST_REQUESTS:
+        self._stored_bytes += kept.size
+        while self._stored_bytes > _MOST_BYTES or len(self._answered) > _MOST_REQUESTS:
             self._forget(next(iter(self._answered)))
 
     def _forget(self, key: tuple[bytes, ...]) -> None:
-        self._size -= self._answered.pop(key).size
+        self._stored_bytes -= self._answered.pop(key).size
         alike = self._by_first[key[0]]
         alike.remove(key)
         if not alike:

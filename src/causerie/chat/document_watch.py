@@ -105,11 +105,11 @@ class DocumentWatch:
 
         Of an empty value it is the end.
         """
-        self._work = Work(_MOST_STEPS)
-        self._waiting: list[_BoundedCheck] = []
+        self._remaining_work = Work(_MOST_STEPS)
+        self._waiting_checks: list[_BoundedCheck] = []
         self._root = applied_schemas(rules, certain=False)
-        self._certain = applied_schemas(rules, certain=True)
-        self._open: list[_Container] = []
+        self._certain_schemas = applied_schemas(rules, certain=True)
+        self._stack: list[_Container] = []
         self._values: list[_Value] = []
         self._parts = _Parts()
         """Pointers and positions of the complete parts of values that are checked."""
@@ -121,12 +121,12 @@ class DocumentWatch:
 
     @property
     def depth(self) -> int:
-        return len(self._open)
+        return len(self._stack)
 
     @property
     def held_from(self) -> int | None:
         """The position from which the text may still have to be taken back."""
-        items = (one.separated for one in self._open if one.separated is not None)
+        items = (one.separated for one in self._stack if one.separated is not None)
         values = (one.position for one in self._values if one.checked)
         held = [*islice(items, 1), *islice(values, 1)]
         return min(held) if held else None
@@ -144,7 +144,7 @@ class DocumentWatch:
 
     def end(self) -> None:
         """Read the end of the text, which ends a number or a literal that is all of it."""
-        if self._in_scalar and not self._open and self.fault is None:
+        if self._in_scalar and not self._stack and self.fault is None:
             self._in_scalar = False
             try:
                 self._end_part(self._text.size)
@@ -160,9 +160,9 @@ class DocumentWatch:
         elif character in "{[":
             self._begin_part(offset)
             is_array = character == "["
-            schemas = self._open[-1].inside(self._open[-1].schemas) if self._open else self._root
+            schemas = self._stack[-1].inside(self._stack[-1].schemas) if self._stack else self._root
             distinct = is_array and schemas.distinct
-            self._open.append(_Container(schemas, is_array, distinct, self._current_pointer))
+            self._stack.append(_Container(schemas, is_array, distinct, self._current_pointer))
         elif character in "]},:" or character.isspace():
             if self._in_scalar:
                 self._in_scalar = False
@@ -175,13 +175,13 @@ class DocumentWatch:
             self.content += 1
 
     def _read_structure(self, character: str, offset: int) -> None:
-        if self.fault is not None or not self._open:
+        if self.fault is not None or not self._stack:
             return
         if character in "]}":
-            self.content += self._open.pop().empty
+            self.content += self._stack.pop().empty
             self._end_part(offset + 1)
         elif character == ",":
-            container = self._open[-1]
+            container = self._stack[-1]
             container.before_name = True
             container.index += 1
             if container.distinct:
@@ -199,31 +199,31 @@ class DocumentWatch:
 
     @property
     def _is_name(self) -> bool:
-        return bool(self._open) and not self._open[-1].is_array and self._open[-1].before_name
+        return bool(self._stack) and not self._stack[-1].is_array and self._stack[-1].before_name
 
     def _begin_part(self, offset: int) -> None:
-        if self._open:
-            self._open[-1].empty = False
-            self._open[-1].start = offset
+        if self._stack:
+            self._stack[-1].empty = False
+            self._stack[-1].start = offset
         if self._is_name:
-            self._open[-1].named = self._position
+            self._stack[-1].named = self._position
         else:
-            held = self._certain
-            if self._open:
-                held = self._open[-1].inside(self._values[-1].certain)
+            held = self._certain_schemas
+            if self._stack:
+                held = self._stack[-1].inside(self._values[-1].certain)
             self._values.append(_Value(held, held.checked, offset, self._position))
 
     def _end_part(self, offset: int) -> None:
         if self._is_name:
-            container = self._open[-1]
+            container = self._stack[-1]
             container.name = json.loads(self._text.between(container.start, offset))
             container.before_name = False
             return
         value = self._values.pop()
-        distinct = bool(self._open) and self._open[-1].distinct
+        distinct = bool(self._stack) and self._stack[-1].distinct
         if value.checked or any(above.checked for above in self._values):
-            named = bool(self._open) and not self._open[-1].is_array
-            begin = self._open[-1].named if named else value.position
+            named = bool(self._stack) and not self._stack[-1].is_array
+            begin = self._stack[-1].named if named else value.position
             self._parts.append((self._current_pointer, begin, self._position))
         if not distinct and not value.checked:
             return
@@ -231,7 +231,7 @@ class DocumentWatch:
         self._check_value(value, read)
         if not distinct or self.fault is not None:
             return
-        container, written = self._open[-1], canonical(read)
+        container, written = self._stack[-1], canonical(read)
         repeated = written in container.earlier
         if repeated and container.separated is not None:
             self.fault = Repeat(container.pointer, container.separated, container.head)
@@ -242,9 +242,9 @@ class DocumentWatch:
 
     @property
     def _current_pointer(self) -> str:
-        if not self._open:
+        if not self._stack:
             return "#"
-        inner = self._open[-1]
+        inner = self._stack[-1]
         return step(inner.pointer, inner.index if inner.is_array else inner.name)
 
     def _check_value(self, value: _Value, read: object) -> None:
@@ -255,7 +255,7 @@ class DocumentWatch:
             try:
                 fault = self._check_bounded(AT_ONCE, check)
             except WorkExceeded:
-                self._waiting.append(check)
+                self._waiting_checks.append(check)
                 continue
             if fault is not None:
                 self.fault = fault
@@ -265,20 +265,20 @@ class DocumentWatch:
 
     def _check_bounded(self, steps: int, check: _BoundedCheck) -> BrokenRule | None:
         # All checks of a reply have a number of steps together.
-        granted = min(steps, self._work.left)
+        granted = min(steps, self._remaining_work.left)
         work = Work(granted)
         try:
             return check(work)
         finally:
-            self._work.left -= granted - max(work.left, 0)
+            self._remaining_work.left -= granted - max(work.left, 0)
 
     @property
     def is_behind(self) -> bool:
-        return bool(self._waiting)
+        return bool(self._waiting_checks)
 
     def catch_up(self) -> None:
         """Do the checks that took too long while the text was read; give up longer ones."""
-        waiting, self._waiting = self._waiting, []
+        waiting, self._waiting_checks = self._waiting_checks, []
         for check in waiting:
             if self.fault is not None:
                 return

@@ -83,7 +83,7 @@ class TokenCache:
     """Tokens of texts of one model, and of replies, of so many characters each."""
 
     def __init__(self, most: int = _MOST) -> None:
-        self._known: BoundedCache[str, array[int]] = BoundedCache(most)
+        self._ids_by_text: BoundedCache[str, array[int]] = BoundedCache(most)
         self._replies: BoundedCache[tuple[int, str], array[int]] = BoundedCache(most)
         self._cuttable: dict[str, bool] = {}  # by control token
 
@@ -111,7 +111,7 @@ class TokenCache:
         await turns.pause()
         replies, before = self._replies_in(segments, scope)
         asked = {one for at, one in enumerate(segments) if one and at not in replies}
-        found = {one: self._known.get(one) for one in segment_ids if one in asked}
+        found = {one: self._ids_by_text.get(one) for one in segment_ids if one in asked}
         new = [one for one, ids in found.items() if ids is None]
         if new:
             read = await _tokenized(new, engine, most)
@@ -121,7 +121,7 @@ class TokenCache:
                 return EncodedText(await engine.tokenize([text], special=True))
             for one, ids in zip(new, parts, strict=True):
                 found[one] = ids
-                self._known.keep(one, ids, len(one))
+                self._ids_by_text.keep(one, ids, len(one))
         await turns.pause()
         every = [replies.get(at) or found.get(one) or () for at, one in enumerate(segments)]
         end = PromptEnd(before, segments[-1], every[-1])

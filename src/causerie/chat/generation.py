@@ -560,21 +560,21 @@ class StopStrings:
 
     def __init__(self, texts: Sequence[str]) -> None:
         self._texts = tuple(texts)
-        self._held = ""
+        self._held_text = ""
         self.text: str | None = None  # the one that appeared
 
     def feed(self, text: str) -> str:
         """Return the part of the text that can no longer belong to a stop string."""
-        text = self._held + text
+        text = self._held_text + text
         found = [at for at in (text.find(stop) for stop in self._texts) if at >= 0]
         if found:
             self.text = next(one for one in self._texts if text.startswith(one, min(found)))
-            self._held = ""
+            self._held_text = ""
             return text[: min(found)]
         ready = len(text) - max(text_overlap(text, stop) for stop in self._texts)
-        self._held = text[ready:]
+        self._held_text = text[ready:]
         return text[:ready]
 
     def finish(self) -> str:
-        held, self._held = self._held, ""
+        held, self._held_text = self._held_text, ""
         return held

@@ -56,9 +56,9 @@ class GrammarText:
     most: int = _MAX_CHARACTERS  # of all rules
     shut: str = ""  # regular expression of the beginnings that no free text may have
     _terminals: dict[str, str] = field(default_factory=dict)  # by what they match
-    _names: dict[str, str] = field(default_factory=dict)  # of rules, by what they say
+    _rule_names: dict[str, str] = field(default_factory=dict)  # of rules, by what they say
     _rules: list[str] = field(default_factory=list)
-    _size: int = 0
+    _text_length: int = 0
     _splitter: re.Pattern[str] | None = None
     _marks: str = ""
 
@@ -79,14 +79,14 @@ class GrammarText:
     def rule(self, expression: str, options: str = "") -> str:
         """Return the name of a rule, which is added unless there is one that says the same."""
         body = f"{f'[{options}]' if options else ''}: {expression}"
-        if body not in self._names:
-            self._names[body] = f"{self.prefix}r{len(self._rules)}"
-            self._rules.append(self._checked_line(self._names[body] + body))
-        return self._names[body]
+        if body not in self._rule_names:
+            self._rule_names[body] = f"{self.prefix}r{len(self._rules)}"
+            self._rules.append(self._checked_line(self._rule_names[body] + body))
+        return self._rule_names[body]
 
     def _checked_line(self, line: str) -> str:
-        self._size += len(line)
-        if self._size > self.most:
+        self._text_length += len(line)
+        if self._text_length > self.most:
             raise SchemaRefused(self.param, "The schemas are too much to be enforced.")
         return line
 

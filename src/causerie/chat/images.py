@@ -52,11 +52,11 @@ class ImageReader:
     """Checks images, one at a time, in a process of at most ``memory`` bytes."""
 
     memory: int = 1 << 30
-    _turn: asyncio.Lock = field(init=False, default_factory=asyncio.Lock)
+    _worker_lock: asyncio.Lock = field(init=False, default_factory=asyncio.Lock)
 
     def __post_init__(self) -> None:
         # Pixels, and what takes the place of an image, or nothing if it stays as it is, by digest.
-        self._verdicts = BoundedCache[bytes, tuple[int, bytes]](_CONVERTED)
+        self._answers_by_digest = BoundedCache[bytes, tuple[int, bytes]](_CONVERTED)
         self._worker = WorkerProcess("causerie.chat.image_worker", str(self.memory))
 
     async def stop(self) -> None:
@@ -113,16 +113,16 @@ class ImageReader:
             raise _image_refusal(
                 param, f"is none of {', '.join(_FORMATS.values())}, by its first bytes"
             )
-        known = self._verdicts.get(digest)
+        known = self._answers_by_digest.get(digest)
         if known is None:
             known = await self._read_image(data, param)
-            self._verdicts.keep(digest, known, len(known[1]) + len(digest))
+            self._answers_by_digest.keep(digest, known, len(known[1]) + len(digest))
         pixels, other = known
         return Image(await offload(_base64_in_steps, other) if other else text, digest), pixels
 
     async def _read_image(self, data: bytes, param: str) -> tuple[int, bytes]:
         try:
-            async with asyncio.timeout(_PATIENCE), self._turn:
+            async with asyncio.timeout(_PATIENCE), self._worker_lock:
                 answer = await self._ask_worker(data)
         except TimeoutError:
             raise Overloaded("Too many images are being read; try again.") from None

@@ -75,18 +75,18 @@ def embed(text: str, prefix: str = "g", *, param: str = _PARAM) -> str:
 
 class _Embedder:
     def __init__(self, text: str, prefix: str, param: str) -> None:
-        self._text = text.replace("\r\n", "\n")
+        self._grammar = text.replace("\r\n", "\n")
         self._prefix = prefix
         self._param = param
-        self._at = 0
-        self._written: list[str] = []
+        self._offset = 0
+        self._output: list[str] = []
         self._defined: set[str] = set()
         self._used_rules: dict[str, int] = {}  # with the place of the first use
 
     def run(self) -> str:
         while (token := self._next_token()) is not None:
             if token.lastgroup in ("newline", "space"):
-                self._written.append("\n" if token.lastgroup == "newline" else " ")
+                self._output.append("\n" if token.lastgroup == "newline" else " ")
             elif token.lastgroup == "mark" and self._at_line_start():
                 self._read_definition(token)
             else:
@@ -96,28 +96,30 @@ class _Embedder:
         for name, place in self._used_rules.items():
             if name not in self._defined:
                 raise self._refusal(f"`{name}` is not defined.", place)
-        lines = (line.strip() for line in "".join(self._written).split("\n"))
+        lines = (line.strip() for line in "".join(self._output).split("\n"))
         return "\n".join(line for line in lines if line) + "\n"
 
     def _refusal(self, reason: str, at: int | None = None) -> SchemaRefused:
-        line = 1 + self._text.count("\n", 0, self._at if at is None else at)
+        line = 1 + self._grammar.count("\n", 0, self._offset if at is None else at)
         return SchemaRefused(self._param, f"Line {line} of the grammar: {reason}")
 
     def _next_token(self) -> re.Match[str] | None:
-        if self._at >= len(self._text):
+        if self._offset >= len(self._grammar):
             return None
-        found = _TOKEN.match(self._text, self._at)
+        found = _TOKEN.match(self._grammar, self._offset)
         if found is None:
-            raise self._refusal(f"{self._text[self._at : self._at + 20]!r} is not understood.")
-        self._at = found.end()
+            raise self._refusal(
+                f"{self._grammar[self._offset : self._offset + 20]!r} is not understood."
+            )
+        self._offset = found.end()
         return found
 
     def _at_line_start(self) -> bool:
-        return next((each.endswith("\n") for each in reversed(self._written) if each != " "), True)
+        return next((each.endswith("\n") for each in reversed(self._output) if each != " "), True)
 
     def _read_definition(self, token: re.Match[str]) -> None:
         name = token.group().lstrip("!?")
-        kinds = (text for kind, text, _ in tokens(self._text, self._at) if kind != "space")
+        kinds = (text for kind, text, _ in tokens(self._grammar, self._offset) if kind != "space")
         follows = next(kinds, "")
         if follows not in (":", "[", "."):
             raise self._refusal(f"`{name}` begins the line, but no `:` follows.")
@@ -126,7 +128,7 @@ class _Embedder:
         if name in self._defined:
             raise self._refusal(f"`{name}` is defined twice.")
         self._defined.add(name)
-        self._written.append(self._prefixed(name))
+        self._output.append(self._prefixed(name))
         if follows == "[":
             self._copy_rule_options()
 
@@ -139,14 +141,14 @@ class _Embedder:
                         f"The option `{text}` is not supported; "
                         f"these are: {', '.join(sorted(_OPTIONS))}."
                     )
-                self._written.append(text)
+                self._output.append(text)
             elif text == "]":
-                self._written.append("]")
+                self._output.append("]")
                 return
             elif kind in ("special", "reference", "directive"):
                 self._read_body_token(token)
             else:
-                self._written.append(self._used_name(token) if kind == "mark" else text)
+                self._output.append(self._used_name(token) if kind == "mark" else text)
         raise self._refusal("`[` is never closed.")
 
     def _read_body_token(self, token: re.Match[str]) -> None:
@@ -160,11 +162,11 @@ class _Embedder:
         if kind == "directive":
             self._read_directive(text)
         elif kind == "mark":
-            self._written.append(self._used_name(token))
+            self._output.append(self._used_name(token))
         elif text == "->":
             self._skip_alias()
         else:
-            self._written.append(text)
+            self._output.append(text)
 
     def _skip_alias(self) -> None:
         # The name of an alternative in a parse tree, which nobody sees here.
@@ -191,9 +193,9 @@ class _Embedder:
             for pointer, keyword in prepared.left:
                 reason = f"`{keyword}` cannot be enforced inside a grammar."
                 raise SchemaRefused(self._param, reason, pointer)
-            self._written.append("%json " + prepared.text)
+            self._output.append("%json " + prepared.text)
         elif directive == "%regex":
-            self._written.append("%regex " + json.dumps(self._json_behind("%regex")))
+            self._output.append("%regex " + json.dumps(self._json_behind("%regex")))
         elif directive == "%llguidance":
             if self._json_behind("%llguidance") != {}:
                 raise self._refusal("`%llguidance` may only say `{}`; options are not supported.")
@@ -204,14 +206,14 @@ class _Embedder:
 
     def _json_behind(self, directive: str) -> object:
         try:
-            value, end = _json_at(self._text, self._at)
+            value, end = _json_at(self._grammar, self._offset)
         except (ValueError, RecursionError):
             raise self._refusal(f"`{directive}` is followed by no valid JSON value.") from None
-        self._at = end
+        self._offset = end
         return value
 
     def _read_import(self) -> None:
-        line, start = "", self._at
+        line, start = "", self._offset
         while (token := self._next_token()) is not None and token.lastgroup != "newline":
             line += token.group() if token.lastgroup != "space" else " "
         one = re.fullmatch(r"\s*common\s*\.\s*(\w+)\s*(?:->\s*(\w+))?\s*", line)
@@ -227,7 +229,7 @@ class _Embedder:
             if name not in _COMMON or not re.fullmatch(r"_?[A-Z][_A-Z0-9]*", alias):
                 raise self._refusal(f"`common` has no terminal {name!r}.", start)
             self._defined.add(alias)
-            self._written.append(f"\n%import common.{name} -> {self._prefixed(alias)}\n")
+            self._output.append(f"\n%import common.{name} -> {self._prefixed(alias)}\n")
 
 
 def tokens(text: str, at: int = 0) -> Iterator[tuple[str, str, int]]:

@@ -121,7 +121,7 @@ class Renderers:
     most: int = 8
     jobs: set[asyncio.Task[messages.Answer]] = field(init=False, default_factory=set)
     # Those that have processes, the one that was used last at the end.
-    _used: OrderedDict[_ForeignRenderer, None] = field(init=False, default_factory=OrderedDict)
+    _renderers: OrderedDict[_ForeignRenderer, None] = field(init=False, default_factory=OrderedDict)
 
     def renderer(
         self, source: str, form: ModelFormat, *, bos_token: str, eos_token: str
@@ -132,13 +132,13 @@ class Renderers:
         return _ForeignRenderer(self, messages.Load(source, bos_token, eos_token, form.name))
 
     def processes(self) -> tuple[int, ...]:
-        return tuple(pid for each in self._used for pid in each.processes())
+        return tuple(pid for each in self._renderers for pid in each.processes())
 
     async def make_room(self, user: _ForeignRenderer) -> None:
         """Note that a renderer is going to start a process, and end idle ones for it."""
-        self._used[user] = None
-        self._used.move_to_end(user)
-        for each in list(self._used):
+        self._renderers[user] = None
+        self._renderers.move_to_end(user)
+        for each in list(self._renderers):
             if len(self.processes()) < self.most:
                 return
             await each.rest()
@@ -149,7 +149,7 @@ class Renderers:
         for job in jobs:
             job.cancel()
         await asyncio.gather(*jobs, return_exceptions=True)
-        await asyncio.gather(*(each.rest() for each in list(self._used)))
+        await asyncio.gather(*(each.rest() for each in list(self._renderers)))
 
 
 class _ForeignRenderer:
@@ -160,9 +160,9 @@ class _ForeignRenderer:
         self._workers = [
             WorkerProcess("causerie.chat.template_worker", str(owner.memory)) for _ in range(_EACH)
         ]
-        self._free: asyncio.LifoQueue[WorkerProcess] = asyncio.LifoQueue()
+        self._free_workers: asyncio.LifoQueue[WorkerProcess] = asyncio.LifoQueue()
         for worker in self._workers:
-            self._free.put_nowait(worker)
+            self._free_workers.put_nowait(worker)
 
     async def prompt(self, request: ChatRequest) -> Prompt:
         ask = messages.Ask.of(request)
@@ -180,13 +180,13 @@ class _ForeignRenderer:
         return tuple(worker.pid for worker in self._workers if worker.pid is not None)
 
     async def rest(self) -> None:
-        idle = [self._free.get_nowait() for _ in range(self._free.qsize())]
+        idle = [self._free_workers.get_nowait() for _ in range(self._free_workers.qsize())]
         try:
             for worker in idle:
                 await worker.kill()
         finally:
             for worker in idle:
-                self._free.put_nowait(worker)
+                self._free_workers.put_nowait(worker)
 
     async def _checked_answer(self, question: bytes, model: str) -> messages.Done | Prompt:
         with template_failures(model):
@@ -204,7 +204,7 @@ class _ForeignRenderer:
     async def _answer_of_worker(self, question: bytes, model: str) -> messages.Answer:
         try:
             async with asyncio.timeout(self._owner.patience):
-                worker = await self._free.get()
+                worker = await self._free_workers.get()
         except TimeoutError:
             raise Overloaded(
                 f"Too many prompts of {model!r} are being rendered; try again."
@@ -230,7 +230,7 @@ class _ForeignRenderer:
                     continue
             raise TooMuch("its process died, probably for want of memory")
         finally:
-            self._free.put_nowait(worker)
+            self._free_workers.put_nowait(worker)
 
     async def _prepare_worker(self, worker: WorkerProcess) -> None:
         if worker.pid is not None:

@@ -33,15 +33,18 @@ class Given:
     """The reply so far; ``new`` tells what goes beyond it."""
 
     def __init__(self, partial: events.Partial) -> None:
-        self._known = {events.ReasoningDelta: partial.reasoning, events.TextDelta: partial.text}
-        self._started = [call.name for call in partial.calls]
+        self._unseen_texts = {
+            events.ReasoningDelta: partial.reasoning,
+            events.TextDelta: partial.text,
+        }
+        self._unseen_calls = [call.name for call in partial.calls]
         self._arguments = {call.index: call.arguments for call in partial.calls}
 
     @property
     def all_seen(self) -> bool:
         """Return whether the model has repeated everything that was already sent."""
-        left = (*self._known.values(), *self._arguments.values())
-        return not (self._started or any(left))
+        left = (*self._unseen_texts.values(), *self._arguments.values())
+        return not (self._unseen_calls or any(left))
 
     def new(self, read: Iterable[events.ContentEvent]) -> list[events.ContentEvent]:
         """Return the events beyond the known reply; raise :class:`Diverged` if they differ."""
@@ -50,15 +53,17 @@ class Given:
     def _unknown(self, event: events.ContentEvent) -> events.ContentEvent | None:
         match event:
             case events.ReasoningDelta(text) | events.TextDelta(text):
-                self._known[type(event)], left = _skip_known(self._known[type(event)], text)
+                self._unseen_texts[type(event)], left = _skip_known(
+                    self._unseen_texts[type(event)], text
+                )
                 return structs.replace(event, text=left) if left else None
             case events.ToolCallDelta(index, text):
                 self._arguments[index], left = _skip_known(self._arguments.get(index, ""), text)
                 return structs.replace(event, arguments=left) if left else None
             case events.ToolCallStarted():
-                if not self._started:
+                if not self._unseen_calls:
                     return event
-                if self._started.pop(0) != event.name:
+                if self._unseen_calls.pop(0) != event.name:
                     raise Diverged
                 return None
 

@@ -229,7 +229,7 @@ class ChatTemplate:
     def __init__(self, source: str, *, bos_token: str, eos_token: str) -> None:
         self.source = source if source.strip() else _CHATML
         self.shows_documents = "documents" in self.source
-        self._fixed = {"bos_token": authored(bos_token), "eos_token": authored(eos_token)}
+        self._fixed_variables = {"bos_token": authored(bos_token), "eos_token": authored(eos_token)}
         try:
             self._compiled = Sandbox().from_string(self.source)
         except TemplateSyntaxError as error:
@@ -264,7 +264,7 @@ class ChatTemplate:
                 )
         variables: dict[str, object] = {
             **_mutable_copy(given),
-            **self._fixed,
+            **self._fixed_variables,
             "messages": _mutable_copy(messages),
             "tools": _mutable_copy(tools) if tools is not None else None,
             "documents": _mutable_copy(documents) if documents else None,

@@ -39,13 +39,13 @@ class ConsoleAnnouncer:
         self.settings = settings
         self._console = console
         self._status: Status | None = None
-        self._first: str | None = None
+        self._first_link: str | None = None
         self._engines: Sequence[EngineStatus] = ()
         self.download = DownloadBar(console)
 
     def first_link(self, token: str) -> None:
         """Remember the token of the link by which the owner creates the first account."""
-        self._first = token
+        self._first_link = token
 
     def loading(self, engines: Sequence[EngineStatus]) -> None:
         """Show the progress of loads, on a terminal without a download's bar."""
@@ -70,7 +70,7 @@ class ConsoleAnnouncer:
     def ready(self, host: str, port: int) -> None:
         """Print how to use the service: address, models, a command to try."""
         self.stop()
-        lines = block(self.settings, host, port, self._first, self._engines)
+        lines = block(self.settings, host, port, self._first_link, self._engines)
         if self._console.is_terminal and doors.has_chat_page(self.settings):
             lines = [*lines, *_qr_code(host, port)]
         for line in lines:
@@ -109,9 +109,9 @@ class LogAnnouncer(ConsoleAnnouncer):
         facts = {"version": causerie.__version__, "address": f"{url}/v1"}
         if doors.has_accounts(settings) and settings.console.enabled:
             facts["console"] = console = f"{settings.console.address or url}/console"
-            if self._first is not None:
+            if self._first_link is not None:
                 words = "nobody has an account yet; this link makes the owner's, once, within a day"
-                log.warning(words, link=f"{console}/link#{self._first}")
+                log.warning(words, link=f"{console}/link#{self._first_link}")
         log.info("ready", **facts, models=list(doors.default_address(settings).models))
 
     def stopping(self) -> None:
@@ -260,7 +260,7 @@ class DownloadBar:
         self._task: progress.TaskID | None = None
         self._label = ""
         self._bytes = 0
-        self._began = 0.0
+        self._start_time = 0.0
 
     @property
     def active(self) -> bool:
@@ -272,7 +272,7 @@ class DownloadBar:
 
     def started(self, total: int | None, label: str) -> None:
         """Start the bar of a file of ``total`` bytes, where that is known."""
-        self._label, self._bytes, self._began = label, 0, time.monotonic()
+        self._label, self._bytes, self._start_time = label, 0, time.monotonic()
         if self._bar.disable:
             size = f" ({total / 1e6:.0f} MB)" if total else ""
             self._print_line(f"{label}{size}")
@@ -290,7 +290,7 @@ class DownloadBar:
             self._bar.stop()
             self._task = None
             return
-        seconds = max(time.monotonic() - self._began, 1e-3)
+        seconds = max(time.monotonic() - self._start_time, 1e-3)
         rate = self._bytes / 1e6 / seconds
         self._print_line(f"{self._label}: {self._bytes / 1e6:.0f} MB at {rate:.1f} MB/s")
 

@@ -292,7 +292,7 @@ class _ChatSession:
     def __post_init__(self) -> None:
         self._connect()
         colours: Literal["auto"] | None = None if no_colour() else "auto"
-        self._out = Console(highlight=False, color_system=colours, theme=CHAT_THEME)
+        self._console = Console(highlight=False, color_system=colours, theme=CHAT_THEME)
         self._notes = Console(stderr=True, highlight=False, color_system=colours)
 
     def _connect(self) -> None:
@@ -323,11 +323,11 @@ class _ChatSession:
         history = None
         with suppress(SettingsError):
             history = state_folder(variables()) / "chat_history"
-        return Keyboard(self._out, history)
+        return Keyboard(self._console, history)
 
     def once(self, question: str) -> None:
         self._conversation.say(question)
-        view = AnswerView(self._out, self._notes, plain=self._plain)
+        view = AnswerView(self._console, self._notes, plain=self._plain)
         try:
             self._stream_answer(view, ChatAnswer())
         finally:
@@ -335,7 +335,7 @@ class _ChatSession:
 
     def at_length(self) -> None:
         title = f"{self._conversation.model} at {self._endpoint.base_url}"
-        self._out.print(
+        self._console.print(
             f"{printable(title)} · Ctrl-D leaves, /help lists more", style="dim", markup=False
         )
         commands = ChatCommands(self._conversation, self._models)
@@ -346,7 +346,7 @@ class _ChatSession:
                 self._ask_model({"role": "user", "content": content})
                 continue
             if (reply := commands.reply_to(line)) is not None:
-                self._out.print(printable(reply), style="dim", markup=False, soft_wrap=True)
+                self._console.print(printable(reply), style="dim", markup=False, soft_wrap=True)
             elif line:
                 self._ask_model(self._conversation.question(line))
 
@@ -369,7 +369,7 @@ class _ChatSession:
     def _run_turn(self) -> bool:
         while True:
             answer = ChatAnswer()
-            view = AnswerView(self._out, self._notes, plain=self._plain)
+            view = AnswerView(self._console, self._notes, plain=self._plain)
             try:
                 self._stream_answer(view, answer)
             except KeyboardInterrupt:

@@ -46,7 +46,7 @@ class Keyboard:
     """Reads lines from a terminal; ``None`` is the end of the input."""
 
     def __init__(self, out: Console, history: Path | None) -> None:
-        self._out = out
+        self._console = out
         self._history = history
         self._edits = HAS_READLINE and out.is_terminal and sys.stdin.isatty()
         if self._edits:
@@ -71,18 +71,18 @@ class Keyboard:
             try:
                 return read()
             except EOFError:
-                self._out.print()
+                self._console.print()
                 return None
             except KeyboardInterrupt:
-                self._out.print("\nCtrl-D leaves", style="dim")
+                self._console.print("\nCtrl-D leaves", style="dim")
 
     def _read_typed_line(self, prompt: str) -> str:
         if self._edits:
             with _waking_readline():
                 return input(prompt)
-        self._out.print(prompt, end="", markup=False)
+        self._console.print(prompt, end="", markup=False)
         await_line()
-        return self._out.input()
+        return self._console.input()
 
 
 def read_message(read: Callable[[str], str]) -> str:
@@ -172,13 +172,13 @@ class AnswerView:
     """
 
     def __init__(self, out: Console, notes: Console, *, plain: bool = False) -> None:
-        self._out = out
+        self._console = out
         self._notes = out if out.is_terminal else notes
         self._thinking = out.is_terminal
         rendered = out.is_terminal and not (plain or out.is_dumb_terminal or out.legacy_windows)
         self._with_hard_breaks = StreamedMarkdown(out) if rendered else None
-        self._last = ""
-        self._open = False
+        self._last_kind = ""
+        self._line_is_open = False
 
     def show(self, event: events.Event) -> None:
         match event:
@@ -189,7 +189,7 @@ class AnswerView:
             case events.ToolCallStarted(name=name):
                 self.end()
                 self._notes.print(f"→ {printable(name)} ", style="cyan", end="", markup=False)
-                self._last, self._open = "call", True
+                self._last_kind, self._line_is_open = "call", True
             case events.ToolCallDelta(arguments=arguments):
                 self._print_plain(self._notes, printable(arguments), "cyan")
             case events.Finished(reason=reason) if reason in _REASONS:
@@ -200,7 +200,7 @@ class AnswerView:
 
     def summary(self, usage: events.Usage | None, seconds: float, first: float | None) -> None:
         """Print the number of tokens, the time to the first, and the rate. Only on a terminal."""
-        if usage is None or not self._out.is_terminal:
+        if usage is None or not self._console.is_terminal:
             return
         words = [counted(usage.completion, "token")]
         if usage.reasoning:
@@ -216,25 +216,25 @@ class AnswerView:
         self._remark("stopped")
 
     def _write(self, kind: str, text: str, style: str | None) -> None:
-        if self._last and self._last != kind:
+        if self._last_kind and self._last_kind != kind:
             self.end()
             if self._thinking:
-                self._out.print()
-        self._last = kind
+                self._console.print()
+        self._last_kind = kind
         shown = printable(text)
         if kind == "text" and self._with_hard_breaks:
             self._with_hard_breaks.add(shown)
         elif shown:
-            self._print_plain(self._out, shown, style)
-            self._open = not shown.endswith("\n")
+            self._print_plain(self._console, shown, style)
+            self._line_is_open = not shown.endswith("\n")
 
     def end(self) -> None:
         """Leave the cursor at the beginning of a line."""
         if self._with_hard_breaks:
             self._with_hard_breaks.end()
-        if self._open:
-            (self._notes if self._last == "call" else self._out).print()
-        self._open = False
+        if self._line_is_open:
+            (self._notes if self._last_kind == "call" else self._console).print()
+        self._line_is_open = False
 
     def _remark(self, text: str) -> None:
         self._notes.print(text, style="dim italic", markup=False, highlight=False)
@@ -261,9 +261,9 @@ class StreamedMarkdown:
     """Renders Markdown block by block; starts at the beginning of a line."""
 
     def __init__(self, out: Console) -> None:
-        self._out = out
+        self._console = out
         self._unrendered = ""
-        self._size: ConsoleDimensions = out.size
+        self._dimensions: ConsoleDimensions = out.size
         self._lines_searched = 0
 
     def add(self, text: str) -> None:
@@ -271,7 +271,7 @@ class StreamedMarkdown:
         text = text.replace("\t", "    ")
         if not self._unrendered:
             text = text.lstrip("\n")
-            self._size = self._out.size
+            self._dimensions = self._console.size
         self._unrendered += text
         self._print_source(text)
         lines, last = self._unrendered.count("\n"), self._unrendered.rpartition("\n")[2]
@@ -290,21 +290,25 @@ class StreamedMarkdown:
         if not end:
             return
         rest = self._unrendered[end:]
-        rows = shown_rows(self._unrendered, self._out.width)
-        if rows and rows <= self._out.height and self._size == self._out.size:
-            with self._out:  # one write, so that nothing flickers
+        rows = shown_rows(self._unrendered, self._console.width)
+        if rows and rows <= self._console.height and self._dimensions == self._console.size:
+            with self._console:  # one write, so that nothing flickers
                 up = f"\x1b[{rows - 1}A" if rows > 1 else ""
                 cleared = Control()
                 cleared.segment = Segment(f"\r{up}\x1b[J", None, [])
-                self._out.control(cleared)
+                self._console.control(cleared)
                 for start, block in _markdown_blocks(self._unrendered[:end]):
                     if start:
-                        self._out.line()
+                        self._console.line()
                     self._print_block(block)
                 if rest:
-                    self._out.line()
+                    self._console.line()
                     self._print_source(rest)
-        self._unrendered, self._lines_searched, self._size = rest, rest.count("\n"), self._out.size
+        self._unrendered, self._lines_searched, self._dimensions = (
+            rest,
+            rest.count("\n"),
+            self._console.size,
+        )
 
     def _print_block(self, block: str) -> None:
         from rich.markdown import Markdown
@@ -317,7 +321,7 @@ class StreamedMarkdown:
         markdown = _with_hard_breaks(_FORMULA.sub(_escaped_punctuation, block))
         lines = [
             [Segment(printable(part.text), part.style) for part in line]
-            for line in self._out.render_lines(markdown, pad=False)
+            for line in self._console.render_lines(markdown, pad=False)
         ]
         text = "".join(part.text for line in lines for part in line)
         content = "".join(token.content for token in markdown.parsed)
@@ -330,7 +334,7 @@ class StreamedMarkdown:
             while line and not line[-1].text.strip():  # filled up to the width
                 line.pop()
             line[-1:] = [Segment(one.text.rstrip(), one.style) for one in line[-1:]]
-            self._out.print(Segments([*line, Segment.line()]), end="", soft_wrap=True)
+            self._console.print(Segments([*line, Segment.line()]), end="", soft_wrap=True)
 
     # As it is, so that it can be copied: the terminal wraps long lines.
     def _print_code(self, code: str, language: str) -> None:
@@ -339,10 +343,10 @@ class StreamedMarkdown:
         syntax = Syntax("", language or "text", theme="ansi_dark", background_color="default")
         text = syntax.highlight(code.removesuffix("\n"))
         text.rstrip()
-        self._out.print(text, highlight=False, soft_wrap=True)
+        self._console.print(text, highlight=False, soft_wrap=True)
 
     def _print_source(self, text: str) -> None:
-        self._out.print(text, end="", markup=False, highlight=False, soft_wrap=True)
+        self._console.print(text, end="", markup=False, highlight=False, soft_wrap=True)
 
 
 def shown_rows(text: str, width: int) -> int | None:

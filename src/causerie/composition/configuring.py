@@ -80,7 +80,7 @@ class EntryImport(Struct):
     """Import of file entries into a database; ``_environ`` may hold their keys."""
 
     _entries: Entries
-    _alone: Loaded
+    _file_settings: Loaded
     _read: ReadWith
     _environ: Mapping[str, str]
 
@@ -109,8 +109,8 @@ class EntryImport(Struct):
         await self._entries.write(SYSTEM, written)
 
     def _import_step(self, entry: Entry, before: StoredEntry | None, index: int) -> ImportStep:
-        taken = filed_index(entry, self._alone) is not None
-        if taken and (locked := refusals(entry, self._alone)):
+        taken = filed_index(entry, self._file_settings) is not None
+        if taken and (locked := refusals(entry, self._file_settings)):
             return ImportStep("locked", entry, "; ".join(locked))
         credential = self._credential(entry, before)
         draft = EntryDraft(entry.kind, entry.name, entry.body, credential)
@@ -149,7 +149,7 @@ class EntryImport(Struct):
     def _import_problems(
         self, stored: Sequence[StoredEntry], steps: Sequence[ImportStep]
     ) -> Sequence[Problem]:
-        text = self._alone.text
+        text = self._file_settings.text
         now = merged_with(self._read, stored, text)
         touched = {each.entry.key: each for each in steps if each.after is not None}
         gone = {each.entry.key for each in steps if each.action == "deleted"}
@@ -177,7 +177,7 @@ class LiveConfiguration:
     _running: RunningService
     _configuration: Reloading
     _entries: Entries
-    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _change_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     _trials: int = 0
 
     async def every(self, actor: Actor) -> Sequence[EntryView]:
@@ -227,7 +227,7 @@ class LiveConfiguration:
     @asynccontextmanager
     async def _locked_entries(self, actor: Actor) -> AsyncIterator[Sequence[StoredEntry]]:
         await self._entries.require(actor, Action.CONFIGURATION_CHANGE)
-        async with self._turn:
+        async with self._change_lock:
             yield await self._entries.every()
 
     async def _apply(

@@ -70,11 +70,11 @@ class ProviderKey:
         self.provider = provider
         self.problem = ""
         """Why the last try to read it failed; empty if it did not."""
-        self._place = place
+        self._secret = place
         self._interval = renewal_seconds(place)
         self._valid_until = monotonic() + (place.lifetime or _NEVER)
-        self._rejected = -_NEVER  # time of the last renewal after a rejection
-        self._runs = False
+        self._rejected_at = -_NEVER  # time of the last renewal after a rejection
+        self._is_running = False
         self._renewal_wanted, self._key_read = asyncio.Event(), asyncio.Event()
         self._key_read.set()
         provider.key_renewal = self
@@ -89,14 +89,14 @@ class ProviderKey:
             log.info("key of a provider renewed", provider=self.provider.name)
             self.provider.use(key)
         self.problem = ""
-        self._interval = renewal_seconds(self._place)
-        self._valid_until = monotonic() + (self._place.lifetime or _NEVER)
+        self._interval = renewal_seconds(self._secret)
+        self._valid_until = monotonic() + (self._secret.lifetime or _NEVER)
 
     async def renewed(self, rejected: str | None) -> bool:
         if self.provider.credential != rejected:
             return True
-        if self._runs and monotonic() - self._rejected >= _REJECTED_SECONDS:
-            self._rejected = monotonic()
+        if self._is_running and monotonic() - self._rejected_at >= _REJECTED_SECONDS:
+            self._rejected_at = monotonic()
             self._key_read.clear()
             self._renewal_wanted.set()
         await self._key_read.wait()
@@ -104,7 +104,7 @@ class ProviderKey:
 
     async def run(self) -> None:
         """Read the key again and again: before its lifetime is over, and when it was rejected."""
-        self._runs = True
+        self._is_running = True
         try:
             while True:
                 await happens(
@@ -114,18 +114,18 @@ class ProviderKey:
                 await self._read_again()
                 self._key_read.set()
         finally:
-            self._runs = False
+            self._is_running = False
             self._key_read.set()
 
     async def _read_again(self) -> None:
         try:
             loop = asyncio.get_running_loop()
-            self.use(await loop.run_in_executor(_threads, secret_value, self._place, {}))
+            self.use(await loop.run_in_executor(_threads, secret_value, self._secret, {}))
         except (ValueError, OSError) as error:
-            if self._place.lifetime is not None:
-                pause = min(self._place.lifetime / _RETRIES, _SLOWEST_RETRY)
+            if self._secret.lifetime is not None:
+                pause = min(self._secret.lifetime / _RETRIES, _SLOWEST_RETRY)
                 self._interval = max(pause, _FASTEST_RETRY)
-            if self._place.file is None or not self.problem:  # of a file every few seconds
+            if self._secret.file is None or not self.problem:  # of a file every few seconds
                 log.warning(
                     "key of a provider not renewed", provider=self.provider.name, reason=str(error)
                 )

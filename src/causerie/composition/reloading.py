@@ -85,7 +85,7 @@ class Reloading:
     """
 
     loaded: Loaded
-    _read: Callable[[Sequence[StoredEntry]], tuple[Loaded, Credentials]]
+    _load_settings: Callable[[Sequence[StoredEntry]], tuple[Loaded, Credentials]]
     _running: RunningService
     _models: Callable[[Settings, Credentials], None]
     _entries: Entries | None = None
@@ -96,7 +96,7 @@ class Reloading:
 
     def __post_init__(self) -> None:
         self._started_with = self.loaded
-        self._turn = asyncio.Lock()
+        self._reload_lock = asyncio.Lock()
 
     async def answer(self, asked: str) -> object:
         """Answer a command's request; raise :class:`ValueError` if it is not known."""
@@ -137,7 +137,7 @@ class Reloading:
         return ReloadOutcome()
 
     async def reload(self) -> ReloadOutcome:
-        async with self._turn:
+        async with self._reload_lock:
             try:
                 outcome = await self._reload_now()
             except SettingsError as error:
@@ -173,7 +173,7 @@ class Reloading:
 
     def read(self, stored: Sequence[StoredEntry]) -> Loaded:
         """Return the settings with these entries; raise :class:`SettingsError`. Blocks."""
-        return self._read(stored)[0]
+        return self._load_settings(stored)[0]
 
     async def follow(self, entries: Entries, changed: asyncio.Event) -> None:
         while True:
@@ -193,7 +193,7 @@ class Reloading:
         if file is not None and file.is_fifo():
             advice = "is a pipe, which was read at the start; a reload needs a file"
             raise SettingsError([Problem(str(file), "", advice)])
-        loaded, credentials = self._read(stored)
+        loaded, credentials = self._load_settings(stored)
         if problems := list(refusals(self._started_with, loaded)):
             raise SettingsError(problems)
         return loaded, self._running.prepare(loaded.settings, credentials)

@@ -269,7 +269,7 @@ class RunningService:
     ) -> None:
         self.proxies = tuple(map(ip_network, settings.console.proxies))
         engines, shared, front = self.engines, self._shared, self.front
-        self._retired: list[ConnectedProvider] = []
+        self._retired_providers: list[ConnectedProvider] = []
         self._changed = asyncio.Event()
         health = _Health(
             engines.status,
@@ -307,11 +307,13 @@ class RunningService:
         """Serve by these parts from now on. The engines have the models already."""
         before = self.now
         self.now = self._make_in_force(prepared, before.targets, before.router)
-        self._retired = [one for one in self._retired if one.client.open_connections]
+        self._retired_providers = [
+            one for one in self._retired_providers if one.client.open_connections
+        ]
         for name, one in before.targets.providers.items():
             if prepared.providers.get(name) is not one:
                 one.client.retire()
-                self._retired.append(one)
+                self._retired_providers.append(one)
         for key in self.changing_keys():
             key.use(prepared.credentials.keys[key.provider.name])
         self._changed.set()
@@ -332,7 +334,7 @@ class RunningService:
         return [key for key in every if key is not None]
 
     async def close(self) -> None:
-        await close([*self.now.targets.providers.values(), *self._retired])
+        await close([*self.now.targets.providers.values(), *self._retired_providers])
 
     def _prepare_settings(
         self, settings: Settings, credentials: Credentials, before: Mapping[str, ConnectedProvider]

@@ -108,11 +108,11 @@ class Replica:
             tls = {"ssl_check_hostname": True, "ssl_ca_certs": options.line.ca_file}
         self._pool = ConnectionPool.from_url(url, socket_timeout=None, lib_name=None, **tls)
         self._waiting: deque[SharedOperation] = deque()
-        self._work = asyncio.Event()
+        self._has_commands = asyncio.Event()
         self._random = random.Random()
         self._loss_logged = self._failure_logged = False
         self._ready = asyncio.Event()
-        self._holders: list[tuple[Callable[[], Held], Report]] = []
+        self._held_reports: list[tuple[Callable[[], Held], Report]] = []
         self._reported: list[Held] = []  # of each holder, when this process joined
         self._place = f"{{{options.prefix}}}"  # braces: one slot of a cluster for all keys
         self._clock_offset = 0  # microseconds of the server's clock before ours, at least
@@ -149,7 +149,7 @@ class Replica:
 
     def holder(self, held: Callable[[], Held], report: Report) -> None:
         """Add callbacks that return what a part of this process holds, and the words for it."""
-        self._holders.append((held, report))
+        self._held_reports.append((held, report))
 
     def alone(self, what: str) -> None:
         """Raise :class:`StoreUnavailable` if callers are refused without the server."""
@@ -169,7 +169,7 @@ class Replica:
         """
         if self.here:
             self._waiting.append(operation)
-            self._work.set()
+            self._has_commands.set()
         else:
             operation.failed()
 
@@ -238,12 +238,12 @@ class Replica:
             await connection.read_response()
             former, self.process = self.process, token_urlsafe(6)
             self.joins += 1
-            self._reported = [dict(held()) for held, _ in self._holders]
-            reports = self._reports([{} for _ in self._holders], self._reported)
+            self._reported = [dict(held()) for held, _ in self._held_reports]
+            reports = self._reports([{} for _ in self._held_reports], self._reported)
             await self._exchange_batch(connection, reports, former)
         self._loss_logged = self._failure_logged = False
         self._ready.set()
-        for report in self._reports(self._reported, [held() for held, _ in self._holders]):
+        for report in self._reports(self._reported, [held() for held, _ in self._held_reports]):
             self.send(report)  # changed while the reply to the first report was on its way
         _log.info("limits.shared")
 
@@ -253,10 +253,10 @@ class Replica:
         beat_at = loop.time() + beat_seconds
         while True:
             if not self._waiting:
-                self._work.clear()
+                self._has_commands.clear()
                 with suppress(TimeoutError):
                     async with asyncio.timeout_at(beat_at):
-                        await self._work.wait()
+                        await self._has_commands.wait()
             batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), _BATCH))]
             try:
                 async with asyncio.timeout(self._options.line.reply_seconds):
@@ -311,7 +311,7 @@ class Replica:
 
     def _reports(self, before: Sequence[Held], after: Sequence[Held]) -> list[SharedOperation]:
         found = []
-        for (_, report), was, held in zip(self._holders, before, after, strict=True):
+        for (_, report), was, held in zip(self._held_reports, before, after, strict=True):
             keys = [key for key in {*was, *held} if was.get(key, 0) != held.get(key, 0)]
             if keys:
                 changed = {key: held.get(key, 0) for key in keys}

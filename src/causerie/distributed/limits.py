@@ -179,7 +179,7 @@ class DistributedCounters:
 
     def __init__(self, replica: Replica, *, now: Callable[[], int] | None = None) -> None:
         self.replica = replica
-        self._now = now
+        self._clock = now
         self._memory = MemoryCounters()
         self._running: Counter[str] = Counter()
         replica.holder(
@@ -267,11 +267,11 @@ class DistributedCounters:
 
     def _server_time(self) -> int:
         # Of the server's clock: 0 says now.
-        return 0 if self._now is None else self._now()
+        return 0 if self._clock is None else self._clock()
 
     def elapsed(self) -> int:
         """Return a monotonic time in microseconds."""
-        return time.monotonic_ns() // 1000 if self._now is None else self._now()
+        return time.monotonic_ns() // 1000 if self._clock is None else self._clock()
 
     def _keys(self, ids: Iterable[str]) -> list[str]:
         return [self.replica.key(f"scope:{id}") for id in ids]

@@ -127,8 +127,8 @@ class Spelling:
         behind: Sequence[int] = (),
     ) -> None:
         self._vocabulary = vocabulary
-        self._hidden = hidden
-        self._visible = frozenset(visible)
+        self._hidden_tokens = hidden
+        self._visible_texts = frozenset(visible)
         self.pending = b""
         for token in behind[-_RESUMED:]:
             _ = self(token)
@@ -151,11 +151,11 @@ class Spelling:
         if token >= len(self._vocabulary.tokens):  # a model may have more rows than words
             return b""
         raw = self._vocabulary.tokens[token]
-        shown = not self._is_control(token) or raw.decode("utf-8", "replace") in self._visible
+        shown = not self._is_control(token) or raw.decode("utf-8", "replace") in self._visible_texts
         return raw if shown else b""
 
     def _is_control(self, token: int) -> bool:
-        return token in self._hidden or self._vocabulary.types[token] in _HIDDEN
+        return token in self._hidden_tokens or self._vocabulary.types[token] in _HIDDEN
 
 
 @dataclass(eq=False)
@@ -174,8 +174,8 @@ class Guided:
     def __post_init__(self) -> None:
         self._request = replace(self._request, grammar=None, accepted=(), resumed="")
         self._tokens: list[int] = []
-        self._unseen = 0  # tokens of a character that the engine did not come to end
-        self._cached: int | None = None
+        self._unseen_tokens = 0  # tokens of a character that the engine did not come to end
+        self._cached_tokens: int | None = None
         self._reason: Literal["stop", "length"] | None = None
 
     async def outputs(self) -> AsyncGenerator[base.Output, None]:
@@ -189,8 +189,8 @@ class Guided:
         yield base.Stopped(
             self._reason,
             len(self._request.prompt),
-            len(self._tokens) + self._unseen,
-            cached_tokens=self._cached or 0,
+            len(self._tokens) + self._unseen_tokens,
+            cached_tokens=self._cached_tokens or 0,
         )
 
     async def _generate_freely(self) -> AsyncGenerator[base.Output, None]:
@@ -202,13 +202,13 @@ class Guided:
                         return
                     yield self._append_token(output)
                     continue
-                if self._cached is None:
-                    self._cached = output.cached_tokens
+                if self._cached_tokens is None:
+                    self._cached_tokens = output.cached_tokens
                     if isinstance(output, base.Started):
                         yield output
                 if isinstance(output, base.Stopped):
                     seen = len(self._tokens) - before
-                    self._unseen = max(output.completion_tokens - seen, 0)
+                    self._unseen_tokens = max(output.completion_tokens - seen, 0)
                     self._reason = output.reason
 
     async def _draw_admitted(self) -> base.Token:

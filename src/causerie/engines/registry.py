@@ -78,8 +78,8 @@ class FakeEngine:
     requests: list[base.TextRequest] = field(default_factory=list)
     _state: base.EngineState = base.EngineState.ABSENT
     _busy: int = 0
-    _turns: Iterator[int] = field(default_factory=itertools.count)
-    _cached: dict[str, tuple[int, ...]] = field(default_factory=dict)  # by scope
+    _reply_numbers: Iterator[int] = field(default_factory=itertools.count)
+    _cached_prompts: dict[str, tuple[int, ...]] = field(default_factory=dict)  # by scope
     _facts: base.ModelFacts | None = None
 
     @classmethod
@@ -156,7 +156,7 @@ class FakeEngine:
         self, request: base.TextRequest
     ) -> AsyncGenerator[base.Output, None]:
         prompt = tuple(request.prompt)
-        before = self._cached.get(request.scope, ())
+        before = self._cached_prompts.get(request.scope, ())
         cached = min(common_tokens(packed(before), packed(prompt)), max(len(prompt) - 1, 0))
         limit = min(request.max_tokens, self.context_length - len(prompt))
         yield base.Started(cached)
@@ -175,14 +175,14 @@ class FakeEngine:
             yield _fake_token(id, spelling(id), request.logprobs)
             if id == FAKE_END or len(made) == limit:
                 break
-        self._cached[request.scope] = (*prompt, *made)
+        self._cached_prompts[request.scope] = (*prompt, *made)
         ended = made[-1:] == [FAKE_END]
         yield base.Stopped("stop" if ended else "length", len(prompt), len(made), cached)
 
     def reply(self, prompt: Sequence[int]) -> str:
         """Return the script's next reply, or the user's last message without a script."""
         if self.script.replies:
-            return self.script.replies[next(self._turns) % len(self.script.replies)]
+            return self.script.replies[next(self._reply_numbers) % len(self.script.replies)]
         return _last_user_text(prompt).decode("utf-8", "replace")
 
 

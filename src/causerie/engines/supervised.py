@@ -173,14 +173,14 @@ class Files:
     """The sizes and times of files, noted before anything is read from them."""
 
     def __init__(self, paths: Iterable[Path]) -> None:
-        self._stamps = {path: _size_and_time(path) for path in paths}
+        self._file_stamps = {path: _size_and_time(path) for path in paths}
 
     def ensure_unchanged(self) -> None:
         """Raise :class:`GivenUp` if a file is gone or was replaced. Blocks.
 
         No engine may answer with the template of one file and the weights of another.
         """
-        for path, before in self._stamps.items():
+        for path, before in self._file_stamps.items():
             stamp = _size_and_time(path)
             if stamp is None:
                 raise GivenUp(f"the weights are gone: {path} does not exist any more")
@@ -189,7 +189,7 @@ class Files:
 
     def mark(self, size: int) -> str:
         """Return at most eight hexadecimal digits that differ for other weights of ``size``."""
-        modified = next((stamp[1] for stamp in self._stamps.values() if stamp), 0) // 10**9
+        modified = next((stamp[1] for stamp in self._file_stamps.values() if stamp), 0) // 10**9
         return f"{size:x}{modified:x}"[-8:]
 
 

@@ -110,24 +110,24 @@ async def _through_proxy(
 
 class _Tunnel(asyncio.Protocol):
     def __init__(self, answered: asyncio.Future[int]) -> None:
-        self._answered = answered
-        self._received = b""
+        self._status_answer = answered
+        self._received_bytes = b""
 
     def data_received(self, data: bytes) -> None:
-        self._received += data
-        if self._answered.done():
+        self._received_bytes += data
+        if self._status_answer.done():
             return
-        if b"\r\n\r\n" in self._received:
-            parts = self._received.split(b" ", 2)
+        if b"\r\n\r\n" in self._received_bytes:
+            parts = self._received_bytes.split(b" ", 2)
             valid = len(parts) > 1 and len(parts[1]) == 3 and parts[1].isdigit()
-            self._answered.set_result(int(parts[1]) if valid else 0)
-        elif len(self._received) > _MAX_PROXY_ANSWER_BYTES:
-            self._answered.set_result(0)
+            self._status_answer.set_result(int(parts[1]) if valid else 0)
+        elif len(self._received_bytes) > _MAX_PROXY_ANSWER_BYTES:
+            self._status_answer.set_result(0)
 
     def connection_lost(self, exc: Exception | None) -> None:
         del exc
-        if not self._answered.done():
-            self._answered.set_result(0)
+        if not self._status_answer.done():
+            self._status_answer.set_result(0)
 
 
 _WATCH_SECONDS = 0.25
@@ -174,17 +174,17 @@ class HttpClient:
             self._tls = ssl.create_default_context()
         self._connections: set[ClientConnection] = set()
         self._dialing = 0
-        self._idle: deque[ClientConnection] = deque()
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._idle_connections: deque[ClientConnection] = deque()
+        self._waiting_requests: deque[asyncio.Future[None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
         self._keeps_idle = reach.idle_seconds > 0
         self._watched_at = 0.0  # when it was last watched, on the monotonic clock
-        self._fixed = f"host: {self.address.authority}\r\naccept-encoding: identity\r\n"
+        self._fixed_headers = f"host: {self.address.authority}\r\naccept-encoding: identity\r\n"
         if reach.idle_seconds <= 0:
-            self._fixed += "connection: close\r\n"
+            self._fixed_headers += "connection: close\r\n"
         if self._proxy is not None and not self.address.tls and self._proxy.authorization:
-            self._fixed += f"proxy-authorization: {self._proxy.authorization}\r\n"
+            self._fixed_headers += f"proxy-authorization: {self._proxy.authorization}\r\n"
 
     async def send(
         self,
@@ -224,7 +224,11 @@ class HttpClient:
         if anew:
             connection = await self._new_connection()
         else:
-            connection = self._idle.pop() if self._idle else await self._free_connection(due)
+            connection = (
+                self._idle_connections.pop()
+                if self._idle_connections
+                else await self._free_connection(due)
+            )
         if body is None:
             request = head + b"\r\n"
         else:
@@ -255,14 +259,14 @@ class HttpClient:
             self._timer.cancel()
         for connection in tuple(self._connections):
             connection.drop()
-        self._idle.clear()
+        self._idle_connections.clear()
         await asyncio.sleep(0)  # the transports tell their protocols
 
     def retire(self) -> None:
         """Close idle connections now, and others after their response."""
         self._keeps_idle = False
-        while self._idle:
-            self._idle.popleft().close()
+        while self._idle_connections:
+            self._idle_connections.popleft().close()
 
     @property
     def open_connections(self) -> int:
@@ -273,8 +277,8 @@ class HttpClient:
         now = self._watched_at = monotonic()
         due = [connection.expire(now) for connection in tuple(self._connections)]
         oldest = now - self._reach.idle_seconds
-        while self._idle and self._idle[0].idle_since <= oldest:
-            self._idle.popleft().close()
+        while self._idle_connections and self._idle_connections[0].idle_since <= oldest:
+            self._idle_connections.popleft().close()
         watched = any(due) or (self._keeps_idle and self._connections)
         self._timer = None
         if watched:
@@ -287,20 +291,20 @@ class HttpClient:
             connection.close()
             return
         connection.idle_since = self._watched_at
-        self._idle.append(connection)
-        if self._waiting:
+        self._idle_connections.append(connection)
+        if self._waiting_requests:
             self._call_next()
 
     def gone(self, connection: ClientConnection) -> None:
         self._connections.discard(connection)
-        if connection in self._idle:
-            self._idle.remove(connection)
+        if connection in self._idle_connections:
+            self._idle_connections.remove(connection)
         self._call_next()
 
     async def _free_connection(self, due: float) -> ClientConnection:
         while True:
-            while self._idle:
-                if not (kept := self._idle.pop()).closed:
+            while self._idle_connections:
+                if not (kept := self._idle_connections.pop()).closed:
                     return kept
             if len(self._connections) + self._dialing < self._reach.max_connections:
                 return await self._new_connection()
@@ -308,7 +312,7 @@ class HttpClient:
 
     async def _wait_turn(self, due: float) -> None:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
+        self._waiting_requests.append(turn)
         try:
             async with asyncio.timeout(None if due == _NEVER else due - monotonic()):
                 await turn
@@ -363,8 +367,8 @@ class HttpClient:
             )
 
     def _call_next(self) -> None:
-        while self._waiting:
-            turn = self._waiting.popleft()
+        while self._waiting_requests:
+            turn = self._waiting_requests.popleft()
             if not turn.done():
                 turn.set_result(None)
                 return
@@ -377,4 +381,4 @@ class HttpClient:
         target = self.address.path + path
         if self._proxy is not None and not self.address.tls:
             target = f"http://{self.address.authority}{target}"
-        return f"{method} {target} HTTP/1.1\r\n{self._fixed}{lines}".encode("latin-1")
+        return f"{method} {target} HTTP/1.1\r\n{self._fixed_headers}{lines}".encode("latin-1")

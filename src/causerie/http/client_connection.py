@@ -105,8 +105,8 @@ class HttpResponse(IncomingBody, Struct, eq=False):
     taker: Callable[[bytes], bool] | None = None
     """Called with an awaited piece on arrival; true keeps the waiting task asleep."""
     _pieces: list[bytes] = []  # that nobody waited for
-    _size: int = 0
-    _end: TransportFailed | bool = False  # nothing more comes: it is complete, or broken
+    _unread_bytes: int = 0
+    _body_end: TransportFailed | bool = False  # nothing more comes: it is complete, or broken
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -140,33 +140,33 @@ class HttpResponse(IncomingBody, Struct, eq=False):
         """
         source = self._source
         piece: asyncio.Future[bytes] = source.loop.create_future()
-        if not self._end and not self._pieces:
+        if not self._body_end and not self._pieces:
             self.late = late
             self.waiting = piece
             return piece
-        if not self._pieces and isinstance(self._end, TransportFailed):
-            raise self._end
+        if not self._pieces and isinstance(self._body_end, TransportFailed):
+            raise self._body_end
         piece.set_result(b"".join(self._pieces))
         self._pieces.clear()
-        if self._size > _MAX_UNREAD and not self._end:
+        if self._unread_bytes > _MAX_UNREAD and not self._body_end:
             source.resume()
-        self._size = 0
+        self._unread_bytes = 0
         return piece
 
     def at_hand(self) -> bytes:
         """Return the whole body without consuming it, or ``b""`` if it is not complete."""
-        return b"".join(self._pieces) if self._end is True else b""
+        return b"".join(self._pieces) if self._body_end is True else b""
 
     def unread(self, piece: bytes) -> None:
         self._pieces.insert(0, piece)
-        self._size += len(piece)
+        self._unread_bytes += len(piece)
 
     async def finish(self, seconds: float) -> None:
         """Read and discard the rest within ``seconds``, so that the connection can be reused."""
         try:
-            if not self._end:
+            if not self._body_end:
                 self.due = monotonic() + seconds
-            while not self._end:
+            while not self._body_end:
                 await self.piece()
         except TransportFailed:
             pass  # nobody wanted it
@@ -175,7 +175,7 @@ class HttpResponse(IncomingBody, Struct, eq=False):
 
     def close(self) -> None:
         """Give up the rest: in the middle of a body the connection is closed at once."""
-        if not self._end:
+        if not self._body_end:
             self._source.drop()
 
     # Called by the connection.
@@ -190,24 +190,24 @@ class HttpResponse(IncomingBody, Struct, eq=False):
             waiting.set_result(piece)
             return
         self._pieces.append(piece)
-        self._size += len(piece)
-        if self._size > _MAX_UNREAD:
+        self._unread_bytes += len(piece)
+        if self._unread_bytes > _MAX_UNREAD:
             self._source.pause()
 
     def end(self, piece: bytes) -> None:
-        self._end = True
+        self._body_end = True
         waiting = self.waiting
         if not waiting.done():
             waiting.set_result(piece)
         else:
             self._pieces.append(piece)
-        if self._size > _MAX_UNREAD:
+        if self._unread_bytes > _MAX_UNREAD:
             self._source.resume()  # for the next request
 
     def fail(self, failure: TransportFailed) -> None:
-        if self._end:
+        if self._body_end:
             return
-        self._end = failure
+        self._body_end = failure
         if not self.waiting.done():
             self.waiting.set_exception(failure)
             self.waiting.exception()  # no report of asyncio if the waiting task is cancelled

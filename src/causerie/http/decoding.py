@@ -146,7 +146,7 @@ async def decoded(response: HttpResponse) -> HttpResponse | DecodedResponse:
     start = await response.beginning(
         lambda start: len(start) >= (len(_ZSTD) if start[:1] in (b"\x1f", b"\x28") else 2)
     )
-    codings = _coding_names(response.coding, start)
+    codings = _content_codings(response.coding, start)
     if not codings:
         return response
     if len(codings) > _MOST_CODINGS or not set(codings) <= DECODERS.keys():
@@ -155,29 +155,39 @@ async def decoded(response: HttpResponse) -> HttpResponse | DecodedResponse:
     return DecodedResponse(response, codings)
 
 
-def _coding_names(header: bytes, start: bytes) -> Sequence[str]:
-    by_bytes = "gzip" if start.startswith(_GZIP) else "zstd" if start.startswith(_ZSTD) else ""
+def _content_codings(header: bytes, body_start: bytes) -> Sequence[str]:
+    by_bytes = (
+        "gzip" if body_start.startswith(_GZIP) else "zstd" if body_start.startswith(_ZSTD) else ""
+    )
     names = [name.strip().decode("latin-1") for name in header.split(b",")]
     named = [name for name in names if name not in ("", "identity")]
     if not named or (len(named) == 1 and by_bytes):
         return [by_bytes] if by_bytes else []
     if named[-1] in ("gzip", "x-gzip", "zstd") and not by_bytes:
         return []
-    return [] if not start or start.startswith(TEXTS) else named
+    return [] if not body_start or body_start.startswith(TEXTS) else named
 
 
 class DecodedResponse(IncomingBody):
     """An :class:`HttpResponse` whose body is decoded as it arrives."""
 
-    __slots__ = ("_decoders", "_parts", "_read", "_response", "_undelivered", "_written", "taker")
+    __slots__ = (
+        "_compressed_bytes",
+        "_decoded_bytes",
+        "_decoded_pieces",
+        "_decoders",
+        "_response",
+        "_undelivered",
+        "taker",
+    )
 
     def __init__(self, response: HttpResponse, codings: Sequence[str]) -> None:
         self._response = response
         self.taker: Callable[[bytes], bool] | None = None  # what arrives is not what is read
         self._decoders = [DECODERS[name]() for name in reversed(codings)]
-        self._parts: Iterator[bytes] = iter(())  # of what has come
+        self._decoded_pieces: Iterator[bytes] = iter(())  # of what has come
         self._undelivered = b""  # decoded, and not consumed
-        self._read = self._written = 0
+        self._compressed_bytes = self._decoded_bytes = 0
 
     @property
     def due(self) -> float:
@@ -199,14 +209,14 @@ class DecodedResponse(IncomingBody):
         if self._undelivered:
             begun, self._undelivered = self._undelivered, b""
             return begun
-        while (part := self._next_part()) is None:
+        while (part := self._next_decoded_piece()) is None:
             data = await self._response.piece(late)
             if not data:
                 if not all(decoder.ended for decoder in self._decoders):
                     raise self._unreadable_compression()
                 return b""
-            self._read += len(data)
-            self._parts = self._decode_pieces(data, self._decoders)
+            self._compressed_bytes += len(data)
+            self._decoded_pieces = self._decode_pieces(data, self._decoders)
         await asyncio.sleep(0)  # other tasks run between two parts
         return part
 
@@ -219,13 +229,13 @@ class DecodedResponse(IncomingBody):
     def close(self) -> None:
         self._response.close()
 
-    def _next_part(self) -> bytes | None:
+    def _next_decoded_piece(self) -> bytes | None:
         try:
-            part = next(self._parts, None)
+            part = next(self._decoded_pieces, None)
         except _ERRORS as error:
             raise self._unreadable_compression() from error
-        self._written += len(part or b"")
-        if self._written > max(_FREE, _MAX_RATIO * self._read):
+        self._decoded_bytes += len(part or b"")
+        if self._decoded_bytes > max(_FREE, _MAX_RATIO * self._compressed_bytes):
             raise self._unreadable_compression()
         return part
 

@@ -162,7 +162,7 @@ class DoorTable:
         self._default = self._by_name[default]
         self._private = private
         self._own_domains = ("localhost", *(domain.lower() for domain in domains))
-        self._names = frozenset((*self._own_domains, *(name.lower() for name in names)))
+        self._own_host_names = frozenset((*self._own_domains, *(name.lower() for name in names)))
         self._by_host = {host.lower(): door for door in self.doors for host in door.hosts}
         self._by_prefix = sorted(
             ((door.prefix, door) for door in self.doors),
@@ -219,7 +219,7 @@ class DoorTable:
 
     def _check_below(self, name: str) -> None:
         below = any(name.endswith(f".{domain}") for domain in self._own_domains)
-        if below and name not in self._names:
+        if below and name not in self._own_host_names:
             raise NotFound(
                 f"No door has the host name {name}; add it to the `hosts` of a door or to "
                 "`server.hosts`."
@@ -229,7 +229,7 @@ class DoorTable:
         # A page from elsewhere can point a public name of its own at this machine, but not an
         # address, a name without dots, or one that no public name server has (RFC 6762, section 3;
         # `.internal` is reserved).
-        if "." not in name or name in self._names or is_address(name):
+        if "." not in name or name in self._own_host_names or is_address(name):
             return True
         return self._private and (name == _CONTAINERS_HOST or name.endswith(".local"))
 

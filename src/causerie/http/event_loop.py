@@ -35,9 +35,9 @@ class FairThreads:
 
     def __init__(self, threads: int) -> None:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="offload")
-        self._free = threads
+        self._free_threads = threads
         self._lock = Lock()
-        self._waiting: OrderedDict[str, deque[_Job]] = OrderedDict()
+        self._waiting_jobs: OrderedDict[str, deque[_Job]] = OrderedDict()
         """Jobs by their callers, in the order of turns."""
         self._busy_callers: set[str] = set()
         """Callers with a running job."""
@@ -45,21 +45,21 @@ class FairThreads:
     def submit(self, caller: str, work: Callable[[], R]) -> Future[R]:
         job = Future[R]()
         with self._lock:
-            self._waiting.setdefault(caller, deque()).append((job, work))
+            self._waiting_jobs.setdefault(caller, deque()).append((job, work))
             self._start_waiting()
         return job
 
     def _start_waiting(self) -> None:
-        while self._free:
-            ready = (caller for caller in self._waiting if caller not in self._busy_callers)
+        while self._free_threads:
+            ready = (caller for caller in self._waiting_jobs if caller not in self._busy_callers)
             caller = next(ready, None)
             if caller is None:
                 return
-            jobs = self._waiting[caller]
+            jobs = self._waiting_jobs[caller]
             job, work = jobs.popleft()
             if not jobs:
-                del self._waiting[caller]
-            self._free -= 1
+                del self._waiting_jobs[caller]
+            self._free_threads -= 1
             self._busy_callers.add(caller)
             self._threads.submit(self._run_job, caller, job, work)
 
@@ -73,10 +73,10 @@ class FairThreads:
                 job.set_result(result)
         del job, work  # a failure holds this frame, and the job the failure
         with self._lock:
-            self._free += 1
+            self._free_threads += 1
             self._busy_callers.discard(caller)
-            if caller in self._waiting:
-                self._waiting.move_to_end(caller)
+            if caller in self._waiting_jobs:
+                self._waiting_jobs.move_to_end(caller)
             self._start_waiting()
 
 
@@ -150,8 +150,8 @@ class Traffic:
         self._held_writes: list[tuple[asyncio.WriteTransport, bytes | memoryview]] = []
         self._pieces_read = 0  # pieces that were read in this turn
         self._unanswered = 0  # pieces that are being handled; each is expected to have one answer
-        self._turns = False  # whether another turn was scheduled
-        self._last = 0.0  # time of the last read or write, on the monotonic clock
+        self._turn_scheduled = False  # whether another turn was scheduled
+        self._last_io_time = 0.0  # time of the last read or write, on the monotonic clock
         self._is_polling = False
 
     def came(self, *, slow: bool = False) -> None:
@@ -163,9 +163,9 @@ class Traffic:
         self._pieces_read += 1
         if self.busy_poll_seconds and not slow:
             now = monotonic()
-            self._is_polling = self._is_polling or now - self._last < self.busy_poll_seconds
-            self._last = now
-        if not self._turns:
+            self._is_polling = self._is_polling or now - self._last_io_time < self.busy_poll_seconds
+            self._last_io_time = now
+        if not self._turn_scheduled:
             self._ask_turn()
 
     def send(self, transport: asyncio.WriteTransport, data: bytes | memoryview) -> None:
@@ -174,14 +174,14 @@ class Traffic:
         held = self._held_writes
         if self._unanswered > 0 and len(data) <= _LARGE_PIECE and len(held) < _MAX_HELD:
             held.append((transport, data))
-            if not self._turns:
+            if not self._turn_scheduled:
                 self._ask_turn()
             return
         if held:
             self.flush()
         transport.write(data)
         if self.busy_poll_seconds:
-            self._last = monotonic()
+            self._last_io_time = monotonic()
 
     def holds(self, transport: asyncio.WriteTransport) -> bool:
         """Return whether data for this connection is held."""
@@ -197,16 +197,16 @@ class Traffic:
     def _ask_turn(self) -> None:
         loop = self._loop()
         if loop is not None:
-            self._turns = True
+            self._turn_scheduled = True
             loop.call_soon(self._end_turn)
 
     def _end_turn(self) -> None:
-        self._turns = False
+        self._turn_scheduled = False
         self._unanswered, self._pieces_read = self._pieces_read, 0
         if self._held_writes:
             self.flush()
         if self._is_polling:
-            self._is_polling = monotonic() - self._last < self.busy_poll_seconds
+            self._is_polling = monotonic() - self._last_io_time < self.busy_poll_seconds
             if self._is_polling:
                 self._ask_turn()
 

@@ -127,7 +127,7 @@ class Exchange(msgspec.Struct, eq=False):
     _arrived: asyncio.Future[None] | None = None
     _chunked: bool = False
     _opening: bytes = b""  # the head, until something goes out with it
-    _interim: int = 0  # bytes of an interim response that were sent
+    _interim_sent: int = 0  # bytes of an interim response that were sent
 
     def __post_init__(self) -> None:
         if not _drawn_tokens:
@@ -258,11 +258,11 @@ class Exchange(msgspec.Struct, eq=False):
         """
         if self.status is None:
             whole = _INTERIM if self.head.version == "1.1" else _BEGINNING
-            if self._interim < len(whole):
-                self.wire.write(whole[self._interim : self._interim + 1])
-                self._interim += 1
-            if self._interim == len(_INTERIM):
-                self._interim = 0
+            if self._interim_sent < len(whole):
+                self.wire.write(whole[self._interim_sent : self._interim_sent + 1])
+                self._interim_sent += 1
+            if self._interim_sent == len(_INTERIM):
+                self._interim_sent = 0
         elif (self._opening or self.filler) and not self.blocked:
             self.write(self.filler)
 
@@ -294,7 +294,7 @@ class Exchange(msgspec.Struct, eq=False):
         if "\n" in values or "\r" in values:  # one would begin another line
             headers = {name: " ".join(value.split()) for name, value in headers.items()}
         line = _STATUS_LINES.get(status) or f"HTTP/1.1 {status} "
-        line = self._behind_interim(line) if self._interim else line
+        line = self._behind_interim(line) if self._interim_sent else line
         id_line = f"{self.id_header}: {self.request_id}\r\n" if self.id_header else ""
         head = [
             line,
@@ -306,7 +306,7 @@ class Exchange(msgspec.Struct, eq=False):
 
     def _behind_interim(self, line: str) -> str:
         # A part of an interim response may have been sent already.
-        sent, self._interim = self._interim, 0
+        sent, self._interim_sent = self._interim_sent, 0
         return line[sent:] if sent <= len(_BEGINNING) else _INTERIM[sent:].decode() + line
 
     @property

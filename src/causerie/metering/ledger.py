@@ -171,8 +171,8 @@ class Ledger:
         self._write_ahead_log = write_ahead_log
         self._max_batch = self._batch = max_batch
         self._max_waiting = max_waiting
-        self._waiting: deque[_Waiting] = deque()
-        self._more = asyncio.Event()
+        self._waiting_records: deque[_Waiting] = deque()
+        self._records_waiting = asyncio.Event()
         self._closing = self._database_away = False
         self.journal_fails = False
         """Whether the journal did not take the last record."""
@@ -181,12 +181,12 @@ class Ledger:
     @property
     def waiting(self) -> int:
         """Return the number of records that the database does not have yet."""
-        return len(self._waiting)
+        return len(self._waiting_records)
 
     @property
     def full(self) -> bool:
         """Return true if no further record fits, so that requests are refused."""
-        return len(self._waiting) >= self._max_waiting
+        return len(self._waiting_records) >= self._max_waiting
 
     @property
     def away(self) -> bool:
@@ -199,7 +199,7 @@ class Ledger:
         The journal is only tried while the database is away.
         """
         if self.full:
-            return f"{len(self._waiting)} usage records wait for the database"
+            return f"{len(self._waiting_records)} usage records wait for the database"
         if not self._database_away:
             return ""
         if self._write_ahead_log is None:
@@ -242,12 +242,12 @@ class Ledger:
     async def __aexit__(self, *failure: object) -> None:
         """Write the queue, and end; records that cannot be written stay in the journal."""
         self._closing = True
-        self._more.set()
+        self._records_waiting.set()
         if self._writer is not None:
             await asyncio.wait([self._writer])
             self._writer.result()
-        if self._waiting and self._write_ahead_log is None:
-            log.error("usage is lost: the database is away", records=len(self._waiting))
+        if self._waiting_records and self._write_ahead_log is None:
+            log.error("usage is lost: the database is away", records=len(self._waiting_records))
 
     def begin_request(self, record: UsageRecord) -> None:
         """Write the record that a request leaves if this process ends before :meth:`commit`.
@@ -281,8 +281,8 @@ class Ledger:
         if self._write_ahead_log is not None:
             try:
                 waiting.mark = self._write_ahead_log.write(record)
-                self._waiting.append(waiting)
-                self._more.set()
+                self._waiting_records.append(waiting)
+                self._records_waiting.set()
                 await self._write_ahead_log.flushed(waiting.mark)
                 self.journal_fails = False
                 return
@@ -290,8 +290,8 @@ class Ledger:
                 self.journal_fails = True
                 log.warning("the journal does not keep a usage record", reason=str(failure))
         if not waiting.mark:
-            self._waiting.append(waiting)
-            self._more.set()
+            self._waiting_records.append(waiting)
+            self._records_waiting.set()
         if not waiting.done and not (
             self._database_away and record.status >= _FAILED
         ):  # which is told anyway
@@ -301,14 +301,14 @@ class Ledger:
     async def _write_records(self) -> None:
         pause = _FIRST_PAUSE
         while True:
-            while not self._waiting:
+            while not self._waiting_records:
                 if self._closing:
                     return
-                self._more.clear()
-                await self._more.wait()
+                self._records_waiting.clear()
+                await self._records_waiting.wait()
             if self._write_ahead_log is not None and not self._closing:
                 await asyncio.sleep(_GATHERED)  # nobody waits: fewer transactions cost less
-            batch = list(islice(self._waiting, self._batch))
+            batch = list(islice(self._waiting_records, self._batch))
             try:
                 await self._store.append([each.record for each in batch])
             except StoreUnavailable as failure:
@@ -327,7 +327,7 @@ class Ledger:
     def _put_off(self, failure: StoreUnavailable) -> None:
         # While the database is away records stay here and nobody waits for it.
         self._database_away = True
-        for each in self._waiting:
+        for each in self._waiting_records:
             if each.kept is not None and not each.kept.done():
                 each.record = unrecorded(each.record, failure)
                 if each.mark and self._write_ahead_log is not None:
@@ -351,12 +351,12 @@ class Ledger:
 
     def _finish_batch(self, batch: Sequence[_Waiting], failure: Exception | None = None) -> None:
         for each in batch:
-            self._waiting.popleft()
+            self._waiting_records.popleft()
             each.done = True
             _resolve_future(each.kept, failure)
         if self._write_ahead_log is not None:
             self._write_ahead_log.applied(batch[-1].mark)
-        if not self._waiting:
+        if not self._waiting_records:
             self._batch = self._max_batch
 
 

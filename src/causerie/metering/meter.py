@@ -41,7 +41,9 @@ class Contents(Struct, eq=False):
     context: ResponseContext
     _completion: ReplyFormat
     _kept_events: list[events.Event] = []
-    _open: dict[int, bool] = {}  # choices that have started: whether they have not ended
+    _is_open_by_choice: dict[
+        int, bool
+    ] = {}  # choices that have started: whether they have not ended
     _usage: events.Usage | None = None
     _kept_size: int = 0
     _is_cut: bool = False
@@ -64,7 +66,7 @@ class Contents(Struct, eq=False):
     def forget(self) -> None:
         """Forget all events, as the reply starts anew."""
         self._kept_events.clear()
-        self._open.clear()
+        self._is_open_by_choice.clear()
         self._kept_size, self._is_cut = 0, False
 
     def request(self) -> Excerpt:
@@ -81,9 +83,13 @@ class Contents(Struct, eq=False):
 
         An incomplete choice ends with ``error``; ``used`` is for a reply without its usage.
         """
-        if not self._open:
+        if not self._is_open_by_choice:
             return Excerpt("", cut=False)
-        ends = [events.Finished("error", one) for one, started in self._open.items() if started]
+        ends = [
+            events.Finished("error", one)
+            for one, started in self._is_open_by_choice.items()
+            if started
+        ]
         whole = self._completion(self.context, [*self._kept_events, *ends, self._usage or used])
         return _bounded_excerpt(whole, cut=self._is_cut)
 
@@ -94,9 +100,9 @@ class Contents(Struct, eq=False):
         if isinstance(event, events.PassedBytes):  # other events say the same
             return False
         if isinstance(event, events.Finished):
-            self._open[event.choice] = False
+            self._is_open_by_choice[event.choice] = False
             return True
-        self._open.setdefault(event.choice, True)
+        self._is_open_by_choice.setdefault(event.choice, True)
         self._kept_size += _event_size(event)
         self._is_cut = self._is_cut or self._kept_size > _HELD
         return not self._is_cut
@@ -264,7 +270,7 @@ class RecordSink(Protocol):
 
 
 class UsageSettlement(Protocol):
-    """Settlement of the usage of requests, and its storage."""
+    """Accounting of requests: records that one begins, then settles and stores its usage."""
 
     def begin_request(self, record: Record, prompt: int) -> Awaitable[None] | None:
         """Write that a request of about ``prompt`` tokens goes to a target; raise

@@ -50,16 +50,18 @@ class WriteAheadLog:
             self._lock.acquire()
         except Timeout as failure:
             raise WriteAheadLogTaken(f"another process writes its usage to {folder}") from failure
-        self._mark = 0
+        self._newest_mark = 0
         self._synced_mark = 0
-        self._lost = range(0)  # the marks of what the disk did not keep when it was last asked to
+        self._lost_marks = range(
+            0
+        )  # the marks of what the disk did not keep when it was last asked to
         self._flushing = asyncio.Lock()
         self._file: int | None = None
-        self._full: list[int] = []  # files that are full and still to be flushed
+        self._full_files: list[int] = []  # files that are full and still to be flushed
         self._running: dict[str, bytes] = {}  # the lines of requests that run, by their ids
-        self._written = 0
+        self._part_size = 0
         self._turns_at = 0  # size of the file with which the next one is started
-        self._number = 0
+        self._part_number = 0
         self._parts: deque[tuple[int, Path]] = deque()  # the last mark of each that is full
 
     def left(self) -> Sequence[UsageRecord]:
@@ -80,7 +82,7 @@ class WriteAheadLog:
         """Remove the files of earlier processes, and start a new one."""
         for part in self._part_files():
             part.unlink()
-        self._next_part()
+        self._begin_next_part()
 
     def begin_request(self, record: UsageRecord) -> None:
         """Append the record of a starting request, for the case that this process ends first.
@@ -95,50 +97,50 @@ class WriteAheadLog:
         """Append the record of an ended request, and return its mark; raise :class:`OSError`."""
         self._running.pop(record.id, None)
         self._append_line(_record_line(record))
-        self._mark += 1
-        if self._written >= self._turns_at:
-            self._turns_at = self._written + self._part_bytes
+        self._newest_mark += 1
+        if self._part_size >= self._turns_at:
+            self._turns_at = self._part_size + self._part_bytes
             with suppress(OSError):  # this one goes on until there can be another
-                self._next_part()
-        return self._mark
+                self._begin_next_part()
+        return self._newest_mark
 
     def _append_line(self, line: bytes) -> None:
         if self._file is None:
             raise OSError("the journal is not open")
         written = os.write(self._file, line)
         if written != len(line):  # a full disk: the next line must not stand behind a piece
-            os.ftruncate(self._file, self._written)
+            os.ftruncate(self._file, self._part_size)
             raise OSError("the disk takes no more")
-        self._written += written
+        self._part_size += written
 
     def check(self) -> None:
         """Raise :class:`OSError` if the disk would not take a record now."""
-        size = self._written
+        size = self._part_size
         try:
             self._append_line(bytes(_CHECK_BYTES))
         finally:
             if self._file is not None:
                 os.ftruncate(self._file, size)
-                self._written = size
+                self._part_size = size
 
     async def flushed(self, mark: int) -> None:
         """Return when everything up to a mark is safe; raise :class:`OSError`."""
         if not self._sync:
             return
         async with self._flushing:
-            if mark in self._lost:
+            if mark in self._lost_marks:
                 raise OSError("the disk did not keep it")  # it says so only once itself
             if self._file is None or mark <= self._synced_mark:
                 return
-            reached, full = self._mark, tuple(self._full)
+            reached, full = self._newest_mark, tuple(self._full_files)
             try:
                 for file in (*full, self._file):
                     await asyncio.to_thread(_flush_and_close, os.dup(file))
             except OSError:
-                self._lost = range(self._synced_mark + 1, reached + 1)
+                self._lost_marks = range(self._synced_mark + 1, reached + 1)
                 raise
             self._synced_mark = reached
-            del self._full[: len(full)]
+            del self._full_files[: len(full)]
             for file in full:
                 _close_file(file)
 
@@ -157,15 +159,15 @@ class WriteAheadLog:
     def close(self) -> None:
         """Close the files, and release the lock."""
         if self._file is not None:
-            self._full.append(self._file)
+            self._full_files.append(self._file)
             self._file = None
-        while self._full:
-            _close_file(self._full.pop())
+        while self._full_files:
+            _close_file(self._full_files.pop())
         self._lock.release()
 
-    def _next_part(self) -> None:
+    def _begin_next_part(self) -> None:
         # Lines of all running requests are copied, so the files before it can be removed.
-        part, content = self._part_path(self._number + 1), b"".join(self._running.values())
+        part, content = self._part_path(self._part_number + 1), b"".join(self._running.values())
         file = os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND, 0o600)
         try:
             written = os.write(file, content) if content else 0
@@ -175,14 +177,14 @@ class WriteAheadLog:
             os.close(file)
             part.unlink()
             raise
-        full, self._file, self._written = self._file, file, written
+        full, self._file, self._part_size = self._file, file, written
         self._turns_at = written + self._part_bytes
         if full is not None:
-            self._parts.append((self._mark, self._part_path(self._number)))
-            self._full.append(full)
-        self._number += 1
-        while self._full and not self._sync:
-            _close_file(self._full.pop())
+            self._parts.append((self._newest_mark, self._part_path(self._part_number)))
+            self._full_files.append(full)
+        self._part_number += 1
+        while self._full_files and not self._sync:
+            _close_file(self._full_files.pop())
 
     def _part_path(self, number: int) -> Path:
         return self._folder / f"{number:08d}{_SUFFIX}"

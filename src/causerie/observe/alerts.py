@@ -143,7 +143,7 @@ class Delivery:
 
     @property
     def title(self) -> str:
-        """Return the summary with its state."""
+        """Return the summary, after ``Resolved:`` once the condition is over."""
         over = not self.firing and self.kind is not AlertKind.TEST
         return f"Resolved: {self.summary}" if over else self.summary
 

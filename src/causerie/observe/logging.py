@@ -153,15 +153,15 @@ class LogBuffer:
     """Collects frequent log lines, and writes them together within a quarter of a second."""
 
     def __init__(self) -> None:
-        self._waiting: list[tuple[LineFormat[Any], Any, datetime]] = []
+        self._unwritten_lines: list[tuple[LineFormat[Any], Any, datetime]] = []
         self._timer: asyncio.TimerHandle | None = None
 
     def tell(self, level: RequestLevel, form: LineFormat[_Subject], subject: _Subject) -> None:
         """Queue a line if its level is written; it is formatted when it is written."""
         if not wanted(level):
             return
-        self._waiting.append((form, subject, datetime.now(UTC)))
-        if len(self._waiting) >= _MOST:
+        self._unwritten_lines.append((form, subject, datetime.now(UTC)))
+        if len(self._unwritten_lines) >= _MOST:
             self.flush()
         elif self._timer is None:
             try:
@@ -175,7 +175,7 @@ class LogBuffer:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        kept, self._waiting = self._waiting, []
+        kept, self._unwritten_lines = self._unwritten_lines, []
         out, is_json = lines_of()
         if is_json:
             for piece in _joined_lines([form.line(subject, when) for form, subject, when in kept]):
@@ -242,7 +242,7 @@ class _Heedless:
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._is_waiting = _may_wait(stream)
-        self._patience = _PATIENCE
+        self._wait_seconds = _PATIENCE
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._stream, name)
@@ -256,10 +256,10 @@ class _Heedless:
         return len(text)
 
     def _write_pieces(self, text: str) -> None:
-        ends = monotonic() + self._patience
+        ends = monotonic() + self._wait_seconds
         for piece in _terminal_pieces(text):
             _, room, _ = select([], [self._stream], [], max(ends - monotonic(), 0))
-            self._patience = _PATIENCE if room else 0.0
+            self._wait_seconds = _PATIENCE if room else 0.0
             if not room:
                 return
             self._stream.write(piece)

@@ -86,12 +86,12 @@ class Outbox:
         self._server = server
         self._stop_seconds = stop_seconds
         self._retry_seconds = retry_seconds
-        self._waiting: asyncio.Queue[Letter] = asyncio.Queue(_WAITING)
+        self._waiting_letters: asyncio.Queue[Letter] = asyncio.Queue(_WAITING)
 
     def send(self, letter: Letter) -> None:
         """Queue a letter, or drop and log it if too many wait."""
         try:
-            self._waiting.put_nowait(letter)
+            self._waiting_letters.put_nowait(letter)
         except asyncio.QueueFull:
             log.error("mail.dropped", reason=f"{_WAITING} letters wait already")
 
@@ -100,12 +100,12 @@ class Outbox:
         sending = 0
         try:
             while True:
-                letter = await self._waiting.get()
+                letter = await self._waiting_letters.get()
                 sending = 1
                 await self._deliver_letter(letter)
                 sending = 0
         finally:
-            if left := self._waiting.qsize() + sending:
+            if left := self._waiting_letters.qsize() + sending:
                 log.warning("mail.left", letters=left, reason="the service stops")
 
     async def _deliver_letter(self, letter: Letter) -> None:
@@ -138,13 +138,13 @@ def send_now(server: MailServer, letter: Letter) -> None:
     message.set_content(letter.text)
     if letter.html:
         message.add_alternative(letter.html, subtype="html")
-    with _connected_server(server) as connection:
+    with _open_smtp_connection(server) as connection:
         if server.user is not None:
             connection.login(server.user, server.password or "")
         connection.send_message(message, to_addrs=[letter.to])
 
 
-def _connected_server(server: MailServer) -> smtplib.SMTP:
+def _open_smtp_connection(server: MailServer) -> smtplib.SMTP:
     if server.tls == "off":
         return smtplib.SMTP(server.host, server.port, timeout=server.seconds)
     trust = ssl.create_default_context(cafile=server.ca_file)

@@ -100,23 +100,23 @@ class MetricsCounters(Collector):
         self._queue_lengths = queue
         self._targets = targets
         self._shared = shared
-        self._ended: list[Record] = []
-        self._names: set[str] = set()  # that labels have below wildcards
+        self._ended_records: list[Record] = []
+        self._wildcard_models: set[str] = set()  # that labels have below wildcards
         self._by_door_and_model: defaultdict[tuple[str, str], _Place] = defaultdict(_Place)
-        self._refused: dict[tuple[str, str, str], int] = {}
+        self._refused_counts: dict[tuple[str, str, str], int] = {}
         self._registry = CollectorRegistry()
         self._registry.register(self)
         ProcessCollector(registry=self._registry)
 
     def write(self, record: Record) -> None:
-        self._ended.append(record)
-        if len(self._ended) >= _TOGETHER:
+        self._ended_records.append(record)
+        if len(self._ended_records) >= _TOGETHER:
             self._count_ended()
 
     def refused(self, door: str, code: str, status: int) -> None:
         """Count one request that was refused before the pipeline."""
         key = (door, str(status), code)
-        self._refused[key] = self._refused.get(key, 0) + 1
+        self._refused_counts[key] = self._refused_counts.get(key, 0) + 1
 
     def outcomes(self) -> Mapping[str, tuple[int, int]]:
         """Return how many requests each model has had, and how many of them failed (5xx)."""
@@ -146,7 +146,7 @@ class MetricsCounters(Collector):
         yield _metric_family("tokens", tokens)
         yield _metric_family("continued", [(place, it.continued) for place, it in places])
         yield _metric_family("cost", [(place, it.cost / BILLION) for place, it in places])
-        yield _metric_family("refused", self._refused.items())
+        yield _metric_family("refused", self._refused_counts.items())
         for name in _TIMES:
             row = _FAMILIES[name]
             family = HistogramMetricFamily(f"causerie_{name}", row.words, labels=row.labels)
@@ -181,15 +181,15 @@ class MetricsCounters(Collector):
 
     def _model_label(self, record: Record) -> str:
         # Of the names below a wildcard there is no end.
-        if record.model == record.entry or record.model in self._names:
+        if record.model == record.entry or record.model in self._wildcard_models:
             return record.model
-        if len(self._names) >= _MOST_NAMES:
+        if len(self._wildcard_models) >= _MOST_NAMES:
             return record.entry
-        self._names.add(record.model)
+        self._wildcard_models.add(record.model)
         return record.model
 
     def _count_ended(self) -> None:
-        ended, self._ended = self._ended, []
+        ended, self._ended_records = self._ended_records, []
         places: defaultdict[tuple[str, str], list[Record]] = defaultdict(list)
         for record in ended:
             places[record.door, self._model_label(record)].append(record)

@@ -171,7 +171,7 @@ class _TracedReply:
     def __init__(self, reply: TargetReply, span: Span, began: float) -> None:
         self._reply = reply
         self._span = span
-        self._began = began
+        self._start_time = began
         self._events = reply.events
         self._finishes: list[str] = []
         self._awaiting_first = True
@@ -206,7 +206,7 @@ class _TracedReply:
             raise
         if self._awaiting_first and batch:
             self._awaiting_first = False
-            seconds = time.monotonic() - self._began
+            seconds = time.monotonic() - self._start_time
             self._span.set_attribute("gen_ai.response.time_to_first_chunk", seconds)
         self._finishes += [event.reason for event in batch if isinstance(event, Finished)]
         return batch

@@ -223,7 +223,7 @@ class Interview:
     def __post_init__(self) -> None:
         self._replies: dict[tuple[bool, ProbeRequest], ProbeReply] = {}  # and whether by our name
         self._unanswered = 0
-        self._ended = ""
+        self._end_reason = ""
         self._answers = True
         self._serves = False
         self._was_busy = False
@@ -236,7 +236,7 @@ class Interview:
         This requires that one operation was served, and that the server stayed available
         and had capacity.
         """
-        return self._serves and not self._ended and not self._was_busy
+        return self._serves and not self._end_reason and not self._was_busy
 
     async def run(self, questions: Sequence[ProbeQuestion] = QUESTIONS) -> CompletedInterview:
         """Ask all questions; return what was found and what it took."""
@@ -248,7 +248,7 @@ class Interview:
     async def findings(self, questions: Sequence[ProbeQuestion]) -> AsyncIterator[Finding]:
         for question in questions:
             self._asking(question)
-            reason = self._ended
+            reason = self._end_reason
             if not reason and not question.alone and not self._answers:
                 reason = "no completion came"
             elif not reason and question.loud and self.subject.loud is None:
@@ -266,7 +266,7 @@ class Interview:
     async def _finding_of(self, question: ProbeQuestion) -> Finding:
         found, seen = await self._ask_question(question, self._asks)
         self.subject = found.learned or self.subject
-        if self.dialect is None or not question.decides or found.good or self._ended:
+        if self.dialect is None or not question.decides or found.good or self._end_reason:
             return Finding(question, found, seen)
         other, more = await self._ask_question(question, DialectPreview(self._asks, self.dialect))
         if other.good:
@@ -283,13 +283,13 @@ class Interview:
             while isinstance(found := step(script, reply), ProbeRequest):
                 if not self._seconds_left:
                     total = self._patience.total_seconds
-                    self._ended = f"the {total:g} s for all questions were over"
-                    return unclear(self._ended), tuple(seen)
+                    self._end_reason = f"the {total:g} s for all questions were over"
+                    return unclear(self._end_reason), tuple(seen)
                 reply = await self._reply(found, asks)
                 seen.append(exchange(found, reply))
                 self._unanswered = self._unanswered + 1 if reply.ended in ("late", "broken") else 0
                 if self._unanswered >= _MAX_SILENT:
-                    self._ended = f"the server went silent ({reply.trouble})"
+                    self._end_reason = f"the server went silent ({reply.trouble})"
         finally:
             script.close()
         return found, tuple(seen)

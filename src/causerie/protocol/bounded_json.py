@@ -107,7 +107,7 @@ class _Scan(Struct, eq=False):
     _in_string: bool = False
     _strings: int = 0
     _escapes: int = 0
-    _values: int = 1
+    _value_count: int = 1
     _bare_bytes: int = 0
     _bare: list[bytes] = []
 
@@ -123,8 +123,8 @@ class _Scan(Struct, eq=False):
         parts = piece.split(b'"')
         bare = b" ".join(parts[self._in_string :: 2]).translate(None, b" \t\r\n")
         self._in_string ^= bool(quotes % 2)
-        self._values += _count_marks(bare, _OF_VALUES)
-        if self._values > bounds.values or self._strings > 2 * bounds.values:
+        self._value_count += _count_marks(bare, _OF_VALUES)
+        if self._value_count > bounds.values or self._strings > 2 * bounds.values:
             raise TooMuchWork("values", f"it has more than {bounds.values} values and keys")
         self._bare_bytes += len(bare)
         if self._bare_bytes > bounds.bare:

@@ -108,7 +108,7 @@ class EventDecoder(Struct, eq=False):
     is_between: bool = True
     """Nothing of an event is held."""
     _partial_line: list[bytes] = []  # the beginning of a line, in the pieces that it came in
-    _size: int = 0  # of these
+    _pieces_length: int = 0  # of these
     _data: list[bytes] = []
     _name: bytes = b""
     _held_bytes: int = 0
@@ -122,7 +122,7 @@ class EventDecoder(Struct, eq=False):
 
     @property
     def held(self) -> int:
-        return self._size + self._held_bytes
+        return self._pieces_length + self._held_bytes
 
     def feed(self, piece: bytes) -> list[bytes]:
         """The data of every event that ``piece`` completes; raises :class:`LineTooLong`."""
@@ -180,8 +180,8 @@ class EventDecoder(Struct, eq=False):
         events = [event for line in lines if (event := self._read_line(line)) is not None]
         if rest:
             self._partial_line.append(rest)
-            self._size += len(rest)
-            self._check_size(self._size)
+            self._pieces_length += len(rest)
+            self._check_size(self._pieces_length)
         return events
 
     def close(self) -> list[bytes]:
@@ -197,7 +197,7 @@ class EventDecoder(Struct, eq=False):
     def _take_partial_line(self) -> bytes:
         rest = b"".join(self._partial_line)
         self._partial_line.clear()
-        self._size = 0
+        self._pieces_length = 0
         return rest
 
     def _strip_byte_order_mark(self, piece: bytes) -> bytes | None:

@@ -56,7 +56,7 @@ class Repetition:
 
     def __init__(self, text: str) -> None:
         self._expected = "".join(text.split())
-        self._at = 0
+        self._matched_length = 0
         self._held: list[str] = []
         self.over = not self._expected
         self.repeated = False
@@ -65,12 +65,12 @@ class Repetition:
         """Return the new text: none while undecided, then all that does not repeat the other."""
         if self.over:
             return text
-        squeezed, left = "".join(text.split()), len(self._expected) - self._at
-        if not self._expected.startswith(squeezed[:left], self._at):
+        squeezed, left = "".join(text.split()), len(self._expected) - self._matched_length
+        if not self._expected.startswith(squeezed[:left], self._matched_length):
             return self.end() + text
         self._held.append(text)
-        self._at += min(len(squeezed), left)
-        if self._at < len(self._expected):
+        self._matched_length += min(len(squeezed), left)
+        if self._matched_length < len(self._expected):
             return ""
         self.over = self.repeated = True
         self._held.clear()
@@ -123,10 +123,10 @@ class AnswerState(Struct, eq=False):
     _reasoning: StringIO = field(default_factory=StringIO)
     _echo: Repetition | None = None  # of the reasoning, where the text begins
     _late_echo: Repetition | None = None  # of the reasoning, behind text
-    _compared: int = 0  # characters of reasoning with which later text was compared
+    _compared_characters: int = 0  # characters of reasoning with which later text was compared
     _message: str | None = None  # the text so far, when the last whole message came
     _only_messages: bool = False  # whether the first piece was a whole message
-    _halves: dict[str, str] = {}  # first halves of characters, by the field whose text they end
+    _half_characters: dict[str, str] = {}  # by the field whose text ends with a first half
 
     @property
     def texts(self) -> int:
@@ -168,7 +168,7 @@ class AnswerState(Struct, eq=False):
         )
         said = message if is_whole else delta
         if said is not None:
-            if mended or self._halves:
+            if mended or self._half_characters:
                 self._join_split_characters(said)
             if is_whole:
                 self._read_message(said, choice, events)
@@ -251,7 +251,7 @@ class AnswerState(Struct, eq=False):
     @property
     def takes_text(self) -> bool:
         """Return true if a text that comes next is a text and nothing else."""
-        return self._plain and self.finish is None and not self._halves
+        return self._plain and self.finish is None and not self._half_characters
 
     def goes_on(self, choice: ProviderChoice) -> ContentEvent | None:
         """Return the event of a piece that continues the text; ``None`` if nothing was read."""
@@ -260,7 +260,7 @@ class AnswerState(Struct, eq=False):
             return None
         if delta.tool_calls or delta.refusal or delta.reasoning_details or delta.function_call:
             return None
-        if self._halves or choice.message is not None:
+        if self._half_characters or choice.message is not None:
             return None
         content, reasoning = delta.content, delta.reasoning_content or delta.reasoning
         if content:
@@ -302,8 +302,8 @@ class AnswerState(Struct, eq=False):
             self._add_text(self._held, events)
         if self._echo is not None:
             self._add_text(self._echo.end(), events)
-        if self._halves:
-            halves, self._halves = self._halves, {}
+        if self._half_characters:
+            halves, self._half_characters = self._half_characters, {}
             if "content" in halves or "refusal" in halves:
                 self._add_answer_text("\ufffd", events)
             elif halves.keys() & {"reasoning_content", "reasoning"} and not self.texts:
@@ -346,8 +346,8 @@ class AnswerState(Struct, eq=False):
         return self._late_echo.feed(text)
 
     def _may_compare(self) -> bool:
-        self._compared += self.reasoned
-        return self._compared <= _MOST_COMPARED
+        self._compared_characters += self.reasoned
+        return self._compared_characters <= _MOST_COMPARED
 
     def _is_all_reasoning(self, text: str) -> bool:
         return self.reasoned == len(text) and self._reasoning.getvalue() == text
@@ -424,10 +424,10 @@ class AnswerState(Struct, eq=False):
         if (
             said.content
             and not (said.reasoning_content or said.reasoning)
-            and (ended := self._halves.keys() & {"reasoning_content", "reasoning"})
+            and (ended := self._half_characters.keys() & {"reasoning_content", "reasoning"})
         ):
             for name in ended:
-                del self._halves[name]
+                del self._half_characters[name]
             said.reasoning_content = "\ufffd"
         for name in ("reasoning_content", "reasoning", "content", "refusal"):
             text = getattr(said, name)
@@ -440,9 +440,9 @@ class AnswerState(Struct, eq=False):
                 function.arguments = self._join_half(key, function.arguments)
 
     def _join_half(self, name: str, text: str) -> str:
-        text = self._halves.pop(name, "") + text
+        text = self._half_characters.pop(name, "") + text
         if text and "\ud800" <= text[-1] <= "\udbff":
-            self._halves[name], text = text[-1], text[:-1]
+            self._half_characters[name], text = text[-1], text[:-1]
         return whole_characters(text)
 
     def _emit_separated(self, found: Iterable[ContentEvent], events: list[Event]) -> None:

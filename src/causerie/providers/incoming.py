@@ -236,8 +236,8 @@ class Incoming:
     fingerprint: str | None = None
     _answers: dict[int, AnswerState] = field(default_factory=dict)
     _ids: ConversationCallIds | None = None
-    _pieces: int = 0  # that brought content
-    _reported: ReportedUsage = _UNTOLD
+    _content_pieces: int = 0  # that brought content
+    _reported_usage: ReportedUsage = _UNTOLD
     _form: ChunkForm | None = None  # of the chunk that came last
     _unlike_chunks: int = 0  # chunks in a row that had other forms
     _other_api: MessagesReader | ResponsesReader | None = (
@@ -257,7 +257,9 @@ class Incoming:
 
     @property
     def usage(self) -> Usage:
-        found = counted(self._reported, self._pieces, self._answers.values(), self.request)
+        found = counted(
+            self._reported_usage, self._content_pieces, self._answers.values(), self.request
+        )
         return self.dialect.reported(found, self.request.cache_scope)
 
     def feed(self, stream: Iterable[bytes], events: list[Event]) -> None:
@@ -273,7 +275,7 @@ class Incoming:
             event = None if form is None else form.event(BEFORE + data + BEHIND)
             if event is not None:
                 self._unlike_chunks = 0
-                self._pieces += 1
+                self._content_pieces += 1
             elif other is not None:
                 event = self._more_of_other_api(data, other)
             if event is not None:
@@ -301,12 +303,12 @@ class Incoming:
         self._form = None  # of what may be over now
         other = self._other_api
         if chunk.error is not None:
-            raise failure_in_reply(chunk.error, started=self._pieces > 0)
+            raise failure_in_reply(chunk.error, started=self._content_pieces > 0)
         if chunk.choices:
             self._read_choices(chunk.choices, events, mended=mended)
         elif isinstance(data, NamedEvent) and other is None and data.name == b"error":
             told = data.decode("utf-8", "replace")
-            raise failure_in_reply({"message": told}, started=self._pieces > 0)
+            raise failure_in_reply({"message": told}, started=self._content_pieces > 0)
         self._record_metadata(chunk)
         if other is not None and other.ended:
             self._end_reply(events)
@@ -346,7 +348,7 @@ class Incoming:
                 answer = self._new_answer(choice.index)
             answer.read(choice, events, mended=mended)
         if len(events) > before:
-            self._pieces += 1
+            self._content_pieces += 1
 
     def goes_on(self, piece: bytes, decoder: EventDecoder) -> Batch:
         """Return the event of a piece that only goes on with a text; other ones are not read.
@@ -358,7 +360,7 @@ class Incoming:
             event = form.event(piece)
             if event is not None:
                 self._unlike_chunks = 0
-                self._pieces += 1
+                self._content_pieces += 1
                 return (event,)
         data = decoder.only(piece)
         if data is None:
@@ -377,7 +379,7 @@ class Incoming:
         answer = self._answers.get(0)
         if answer is None or not answer.takes_text or not (text := reader.text(data)):
             return None
-        self._pieces += 1
+        self._content_pieces += 1
         return answer.more_text(text)
 
     def _continuing_event(self, chunk: ProviderChunk, data: bytes) -> ContentEvent | None:
@@ -390,7 +392,7 @@ class Incoming:
         event = None if answer is None else answer.goes_on(choice)
         if event is None or answer is None or choice.delta is None:
             return None
-        self._pieces += 1
+        self._content_pieces += 1
         self._record_metadata(chunk)
         self._unlike_chunks += 1
         plain = chunk.usage is None and choice.usage is None and chunk.x_groq is None
@@ -431,9 +433,9 @@ class Incoming:
             usage = chunk.choices[0].usage
         if usage is not None:
             size = sum([answer.size for answer in self._answers.values()])
-            if self._reported is not _UNTOLD:
-                usage = merged(self._reported.usage, usage)
-            self._reported = ReportedUsage(usage, self._pieces, size)
+            if self._reported_usage is not _UNTOLD:
+                usage = merged(self._reported_usage.usage, usage)
+            self._reported_usage = ReportedUsage(usage, self._content_pieces, size)
         if chunk.system_fingerprint:
             self.fingerprint = chunk.system_fingerprint
 

@@ -216,7 +216,7 @@ class NativeIncoming(Incoming):
         passed: list[bytes] = []
         texts: list[str] = []
         for data in stream:
-            lines, text = self._only_text(data)
+            lines, text = self._lines_and_text_delta(data)
             if text:
                 passed.append(lines)
                 texts.append(text)
@@ -233,10 +233,10 @@ class NativeIncoming(Incoming):
     def goes_on(self, piece: bytes, decoder: EventDecoder) -> Batch:
         if (data := decoder.only(piece)) is None:
             return ()
-        lines, text = self._only_text(data)
+        lines, text = self._lines_and_text_delta(data)
         return self._text_events([lines], [text]) if text else ()
 
-    def _only_text(self, data: bytes) -> tuple[bytes, str]:
+    def _lines_and_text_delta(self, data: bytes) -> tuple[bytes, str]:
         # The lines and the text of an event that only goes on with one.
         answer, reader, head = self._answers.get(0), self._other_api, self._text_head
         if answer is None or reader is None or not answer.takes_text:
@@ -249,7 +249,7 @@ class NativeIncoming(Incoming):
         return head + data, reader.text(data)
 
     def _text_events(self, lines: list[bytes], texts: list[str]) -> Batch:
-        self._pieces += len(texts)
+        self._content_pieces += len(texts)
         text = self._answers[0].more_text("".join(texts))
         return PassedBytes(b"%b\n\n" % b"\n\n".join(lines)), text
 
@@ -461,9 +461,9 @@ class PassedReader(Struct, eq=False):
     ended: bool = False
     fingerprint: str | None = None
     _finishes: dict[int, str | None] = {}  # by choice; None until it has ended
-    _pieces: int = 0  # with text
-    _size: int = 0  # of the text, in characters
-    _reported: ProviderUsage | None = None
+    _text_pieces: int = 0  # with text
+    _text_length: int = 0  # of the text, in characters
+    _reported_usage: ProviderUsage | None = None
     _units: int = 0
 
     @property
@@ -472,7 +472,7 @@ class PassedReader(Struct, eq=False):
 
     @property
     def usage(self) -> Usage:
-        request, told = self.request, self._reported or ProviderUsage()
+        request, told = self.request, self._reported_usage or ProviderUsage()
         completion = told.completion_tokens or told.output_tokens or 0
         prompt = told.prompt_tokens or told.input_tokens
         prompt = prompt or max((told.total_tokens or 0) - completion, 0)
@@ -483,13 +483,13 @@ class PassedReader(Struct, eq=False):
         units, most = self._units, 0
         if request.operation == "completions":
             # A token makes a byte or more, but for a few that show nowhere.
-            most = _BYTES_OF_CHARACTER * self._size + UNSHOWN
+            most = _BYTES_OF_CHARACTER * self._text_length + UNSHOWN
             if request.max_tokens is not None:
                 most = min(request.max_tokens * request.n, most)
         impossible = impossible or completion > most
         if not 0 < completion <= most:
-            completion = estimated_tokens(self._pieces, self._size)
-            unsure = unsure or bool(self._size)
+            completion = estimated_tokens(self._text_pieces, self._text_length)
+            unsure = unsure or bool(self._text_length)
         if request.passed is not None and units > _UNITS_BELIEVED * (request.passed.units + 1):
             impossible, units = True, request.passed.units
         unsure = unsure or impossible
@@ -548,7 +548,7 @@ class PassedReader(Struct, eq=False):
         except _UNREADABLE as failure:
             raise self._unreadable_reply("no JSON object") from failure
         if not is_nothing(error):
-            raise failure_in_reply(error, started=self._pieces > 0)
+            raise failure_in_reply(error, started=self._text_pieces > 0)
         return fields
 
     def _completion_texts(self, fields: Mapping[str, Raw]) -> tuple[str, int]:
@@ -563,14 +563,16 @@ class PassedReader(Struct, eq=False):
             if choice.finish_reason:
                 self._finishes[choice.index] = later(before, choice.finish_reason)
         text = "".join([choice.text or "" for choice in choices])
-        self._pieces += bool(text)
-        self._size += len(text)
+        self._text_pieces += bool(text)
+        self._text_length += len(text)
         return text, len(choices)
 
     def _record_usage(self, fields: Mapping[str, Raw]) -> None:
         told = _decoded_member(fields.get("usage"), ProviderUsage)
         if told is not None:
-            self._reported = told if self._reported is None else merged(self._reported, told)
+            self._reported_usage = (
+                told if self._reported_usage is None else merged(self._reported_usage, told)
+            )
         if self.request.operation != "rerank":
             return
         meta = _decoded_member(fields.get("meta"), _Meta)
@@ -579,8 +581,8 @@ class PassedReader(Struct, eq=False):
         for each in (units, billed):
             self._units = int((each and each.search_units) or self._units)
         tokens = meta and meta.tokens and meta.tokens.input_tokens
-        if tokens and self._reported is None:
-            self._reported = ProviderUsage(prompt_tokens=int(tokens))
+        if tokens and self._reported_usage is None:
+            self._reported_usage = ProviderUsage(prompt_tokens=int(tokens))
 
     def _end_reply(self, events: list[Event]) -> None:
         self.ended = True

@@ -85,7 +85,7 @@ def outgoing(
             body = _with_cache_salt(body, request, dialect)
         return Outgoing(body, (), streamed)
     if request.passed is not None:
-        return _passed_through(request, dialect, model)
+        return _non_chat_request(request, dialect, model)
     if request.unread is not None:
         request.check_translated()
     draft = drafted(request, dialect, model, partial, streamed=streamed)
@@ -96,7 +96,7 @@ def outgoing(
     return Outgoing(body, tuple(draft.changes), streamed)
 
 
-def _passed_through(request: ChatRequest, dialect: Dialect, model: str) -> Outgoing:
+def _non_chat_request(request: ChatRequest, dialect: Dialect, model: str) -> Outgoing:
     if not dialect.api.path_of(request.operation):
         raise InvalidRequest(
             f"The provider that serves this model offers no {request.operation}.",

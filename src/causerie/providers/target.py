@@ -120,7 +120,7 @@ class BodyStream:
                     b"" if self._unread else self._within_limit(await body.piece(self._deadline))
                 )
                 if self._unread or len(piece) > _AT_ONCE:
-                    piece = await self._next_part(piece)
+                    piece = await self._next_unread_bytes(piece)
                 if piece and not large:
                     incoming.feed(decoder.feed(piece), events)
                 else:
@@ -154,7 +154,7 @@ class BodyStream:
             raise UpstreamFailed("The provider sent a longer reply than `max_reply_bytes` allows.")
         return piece
 
-    async def _next_part(self, piece: bytes) -> bytes:
+    async def _next_unread_bytes(self, piece: bytes) -> bytes:
         if self._unread:
             await asyncio.sleep(0)  # others have their turn
         else:

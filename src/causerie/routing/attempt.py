@@ -37,7 +37,7 @@ class Attempt(Struct, eq=False):
     upstream_seconds: float = 0.0
     _entry: AbstractAsyncContextManager[float] | None = None
     _reply: AbstractAsyncContextManager[TargetReply] | None = None
-    _left: bool = False
+    _is_over: bool = False
     reached: bool = False  # whether the target had the request, where it failed
     resting: bool = False  # whether the target was to be left alone, after repeated failures
     _is_probe: bool = False  # whether this one finds out if the target is there again
@@ -112,9 +112,9 @@ class Attempt(Struct, eq=False):
         await self.leave()
 
     async def leave(self) -> None:
-        if self._left:
+        if self._is_over:
             return
-        self._left = True
+        self._is_over = True
         self.target_state.in_flight -= 1
         if self._is_probe and not self._answered:
             self.target_state.breaker.left()

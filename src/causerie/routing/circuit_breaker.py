@@ -36,7 +36,7 @@ class CircuitBreaker:
     failures: int = 0  # in a row
     open: bool = False
     _absent: bool = False  # the last active check failed
-    _waits: int = 0
+    _wait_doublings: int = 0
     _down_until: float = 0.0
     _full_until: float = 0.0
     _trial_until: float = 0.0
@@ -116,7 +116,7 @@ class CircuitBreaker:
         if not self.well:
             self.well = True
             self.open = self._absent = False
-            self.failures = self._waits = self.rejections = 0
+            self.failures = self._wait_doublings = self.rejections = 0
             self._down_until = self._full_until = self._trial_until = self._rejected_until = 0.0
             self.reason = ""
 
@@ -139,8 +139,8 @@ class CircuitBreaker:
         if not self.open or now < self._down_until:
             return  # simultaneous failures have one cause
         self._trial_until = 0.0
-        longest = min(FIRST_WAIT_SECONDS * 2**self._waits, self._longest_seconds)
-        self._waits = min(self._waits + 1, 16)
+        longest = min(FIRST_WAIT_SECONDS * 2**self._wait_doublings, self._longest_seconds)
+        self._wait_doublings = min(self._wait_doublings + 1, 16)
         self._down_until = now + longest * (0.5 + 0.5 * self._chance())
 
     def full(self, seconds: float, reason: str) -> None:

@@ -89,7 +89,7 @@ class Measurements:
         store: MeasurementStore | None = None,
         wall: Callable[[], int] = time.time_ns,
     ) -> None:
-        self._router, self._store, self._wall = router, store, wall
+        self._router, self._store, self._wall_clock = router, store, wall
         self._written: dict[TargetState, tuple[int, Sums]] = {}  # the last quarter, by this process
         self._quarters: _Kept = {}  # by all processes
         self._days: _Kept = {}
@@ -161,7 +161,7 @@ class Measurements:
         """Read what all processes wrote; raise :class:`StoreUnavailable`."""
         if self._store is None:
             return
-        now = self._wall() // 1_000_000_000
+        now = self._wall_clock() // 1_000_000_000
         day, all_days = now - targets.DAY_SECONDS, now - DAYS_KEPT * targets.DAY_SECONDS
         new = self._read_until
         _update_kept(self._quarters, await self._store.quarters(max(day, new)), day)
@@ -180,7 +180,7 @@ class Measurements:
         if state is not None:
             for start, added in self._unwritten_sums(state):
                 sums[start] = sums.get(start, _NONE).plus(added)
-        since = self._wall() // 1_000_000_000 - targets.DAY_SECONDS
+        since = self._wall_clock() // 1_000_000_000 - targets.DAY_SECONDS
         return [sums[start].bucket(start) for start in sorted(sums) if start > since]
 
     def days(self, *names: str) -> Sequence[targets.TimeBucket]:
@@ -201,7 +201,7 @@ class Measurements:
     def figures(self, name: str) -> targets.Figures:
         """Return what lists show of a target, each from the shortest time that has it."""
         stats, day = self._router().target_stats(name) or targets.UNKNOWN_STATS, self.history(name)
-        hour_ago = self._wall() // 1_000_000_000 - _HOUR_SECONDS
+        hour_ago = self._wall_clock() // 1_000_000_000 - _HOUR_SECONDS
         hour = [one for one in day if one.start > hour_ago]
         answered = sum(one.answered for one in day)
         asked = answered + sum(one.failed for one in day)

@@ -100,7 +100,7 @@ class AvailabilityHistory(Struct, eq=False):
 
     _first_tokens: Samples
     _speeds: Samples
-    _wall: Callable[[], int]
+    _wall_clock: Callable[[], int]
     _past: deque[TimeBucket] = msgspec.field(
         default_factory=partial(deque, maxlen=QUARTERS_KEPT - 1)
     )
@@ -110,7 +110,7 @@ class AvailabilityHistory(Struct, eq=False):
 
     def begin(self, minute: Minute, now: float) -> float:
         """Start a minute; return the seconds until its quarter of an hour ends."""
-        number, since = divmod(self._wall(), _QUARTER_NS)
+        number, since = divmod(self._wall_clock(), _QUARTER_NS)
         if number > self._number:
             if self._minutes:
                 self._past.append(self._time_bucket())
@@ -120,7 +120,7 @@ class AvailabilityHistory(Struct, eq=False):
 
     def day(self) -> Sequence[TimeBucket]:
         """Return the quarters of the last day that had requests, the oldest first."""
-        since = (self._wall() // _QUARTER_NS - QUARTERS_KEPT + 1) * QUARTER_SECONDS
+        since = (self._wall_clock() // _QUARTER_NS - QUARTERS_KEPT + 1) * QUARTER_SECONDS
         going_on = [self._time_bucket()] if self._minutes else []
         return [one for one in (*self._past, *going_on) if one.start >= since]
 

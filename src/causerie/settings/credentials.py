@@ -156,7 +156,7 @@ def _command_output(secret: Secret) -> str:
     with started:
         try:
             assert started.stdout is not None
-            output = _output(started.stdout, end)
+            output = _read_output(started.stdout, end)
             code = started.wait(max(end - monotonic(), 0))
         except subprocess.TimeoutExpired:
             words = f"has not ended after {_COMMAND_SECONDS:g} s"
@@ -172,12 +172,12 @@ def _command_output(secret: Secret) -> str:
     return output
 
 
-def _output(stdout: IO[bytes], end: float) -> str:
+def _read_output(stdout: IO[bytes], deadline: float) -> str:
     output = b""
     with selectors.DefaultSelector() as selector:
         selector.register(stdout, selectors.EVENT_READ)
         while len(output) <= _MOST_BYTES:
-            if not selector.select(max(end - monotonic(), 0)):
+            if not selector.select(max(deadline - monotonic(), 0)):
                 raise subprocess.TimeoutExpired((), _COMMAND_SECONDS)
             piece = os.read(stdout.fileno(), _MOST_BYTES)
             if not piece:

@@ -39,7 +39,7 @@ class Prices:
     def __init__(self, settings: Settings) -> None:
         self.list = price_list(settings) if settings.list_prices.enabled else PriceList(())
         self._own_prices = {model.id: model.price for model in settings.models}
-        self._lists = {
+        self._price_lists = {
             each.name: provider_at(each.base_url) if each.price_list is None else each.price_list
             for each in settings.providers
         }
@@ -51,7 +51,7 @@ class Prices:
             return TargetPrice(set_here)
         if target.provider is None:
             return TargetPrice(self._own_prices.get(target.model, _NOTHING))
-        rows = self.list.of(self._lists.get(target.provider, ""), model or target.model)
+        rows = self.list.of(self._price_lists.get(target.provider, ""), model or target.model)
         if not rows:
             return None
         base, *above = rows
@@ -63,7 +63,10 @@ class Prices:
         unknown = [each for each in alias.targets if self.of(alias, each) is None]
         return any(
             "*" not in each.model
-            or all(name != self._lists.get(each.provider or "", "") for name, _ in self.list.models)
+            or all(
+                name != self._price_lists.get(each.provider or "", "")
+                for name, _ in self.list.models
+            )
             for each in unknown
         )
 

@@ -128,24 +128,24 @@ class PassingReply(Struct, frozen=True):
 class PassingEncoder(Struct, eq=False):
     _encoder: StreamEncoder
     _resume: Callable[[Any, bytes, bytes], None] | None
-    _last: list[bytes] = []
+    _last_events: list[bytes] = []
     _first: bytes = b""  # event that passed
-    _newest: bytes = b""
+    _newest_event: bytes = b""
 
     def feed(self, batch: Batch) -> bytes:
         passed: list[bytes] = []
         for event in batch:
             if event.__class__ is PassedBytes:
-                self._newest = event.data
+                self._newest_event = event.data
                 self._first = self._first or event.data
-                (self._last if event.last else passed).append(event.data)
+                (self._last_events if event.last else passed).append(event.data)
         return b"".join(passed) if self._first else self._encoder.feed(batch)
 
     def broken(self, error: ErrorDetails) -> bytes:
-        self._last.clear()
+        self._last_events.clear()
         if self._first and self._resume is not None:
-            self._resume(self._encoder, self._first, self._newest)
+            self._resume(self._encoder, self._first, self._newest_event)
         return self._encoder.broken(error)
 
     def end(self) -> bytes:
-        return b"".join(self._last) if self._first else self._encoder.end()
+        return b"".join(self._last_events) if self._first else self._encoder.end()

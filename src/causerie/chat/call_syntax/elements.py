@@ -42,8 +42,8 @@ class ElementReader(base.StepReader):
     def __init__(self, mark: str, schema: base.Schema) -> None:
         super().__init__()
         self._mark = mark
-        self._open = [_Element("", schema, brackets="{}")]
-        self._held = base.GrowingText()  # of an element, before what is left to be searched
+        self._open_elements = [_Element("", schema, brackets="{}")]
+        self._searched_text = base.GrowingText()  # of an element, before the unread text
         self._resumed = False
         self._value_is_streamed = False
         self._step = self._tag
@@ -63,18 +63,18 @@ class ElementReader(base.StepReader):
         if not closes:
             self._unread = text[found.end() :]
             return self._open_element(name)
-        inner = self._open[-1]
-        if len(self._open) == 1:
+        inner = self._open_elements[-1]
+        if len(self._open_elements) == 1:
             self._unread, self._done = text, True
             return "}" if inner.count else "{}"
         if name != inner.name and not inner.free:
             raise base.Unreadable
         self._unread = text[found.end() :]
-        self._open.pop()
+        self._open_elements.pop()
         return inner.brackets[1:]
 
     def _open_element(self, name: str) -> str:
-        outer = self._open[-1]
+        outer = self._open_elements[-1]
         if not outer.brackets:
             expected = kinds(outer.schema)
             is_list = name == _ITEM and ("array" in expected or "object" not in expected)
@@ -86,9 +86,9 @@ class ElementReader(base.StepReader):
         else:
             schema = grammars.property_in(outer.schema, name)
         free = outer.brackets == "{}" and name not in grammars.names_in(outer.schema)
-        self._open.append(_Element(name, schema, free))
+        self._open_elements.append(_Element(name, schema, free))
         self._resumed = False
-        self._held = base.GrowingText()
+        self._searched_text = base.GrowingText()
         self._value_is_streamed = kinds(schema) == {"string"}
         self._step = self._read_value
         key = "" if outer.brackets == "[]" else json.dumps(name, ensure_ascii=False) + ": "
@@ -99,9 +99,9 @@ class ElementReader(base.StepReader):
             return "" if self._step == self._tag else None
         at = self._unread.find(self._mark)
         if at >= 0:
-            piece, self._unread = str(self._held) + self._unread[:at], self._unread[at:]
+            piece, self._unread = str(self._searched_text) + self._unread[:at], self._unread[at:]
             self._step = self._tag
-            return self._closed_value(piece, self._open[-1].schema)
+            return self._closed_value(piece, self._open_elements[-1].schema)
         if not self._value_is_streamed:
             self._set_aside(max(len(self._unread) - len(self._mark) + 1, 0))
             return None
@@ -122,7 +122,7 @@ class ElementReader(base.StepReader):
         return True
 
     def _set_aside(self, size: int) -> None:
-        self._held.add(self._unread[:size])
+        self._searched_text.add(self._unread[:size])
         self._unread = self._unread[size:]
 
     def _closed_value(self, piece: str, schema: base.Schema) -> str:

@@ -50,7 +50,7 @@ class RelaxedReader(StepReader):
         self._parameters = parameters
         # Names that Python has not, which functions may have all the same.
         self._odd_names = [name for name in parameters or () if not name.isidentifier()]
-        self._open: list[_Open] = []
+        self._stack: list[_Open] = []
         self._mark = ""  # what ends the string being read
         self._escapes = False
         self._step = self._begin_list
@@ -70,8 +70,8 @@ class RelaxedReader(StepReader):
     @property
     def whole(self) -> bool:
         """Return whether the first value of a call has ended, and nothing follows it yet."""
-        ended = self._step == self._read_separator and len(self._open) == 1
-        return ended and self._open[0].count == 1 and not self._unread.strip()
+        ended = self._step == self._read_separator and len(self._stack) == 1
+        return ended and self._stack[0].count == 1 and not self._unread.strip()
 
     def _skip_space(self) -> str:
         self._unread = self._unread.lstrip()
@@ -83,7 +83,7 @@ class RelaxedReader(StepReader):
 
     def _begin_list(self) -> str | None:
         if self._parameters is not None:
-            self._open.append(_Open(")", keyed=True))
+            self._stack.append(_Open(")", keyed=True))
             self._step = self._keyword
             return "{"
         if not self._skip_space():
@@ -93,26 +93,29 @@ class RelaxedReader(StepReader):
         return self._enter_brackets(self._consume())
 
     def _enter_brackets(self, opener: str) -> str:
-        if len(self._open) == _MAX_DEPTH:
+        if len(self._stack) == _MAX_DEPTH:
             raise Unreadable
         keyed = opener == "{"
-        self._open.append(_Open(_CLOSERS[opener], keyed))
+        self._stack.append(_Open(_CLOSERS[opener], keyed))
         self._step = self._read_key if keyed else self._value
         return "{" if keyed else "["
 
     def _leave_brackets(self) -> str:
-        closed = self._open.pop()
+        closed = self._stack.pop()
         self._step = self._read_separator
-        self._done = not self._open
+        self._done = not self._stack
         if not (self._done and self._parameters is not None):
             self._consume()  # a call's bracket belongs to what follows
         return "}" if closed.keyed else "]"
 
     def _lead(self) -> str:
-        return "" if self._open[-1].keyed else self._separator()
+        return "" if self._stack[-1].keyed else self._separator()
 
     def _separator(self) -> str:
-        count, self._open[-1].count = self._open[-1].count, self._open[-1].count + 1
+        count, self._stack[-1].count = (
+            self._stack[-1].count,
+            self._stack[-1].count + 1,
+        )
         return ", " if count else ""
 
     def _keyword(self) -> str | None:
@@ -131,7 +134,7 @@ class RelaxedReader(StepReader):
             return None
         if found is not None and found.end() == len(self._unread):
             return None  # one ``=`` or two
-        place = self._open[-1].count
+        place = self._stack[-1].count
         if found is not None:
             name = found.group(1)
             self._consume(found.end())
@@ -164,7 +167,7 @@ class RelaxedReader(StepReader):
         first = self._skip_space()
         if not first:
             return None
-        inner = self._open[-1]
+        inner = self._stack[-1]
         if not inner.keyed and first == inner.closer:
             return self._leave_brackets()
         mark = self._quote_here()
@@ -244,13 +247,13 @@ class RelaxedReader(StepReader):
         first = self._skip_space()
         if not first:
             return None
-        inner = self._open[-1]
+        inner = self._stack[-1]
         if first == inner.closer:
             return self._leave_brackets()
         if first != ",":
             raise Unreadable
         self._consume()
-        if len(self._open) == 1 and self._parameters is not None:
+        if len(self._stack) == 1 and self._parameters is not None:
             self._step = self._keyword
         else:
             self._step = self._read_key if inner.keyed else self._value

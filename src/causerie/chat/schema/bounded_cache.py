@@ -14,23 +14,23 @@ class BoundedCache(Generic[Key, Value]):
 
     def __init__(self, most: int, largest: int | None = None) -> None:
         self._max_size = most
-        self._largest = most if largest is None else largest
+        self._largest_size = most if largest is None else largest
         self.size = 0
-        self._known: OrderedDict[Key, tuple[Value, int]] = OrderedDict()
+        self._entries: OrderedDict[Key, tuple[Value, int]] = OrderedDict()
 
     def get(self, key: Key) -> Value | None:
-        if key not in self._known:
+        if key not in self._entries:
             return None
-        self._known.move_to_end(key)
-        return self._known[key][0]
+        self._entries.move_to_end(key)
+        return self._entries[key][0]
 
     def keep(self, key: Key, value: Value, size: int) -> None:
-        if key in self._known:
-            self.size -= self._known.pop(key)[1]
-        if size > self._largest:
+        if key in self._entries:
+            self.size -= self._entries.pop(key)[1]
+        if size > self._largest_size:
             return
-        self._known[key] = value, size
+        self._entries[key] = value, size
         self.size += size
         while self.size > self._max_size:
-            _, (_, oldest) = self._known.popitem(last=False)
+            _, (_, oldest) = self._entries.popitem(last=False)
             self.size -= oldest

@@ -91,13 +91,13 @@ class SchemaDisjointness:
 
     def __init__(self, resolve: Callable[[str], object], work: Work | None = None) -> None:
         self._resolve = resolve
-        self._work = work or Work(_MAX_STEPS)
-        self._known: dict[tuple[int, int, frozenset[str]], bool] = {}  # by identity
+        self._remaining_work = work or Work(_MAX_STEPS)
+        self._disjoint_pairs: dict[tuple[int, int, frozenset[str]], bool] = {}  # by identity
         self._constants: dict[int, Mapping[str, str]] = {}  # likewise
 
     def of_passing_schemas(self) -> SchemaDisjointness:
         """Return one for schemas that may be gone when others are compared; the work is shared."""
-        return SchemaDisjointness(self._resolve, self._work)
+        return SchemaDisjointness(self._resolve, self._remaining_work)
 
     def overlaps(self, options: Sequence[object], *, within: object) -> Iterator[tuple[int, int]]:
         """Yield the pairs of options that are not shown to exclude each other.
@@ -128,12 +128,12 @@ class SchemaDisjointness:
 
     def _excludes(self, a: object, b: object, frame: frozenset[str], depth: int) -> bool:
         pair = id(a), id(b), frame
-        if pair not in self._known:
+        if pair not in self._disjoint_pairs:
             found = self._excludes_uncached(a, b, frame, depth)
-            if self._work.left > 0:
-                self._known[pair] = found
+            if self._remaining_work.left > 0:
+                self._disjoint_pairs[pair] = found
             return found
-        return self._known[pair]
+        return self._disjoint_pairs[pair]
 
     def _excludes_uncached(self, a: object, b: object, frame: frozenset[str], depth: int) -> bool:
         if not self._spend_steps(1) or depth > _MAX_DEPTH:
@@ -183,8 +183,8 @@ class SchemaDisjointness:
         return known
 
     def _spend_steps(self, steps: int) -> bool:
-        self._work.left -= steps
-        return self._work.left > 0
+        self._remaining_work.left -= steps
+        return self._remaining_work.left > 0
 
     def _part_excludes(self, a: Schema, b: object, frame: frozenset[str], depth: int) -> bool:
         reference = a.get("$ref")

@@ -195,7 +195,7 @@ class SchemaNarrowing:
             held.append(ways[0] if len(ways) == 1 else {"anyOf": ways})
         if not held:
             return parts.place("oneOf", at)
-        closing = self._closing(schema, option) if parts.alone else {}
+        closing = self._closing_keywords(schema, option) if parts.alone else {}
         return {"allOf": [parts.place("oneOf", at), *held], **closing}
 
     def _ways_by_other_names(self, rival: object, option: object) -> list[Schema]:
@@ -206,8 +206,8 @@ class SchemaNarrowing:
         names = dict.fromkeys(name for name in self._named_properties(option) if name not in known)
         return [{"type": "object", "required": [name]} for name in names]
 
-    def _closing(self, schema: Schema, option: object) -> Schema:
-        target = self._dereferenced(option)
+    def _closing_keywords(self, schema: Schema, closed_option: object) -> Schema:
+        target = self._dereferenced(closed_option)
         if not _is_closed(target) or schema.keys() & (_OTHERS_IN_PLACE | {"properties"}):
             return {}
         named = as_mapping(target["properties"])

@@ -51,8 +51,8 @@ class Rewriter:
     for_grammar: bool = False
     checked: set[str] = field(default_factory=set)
     """Pointers of schemas of which the grammar admits more than they do; they are marked."""
-    _names: dict[tuple[str, bool], str] = field(default_factory=dict)
-    _waiting: list[tuple[str, bool]] = field(default_factory=list)
+    _definition_names: dict[tuple[str, bool], str] = field(default_factory=dict)
+    _unwritten_definitions: list[tuple[str, bool]] = field(default_factory=list)
     _unknown: dict[str, str] = field(default_factory=dict)  # by the pointer of one that has it
     _unknown_keys: set[str] = field(default_factory=set)
     _unenforced: dict[str, str] = field(default_factory=dict)  # by pointer
@@ -79,16 +79,18 @@ class Rewriter:
             raise self._refusal_at("#", "`false` admits no document at all.")
         top = {} if isinstance(top, bool) else top
         definitions: Node = {}
-        while self._waiting:
-            pointer, alone = self._waiting.pop()
+        while self._unwritten_definitions:
+            pointer, alone = self._unwritten_definitions.pop()
             target = self._rewrite_schema(self._resolve(pointer), pointer, 0, alone)
             named = {"$comment": pointer, **target} if isinstance(target, dict) else target
-            definitions[self._names[pointer, alone]] = named
+            definitions[self._definition_names[pointer, alone]] = named
         if not self.for_grammar and self.checked - self._marked_places:
             top[CHECKED] = True
         turning = circle(definitions)
         if turning is not None:
-            pointer = next(at for (at, _), name in self._names.items() if name == turning)
+            pointer = next(
+                at for (at, _), name in self._definition_names.items() if name == turning
+            )
             raise self._refusal_at(pointer, "it refers to itself in the same place.")
         try:
             return without_endless({**top, "$defs": definitions} if definitions else top)
@@ -100,7 +102,7 @@ class Rewriter:
 
         Something that only holds definitions, to which references point, is not among them.
         """
-        used = [reference for reference, _ in self._names]
+        used = [reference for reference, _ in self._definition_names]
         names = [
             name
             for pointer, name in self._unknown.items()
@@ -206,10 +208,10 @@ class Rewriter:
             )
         self._resolve(value, at=at)
         target = (value, self._applies_alone(place, key))
-        if target not in self._names:
-            self._names[target] = f"d{len(self._names)}"
-            self._waiting.append(target)
-        place.out["$ref"] = f"#/$defs/{self._names[target]}"
+        if target not in self._definition_names:
+            self._definition_names[target] = f"d{len(self._definition_names)}"
+            self._unwritten_definitions.append(target)
+        place.out["$ref"] = f"#/$defs/{self._definition_names[target]}"
 
     def _resolve(self, reference: str, at: str = "#") -> object:
         try:

@@ -161,34 +161,34 @@ class _Reader:
         if len(pattern) > MAX_LENGTH:
             raise Refused(f"The pattern is longer than {MAX_LENGTH} characters.")
         self._pattern = pattern
-        self._at = 0
+        self._offset = 0
         self._depth = 0
-        self._out: list[Piece] = []
+        self._written_pieces: list[Piece] = []
 
     def read(self) -> list[Piece]:
-        while self._at < len(self._pattern):
+        while self._offset < len(self._pattern):
             self._read_piece()
         if self._depth:
             raise Refused("A group is opened with `(` and never closed.")
-        return self._out
+        return self._written_pieces
 
     def ahead(self) -> Iterator[tuple[bool, list[Piece]]]:
         if not self._pattern.startswith("^"):
             return
         self._read_piece()
-        while found := _AHEAD.match(self._pattern, self._at):
-            before, self._out, self._at = self._out, [], found.end()
-            while self._depth or not self._pattern.startswith(")", self._at):
-                if self._at >= len(self._pattern):
+        while found := _AHEAD.match(self._pattern, self._offset):
+            before, self._written_pieces, self._offset = self._written_pieces, [], found.end()
+            while self._depth or not self._pattern.startswith(")", self._offset):
+                if self._offset >= len(self._pattern):
                     raise Refused("A group is opened with `(` and never closed.")
                 self._read_piece()
-            yield found[1] == "!", self._out
-            self._out = before
-            self._at += 1
+            yield found[1] == "!", self._written_pieces
+            self._written_pieces = before
+            self._offset += 1
 
     def _read_piece(self) -> None:
-        character = self._pattern[self._at]
-        quantifier = _QUANTIFIER.match(self._pattern, self._at)
+        character = self._pattern[self._offset]
+        quantifier = _QUANTIFIER.match(self._pattern, self._offset)
         if quantifier is not None:
             self._read_quantifier(quantifier)
         elif character == "(":
@@ -197,24 +197,24 @@ class _Reader:
             if not self._depth:
                 raise Refused("A `)` closes no group; write `\\)` for the character.")
             self._depth -= 1
-            self._at += 1
+            self._offset += 1
             self._emit("close", ")")
         elif character == "[":
             self._emit("atom", self._read_class())
         elif character == "\\":
             self._emit("atom", self._read_escape())
         elif character in _KINDS:
-            self._at += 1
+            self._offset += 1
             self._emit(_KINDS[character], character)
         else:
-            self._at += 1
+            self._offset += 1
             self._emit("atom", DOT if character == "." else _written(character, _META))
 
     def _emit(self, kind: str, text: str) -> None:
-        self._out.append(Piece(kind, text, self._depth))
+        self._written_pieces.append(Piece(kind, text, self._depth))
 
     def _read_quantifier(self, found: re.Match[str]) -> None:
-        before = self._out[-1].kind if self._out else "open"
+        before = self._written_pieces[-1].kind if self._written_pieces else "open"
         if before == "quantifier":
             raise Refused(f"`{found[0]}` repeats a repetition; put the inner one into a group.")
         if before not in ("atom", "close"):
@@ -223,26 +223,26 @@ class _Reader:
         if low is not None and high and (not comma or int(high) < int(low)):
             raise Refused(f"`{found[0]}` counts backwards.")
         self._emit("quantifier", found[0])
-        self._at = found.end()
-        if self._pattern[self._at : self._at + 1] == "?":
-            self._at += 1  # lazy: the same texts match, only found in another order
+        self._offset = found.end()
+        if self._pattern[self._offset : self._offset + 1] == "?":
+            self._offset += 1  # lazy: the same texts match, only found in another order
 
     def _open_group(self) -> None:
-        rest = self._pattern[self._at : self._at + 4]
+        rest = self._pattern[self._offset : self._offset + 4]
         if rest.startswith(("(?=", "(?!", "(?<=", "(?<!")):
             raise Refused(LOOKS)
-        opening = _GROUP.match(self._pattern, self._at)
+        opening = _GROUP.match(self._pattern, self._offset)
         if opening is None:
             raise Refused("Inline flags are not supported; spell the alternatives out.")
-        self._at = opening.end()
+        self._offset = opening.end()
         self._emit("open", "(?:")
         self._depth += 1
 
     def _read_escape(self) -> str:
-        self._at += 1
+        self._offset += 1
         letter = self._escaped_letter()
         if letter.lower() in _SETS:
-            self._at += 1
+            self._offset += 1
             if letter.isupper():
                 return f"[^{_SETS_INVERTED[letter.lower()]}]"
             return f"[{_SETS[letter]}]"
@@ -251,33 +251,33 @@ class _Reader:
         return self._read_property() or _written(self._read_character(), _META)
 
     def _read_property(self) -> str:
-        if not (found := _PROPERTY.match(self._pattern, self._at)):
+        if not (found := _PROPERTY.match(self._pattern, self._offset)):
             return ""
-        self._at = found.end()
+        self._offset = found.end()
         return "\\" + found.group()
 
     def _escaped_letter(self) -> str:
-        if self._at >= len(self._pattern):
+        if self._offset >= len(self._pattern):
             raise Refused("The pattern ends with a lone backslash.")
-        return self._pattern[self._at]
+        return self._pattern[self._offset]
 
     def _read_character(self) -> str:
         letter = self._escaped_letter()
-        found = _HEX.match(self._pattern, self._at)
+        found = _HEX.match(self._pattern, self._offset)
         if found is not None:
-            self._at = found.end()
+            self._offset = found.end()
             code = int(next(digits for digits in found.groups() if digits), 16)
             if code > 0x10FFFF or 0xD800 <= code <= 0xDFFF:
                 raise Refused(f"`\\{found[0]}` is not a character; write the character itself.")
             return chr(code)
-        self._at += 1
+        self._offset += 1
         if letter in _CONTROLS:
             return _CONTROLS[letter]
-        following = self._pattern[self._at : self._at + 1]
+        following = self._pattern[self._offset : self._offset + 1]
         if letter == "0" and not following.isdigit():
             return "\0"
         if letter == "c" and following.isascii() and following.isalpha():
-            self._at += 1
+            self._offset += 1
             return chr(ord(following) % 32)
         if letter.isdigit() or letter == "k":
             raise Refused("Back-references are not supported.")
@@ -286,9 +286,9 @@ class _Reader:
         return letter
 
     def _read_class(self) -> str:
-        self._at += 1
-        negated = self._pattern.startswith("^", self._at)
-        self._at += negated
+        self._offset += 1
+        negated = self._pattern.startswith("^", self._offset)
+        self._offset += negated
         members, inverse = self._read_members()
         if {"s", "d", "w"} & inverse & {name for name in inverse if _SETS[name] in members}:
             if negated:
@@ -311,20 +311,20 @@ class _Reader:
         members: list[str] = []
         inverse: set[str] = set()
         while True:
-            if self._at >= len(self._pattern):
+            if self._offset >= len(self._pattern):
                 raise Refused("A class is opened with `[` and never closed.")
-            if self._pattern[self._at] == "]":
-                self._at += 1
+            if self._pattern[self._offset] == "]":
+                self._offset += 1
                 return members, inverse
             low = self._class_member(inverse)
             if low is None or len(low) > 1:
                 members += [low] if low else []
                 continue
-            rest = self._pattern[self._at : self._at + 2]
+            rest = self._pattern[self._offset : self._offset + 2]
             if len(rest) < 2 or rest[0] != "-" or rest[1] == "]":
                 members.append(_written(low, _CLASS_META))
                 continue
-            self._at += 1
+            self._offset += 1
             high = self._class_member(inverse)
             if high is None or len(high) != 1 or high < low:
                 raise Refused(f"The range from {low!r} in a class has no proper end.")
@@ -332,19 +332,19 @@ class _Reader:
             members.append("-".join(ends))
 
     def _class_member(self, inverse: set[str]) -> str | None:
-        character = self._pattern[self._at]
-        self._at += 1
+        character = self._pattern[self._offset]
+        self._offset += 1
         if character != "\\":
             return character
         letter = self._escaped_letter()
         if letter.lower() in _SETS:
-            self._at += 1
+            self._offset += 1
             if letter.islower():
                 return _SETS[letter]
             inverse.add(letter.lower())
             return None
         if letter == "b":
-            self._at += 1
+            self._offset += 1
             return "\b"
         return self._read_property() or self._read_character()
 

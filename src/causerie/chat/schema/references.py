@@ -39,17 +39,17 @@ class Addresses:
     torn: set[str] = field(default_factory=set)
     documents: set[str] = field(default_factory=set)  # the documents that references name
     places: dict[str, _Path] = field(default_factory=dict)
-    _parts: dict[str, object] = field(default_factory=dict)
-    _noted: list[tuple[str, object, _Position]] = field(default_factory=list)
+    _schemas_by_address: dict[str, object] = field(default_factory=dict)
+    _noted_references: list[tuple[str, object, _Position]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._collect(self.whole, _Position((), "", known=True))
         # What stands below an unknown keyword is a schema only where no other has its address.
-        certain = {address for address, _, at in self._noted if at.known}
-        for address, schema, at in self._noted:
+        certain = {address for address, _, at in self._noted_references if at.known}
+        for address, schema, at in self._noted_references:
             if at.known or address not in certain:
                 self.places.setdefault(address, at.path)
-                if self._parts.setdefault(address, schema) != schema:
+                if self._schemas_by_address.setdefault(address, schema) != schema:
                     self.torn.add(address)
 
     def place(self, reference: str) -> str | None:
@@ -92,12 +92,12 @@ class Addresses:
         base, name = at.base, schema.get("$id")
         if isinstance(name, str) and name.strip("#"):
             address = joined(base, name)
-            self._noted.append((address, schema, at))
+            self._noted_references.append((address, schema, at))
             base = base if name.startswith("#") else address
         for key in ANCHORS:
             anchor = schema.get(key)
             if isinstance(anchor, str):
-                self._noted.append((f"{base}#{anchor}", schema, at))
+                self._noted_references.append((f"{base}#{anchor}", schema, at))
         reference = schema.get("$ref")
         if isinstance(reference, str):
             self.documents.add(joined(base, reference).partition("#")[0])

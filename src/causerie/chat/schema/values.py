@@ -32,17 +32,17 @@ class Values:
 
     refuse: Callable[[str, str], SchemaRefused]
     _subschemas: int = 0
-    _values: int = 0
+    _value_count: int = 0
     _characters: int = 0
 
     def count(self, pointer: str, *, subschemas: int = 0, values: int = 0, text: int = 0) -> None:
         """Add to what the schema holds; refuses where it is too much."""
         self._subschemas += subschemas
-        self._values += values
+        self._value_count += values
         self._characters += text
         for have, limit, what in (
             (self._subschemas, MAX_SUBSCHEMAS, "subschemas"),
-            (self._values, MAX_VALUES, "constants"),
+            (self._value_count, MAX_VALUES, "constants"),
             (self._characters, MAX_CHARACTERS, "characters of names, patterns and constants"),
         ):
             if have > limit:

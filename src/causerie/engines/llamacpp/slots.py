@@ -80,24 +80,24 @@ class PromptStore:
 
     limit: int
     token_bytes: int
-    _states: list[_StoredPrompt] = field(default_factory=list)
-    _spare: list[int] = field(default_factory=list)  # files without a state
-    _uses: int = 0
+    _stored_prompts: list[_StoredPrompt] = field(default_factory=list)
+    _spare_files: list[int] = field(default_factory=list)  # files without a state
+    _use_count: int = 0
 
     @property
     def size(self) -> int:
-        return sum(state.size for state in self._states)
+        return sum(state.size for state in self._stored_prompts)
 
     def best(self, scope: str, prompt: bytes) -> tuple[_StoredPrompt | None, int]:
         """Return the state of a scope that shares most of a packed prompt, and how many tokens."""
         head = prompt[:_LEAST_BYTES]
-        alike = [state for state in self._states_of(scope) if state.tokens.startswith(head)]
+        alike = [state for state in self._prompts_of_scope(scope) if state.tokens.startswith(head)]
         shared = [(common_tokens(state.tokens, prompt), state.used, state) for state in alike]
         tokens, _, state = max(shared, key=lambda each: each[:2], default=(0, 0, None))
         return state, tokens
 
     def covers(self, scope: str, tokens: bytes) -> bool:
-        return any(state.tokens.startswith(tokens) for state in self._states_of(scope))
+        return any(state.tokens.startswith(tokens) for state in self._prompts_of_scope(scope))
 
     async def save(
         self,
@@ -114,14 +114,16 @@ class PromptStore:
         expected = token_count(tokens) * self.token_bytes
         if len(tokens) < _LEAST_BYTES or self.covers(scope, tokens):
             return
-        for state in [one for one in self._states_of(scope) if tokens.startswith(one.tokens)]:
-            self._drop_state(state)
+        for state in [
+            one for one in self._prompts_of_scope(scope) if tokens.startswith(one.tokens)
+        ]:
+            self._drop_prompt(state)
         if expected > self.limit:
             return
-        self._evict_states(expected, needed)
+        self._evict_prompts(expected, needed)
         if self.size + expected > self.limit or expected > free_memory() // 2:
             return
-        file = self._spare.pop() if self._spare else os.memfd_create("prompt")
+        file = self._spare_files.pop() if self._spare_files else os.memfd_create("prompt")
         state = _StoredPrompt(file, scope, tokens, expected, self._next_use())
         try:
             body = {"filename": str(file)}
@@ -134,8 +136,8 @@ class PromptStore:
             self._clear_file(file)
             raise
         state.size = os.fstat(file).st_size
-        self._states.append(state)
-        self._evict_states(0, needed)
+        self._stored_prompts.append(state)
+        self._evict_prompts(0, needed)
 
     async def restore(self, engine: EngineClient, slot: int, state: _StoredPrompt) -> bool:
         """Copy a state into a slot; return whether that worked. One that fails is dropped."""
@@ -145,37 +147,40 @@ class PromptStore:
             await engine.ask("POST", f"/slots/{slot}?action=restore", body)
         except EngineFailed as failure:
             log.warning("prompt not restored", reason=str(failure))
-            self._drop_state(state)
+            self._drop_prompt(state)
             return False
         return True
 
     def close(self) -> None:
         """Give all memory back; no engine may be running that knows the files."""
-        for file in (*(state.file for state in self._states), *self._spare):
+        for file in (*(state.file for state in self._stored_prompts), *self._spare_files):
             os.close(file)
-        self._states, self._spare = [], []
+        self._stored_prompts, self._spare_files = [], []
 
-    def _states_of(self, scope: str) -> list[_StoredPrompt]:
-        return [state for state in self._states if state.scope == scope]
+    def _prompts_of_scope(self, scope: str) -> list[_StoredPrompt]:
+        return [state for state in self._stored_prompts if state.scope == scope]
 
-    def _evict_states(self, more: int, needed: _StoredPrompt | None) -> None:
-        droppable = [state for state in self._states if state is not needed]
+    def _evict_prompts(self, more: int, needed: _StoredPrompt | None) -> None:
+        droppable = [state for state in self._stored_prompts if state is not needed]
         droppable.sort(key=lambda state: state.used, reverse=True)
-        while droppable and (self.size + more > self.limit or len(self._states) >= _MOST_STATES):
-            self._drop_state(droppable.pop())
+        while droppable and (
+            self.size + more > self.limit or len(self._stored_prompts) >= _MOST_STATES
+        ):
+            self._drop_prompt(droppable.pop())
 
-    def _drop_state(self, state: _StoredPrompt) -> None:
-        if any(one is state for one in self._states):  # two restores of one state may both fail
-            self._states = [one for one in self._states if one is not state]
+    def _drop_prompt(self, state: _StoredPrompt) -> None:
+        # Two restores of one state may both fail.
+        if any(one is state for one in self._stored_prompts):
+            self._stored_prompts = [one for one in self._stored_prompts if one is not state]
             self._clear_file(state.file)
 
     def _clear_file(self, file: int) -> None:
         os.ftruncate(file, 0)
-        self._spare.append(file)
+        self._spare_files.append(file)
 
     def _next_use(self) -> int:
-        self._uses += 1
-        return self._uses
+        self._use_count += 1
+        return self._use_count
 
 
 _REWRITTEN = 4  # tokens at the end of a prompt that its next turn may write otherwise
@@ -235,9 +240,9 @@ class Slots:
         self._slots = [Slot(id) for id in range(count)]
         self._cache_tokens = cache_tokens
         self._store = store
-        self._free = asyncio.Semaphore(count)
+        self._free_slots = asyncio.Semaphore(count)
         self._slot_lock = asyncio.Lock()  # also while others make room for the one that was chosen
-        self._uses = 0
+        self._use_count = 0
 
     @property
     def streaming(self) -> bool:
@@ -253,15 +258,15 @@ class Slots:
         Raises :class:`EngineFailed` where they do not fit next to what runs.
         """
         tokens = packed(prompt)
-        async with self._free:
+        async with self._free_slots:
             cells = len(prompt) + max_tokens
             slot, shared, stored = await self._reserve_slot(engine, scope, tokens, cells)
             try:
                 slot.begin(await self._fill_slot(engine, slot, scope, shared, stored))
                 yield slot
             finally:
-                self._uses += 1
-                slot.leave(tokens, self._uses)
+                self._use_count += 1
+                slot.leave(tokens, self._use_count)
 
     async def _reserve_slot(
         self, engine: EngineClient, scope: str, tokens: bytes, cells: int

@@ -75,8 +75,8 @@ class Batch:
 
     def __init__(self, pipeline: Any, launch: dict[str, Any], out: TextIO) -> None:
         self._pipeline = pipeline
-        self._end = set(launch["end"])
-        self._out = out
+        self._end_ids = set(launch["end"])
+        self._pipe = out
         self._tokenizer = pipeline.get_tokenizer()
         self._prefill = Prefill(launch["blocks"], divided=launch["divided"])
         self._orders: dict[int, Order] = {}  # of the prompts that wait
@@ -113,9 +113,9 @@ class Batch:
                 for text in order["encode"]
             )
             encoded = [[int(one) for one in ids.reshape(-1)] for ids in read]
-            _report_fact(self._out, {"id": id, "encoded": encoded})
+            _report_fact(self._pipe, {"id": id, "encoded": encoded})
         else:
-            _report_fact(self._out, {"id": id})
+            _report_fact(self._pipe, {"id": id})
 
     def _cancel_order(self, id: int) -> None:
         self._prefill.drop(id)
@@ -132,13 +132,13 @@ class Batch:
             try:
                 id, tokens = part.prompt.id, part.prompt.tokens
                 if part.is_last:
-                    config = _generation_config(self._orders.pop(id), self._end)
+                    config = _generation_config(self._orders.pop(id), self._end_ids)
                     self._running[id] = _Running(self._add_request(id, tokens, config), tokens)
                 else:  # a prompt alone
                     self._parts[id] = self._add_request(id, tokens[: part.end], _base_config(1))
             except RuntimeError as error:  # of one request: all others go on
                 self._cancel_order(part.prompt.id)
-                _report_fact(self._out, {"id": part.prompt.id, "refused": str(error)})
+                _report_fact(self._pipe, {"id": part.prompt.id, "refused": str(error)})
 
     def _add_request(self, id: int, tokens: Sequence[int], config: Any) -> Any:
         tensor = openvino.Tensor(numpy.array([tokens], dtype=numpy.int64))
@@ -151,7 +151,7 @@ class Batch:
                 del self._parts[id]
             if status == openvino_genai.GenerationStatus.IGNORED:
                 self._cancel_order(id)
-                _report_fact(self._out, {"id": id, "end": "ignored"})
+                _report_fact(self._pipe, {"id": id, "end": "ignored"})
 
     def _report_tokens(self, id: int, running: _Running) -> None:
         ids: list[int] = []
@@ -167,7 +167,7 @@ class Batch:
             end = "ignored"  # it finds no room for it in its cache
         running.tokens += ids
         if ids or end:
-            _report_fact(self._out, {"id": id, "ids": ids, "logprobs": logprobs, "end": end})
+            _report_fact(self._pipe, {"id": id, "ids": ids, "logprobs": logprobs, "end": end})
         if end:
             del self._running[id]
             self._record_cached(running)

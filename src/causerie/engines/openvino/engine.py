@@ -133,7 +133,7 @@ class OpenVinoClient:
         self._process = process
         self._pulse = pulse
         self._order_ids = count(1)
-        self._waiting: dict[int, asyncio.Queue[_Answer | None]] = {}
+        self._answer_queues: dict[int, asyncio.Queue[_Answer | None]] = {}
         loop = asyncio.get_running_loop()
         self._ready: asyncio.Future[bool] = loop.create_future()
         self._has_ended = False
@@ -178,12 +178,12 @@ class OpenVinoClient:
             raise base.EngineFailed("the engine is gone", loading=True)
         number = next(self._order_ids)
         answers: asyncio.Queue[_Answer | None] = asyncio.Queue()
-        self._waiting[number] = answers
+        self._answer_queues[number] = answers
         try:
             await self._process.write(_encode({**order, "id": number}) + b"\n")
             yield answers
         finally:
-            if self._waiting.pop(number, None) is not None and "generate" in order:
+            if self._answer_queues.pop(number, None) is not None and "generate" in order:
                 # Not waited for: the child obeys it before its next step.
                 self._process.write_nowait(_encode({"cancel": True, "id": number}) + b"\n")
 
@@ -197,13 +197,13 @@ class OpenVinoClient:
                     if answer.ready:
                         self.version = answer.version
                         self._ready.set_result(True)
-                    elif (answers := self._waiting.get(answer.id)) is not None:
+                    elif (answers := self._answer_queues.get(answer.id)) is not None:
                         answers.put_nowait(answer)
         finally:
             self._has_ended = True
             if not self._ready.done():
                 self._ready.set_result(False)
-            for answers in self._waiting.values():
+            for answers in self._answer_queues.values():
                 answers.put_nowait(None)
 
 

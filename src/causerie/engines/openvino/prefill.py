@@ -58,22 +58,22 @@ class Prefill:
 
     def __init__(self, blocks: int, *, divided: bool = True) -> None:
         self._speed = PrefillSpeed(_EXPECTED_SECONDS)
-        self._limit = blocks
+        self._most_blocks = blocks
         self.known: dict[int, None] = {}  # keys of blocks in the cache, in the order of their use
         self._may_divide = divided
-        self._waiting: dict[int, _WaitingPrompt] = {}
-        self._planned: Sequence[Part] = ()
+        self._waiting_prompts: dict[int, _WaitingPrompt] = {}
+        self._planned_parts: Sequence[Part] = ()
         self._oldest_first = False
         self._is_warm = False  # the first step of a process prepares kernels, and tells no speed
 
     def __bool__(self) -> bool:
-        return bool(self._waiting)
+        return bool(self._waiting_prompts)
 
     def add(self, id: int, tokens: Sequence[int]) -> None:
-        self._waiting[id] = _WaitingPrompt(id, tokens, block_keys(tokens))
+        self._waiting_prompts[id] = _WaitingPrompt(id, tokens, block_keys(tokens))
 
     def drop(self, id: int) -> None:
-        _ = self._waiting.pop(id, None)
+        _ = self._waiting_prompts.pop(id, None)
 
     def plan(self, *, streaming: bool) -> Sequence[Part]:
         """Return what the next step reads; a prompt whose last part it is waits no more.
@@ -83,7 +83,7 @@ class Prefill:
         and the last one of its step.
         """
         self._oldest_first = not self._oldest_first
-        waiting, planned = list(self._waiting.values()), []
+        waiting, planned = list(self._waiting_prompts.values()), []
         left = sum(prompt.rest for prompt in waiting)
         if self._may_divide:
             left = min(_round_to_blocks(self._speed.fitting(_ALONE_SECONDS)), BATCH)
@@ -107,17 +107,17 @@ class Prefill:
         for part in planned:
             if part.is_last:
                 self.drop(part.prompt.id)
-        self._planned = planned
+        self._planned_parts = planned
         return planned
 
     def stepped(self, seconds: float) -> None:
         """Note that the step which was planned took so long."""
         if self._is_warm:
-            self._speed.observe(sum(part.end - part.begin for part in self._planned), seconds)
+            self._speed.observe(sum(part.end - part.begin for part in self._planned_parts), seconds)
         self._is_warm = True
-        for part in self._planned:
+        for part in self._planned_parts:
             self._remember_blocks(part.prompt.blocks[: part.end // BLOCK])
-        self._planned = ()
+        self._planned_parts = ()
 
     def note(self, tokens: Sequence[int]) -> None:
         """Note that the cache holds these, from the first on."""
@@ -127,7 +127,7 @@ class Prefill:
         for key in keys:
             self.known.pop(key, None)
             self.known[key] = None
-        while len(self.known) > self._limit:
+        while len(self.known) > self._most_blocks:
             del self.known[next(iter(self.known))]
 
 

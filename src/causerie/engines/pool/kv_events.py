@@ -68,35 +68,36 @@ def extended(previous: int, tokens: Sequence[int]) -> list[int]:
 
 
 class PrefixIndex:
-    """Of members by name, for at most about so many ``blocks``."""
+    """Which members hold which blocks of prompts, for at most about so many ``blocks``."""
 
     def __init__(self, blocks: int) -> None:
         self.resize(blocks)
-        self._bits: dict[str, int] = {}
-        self._names: dict[int, str] = {}
-        self._sets: dict[int, int] = {}  # each by itself, so that blocks share it: memory and time
-        self._next = 0
+        self._bits_by_name: dict[str, int] = {}
+        self._names_by_bit: dict[int, str] = {}
+        # Each set by itself, so that blocks share it: memory and time.
+        self._member_sets: dict[int, int] = {}
+        self._next_bit = 0
         self._clear_shards()
 
     def __len__(self) -> int:
         """Return the number of entries; a block may have one in each generation."""
-        return sum(map(len, self._young)) + sum(map(len, self._old))
+        return sum(map(len, self._young_shards)) + sum(map(len, self._old_shards))
 
     def resize(self, blocks: int) -> None:
-        """Have another bound from now on."""
+        """Bound the index by another number of blocks from now on."""
         self._half_capacity = max(blocks // _SHARDS // 2, 1)
 
     def forget(self, name: str) -> None:
-        """Take a member as one that holds nothing: new, gone, or started again."""
-        bit = self._bits.pop(name, None)
+        """Take a member out of the index: it is new, gone, or started again, and holds nothing."""
+        bit = self._bits_by_name.pop(name, None)
         if bit is not None:
-            del self._names[bit]  # its bit stays in the table, and means nobody
+            del self._names_by_bit[bit]  # its bit stays in the table, and means nobody
 
     def runs(self, blocks: Iterable[int]) -> Mapping[str, int]:
         """Return how many of the first blocks each member holds without a gap; none is left out
         but those that do not hold the first."""
-        young, old = self._young, self._old
-        holding = sum(self._names)
+        young, old = self._young_shards, self._old_shards
+        holding = sum(self._names_by_bit)
         found: dict[str, int] = {}
         length = 0
         for block in blocks:
@@ -120,13 +121,13 @@ class PrefixIndex:
     def _note_run(self, found: dict[str, int], members: int, length: int) -> None:
         while members:
             bit = members & -members
-            found[self._names[bit]] = length
+            found[self._names_by_bit[bit]] = length
             members ^= bit
 
     def add(self, name: str, blocks: Iterable[int]) -> None:
         """Record that a member holds these blocks, and has used them now."""
-        bit, sets = self._bit_of(name), self._sets
-        young, old, half = self._young, self._old, self._half_capacity
+        bit, sets = self._bit_of(name), self._member_sets
+        young, old, half = self._young_shards, self._old_shards, self._half_capacity
         for block in blocks:
             shard = block >> _SHARD
             table = young[shard]
@@ -147,29 +148,30 @@ class PrefixIndex:
             sets.clear()
 
     def remove(self, name: str, blocks: Collection[int]) -> None:
-        bit = self._bits.get(name, 0)
+        bit = self._bits_by_name.get(name, 0)
         for block in blocks:
-            for tables in (self._young, self._old):
+            for tables in (self._young_shards, self._old_shards):
                 table = tables[block >> _SHARD]
                 if left := table.get(block, 0) & bit:
                     table[block] ^= left
 
     def _bit_of(self, name: str) -> int:
-        bit = self._bits.get(name)
+        bit = self._bits_by_name.get(name)
         if bit is None:
-            if self._next >= len(self._bits) + _MOST_BITS:  # sets are not to grow without end
+            # Sets are not to grow without end.
+            if self._next_bit >= len(self._bits_by_name) + _MOST_BITS:
                 self._clear_shards()
-                self._names = {1 << at: each for at, each in enumerate(self._bits)}
-                self._bits = {each: one for one, each in self._names.items()}
-                self._next = len(self._bits)
-            bit = self._bits[name] = 1 << self._next
-            self._names[bit] = name
-            self._next += 1
+                self._names_by_bit = {1 << at: each for at, each in enumerate(self._bits_by_name)}
+                self._bits_by_name = {each: one for one, each in self._names_by_bit.items()}
+                self._next_bit = len(self._bits_by_name)
+            bit = self._bits_by_name[name] = 1 << self._next_bit
+            self._names_by_bit[bit] = name
+            self._next_bit += 1
         return bit
 
     def _clear_shards(self) -> None:
-        self._young: list[dict[int, int]] = [{} for _ in range(_SHARDS)]
-        self._old: list[dict[int, int]] = [{} for _ in range(_SHARDS)]
+        self._young_shards: list[dict[int, int]] = [{} for _ in range(_SHARDS)]
+        self._old_shards: list[dict[int, int]] = [{} for _ in range(_SHARDS)]
 
 
 # What a member publishes.
@@ -305,40 +307,40 @@ class KvView:
         self.complete = False  # whether every block that is there is known
         self.block_size = 0  # in tokens; 0 while nothing was stored
         self.salted = False  # whether events name the salts of prompts, which are their scopes
-        self._next: int | None = None  # number of the next batch
+        self._next_batch: int | None = None  # number of the next batch
         self._last_timestamp = 0.0  # the latest of its batches
-        self._blocks: dict[int, tuple[int, ...]] = {}  # by the hash of vLLM's hash
-        self._copies: dict[int, int] = {}  # beyond the first one of a block
-        self._group: int | None = None
+        self._blocks_by_hash: dict[int, tuple[int, ...]] = {}  # by the hash of vLLM's hash
+        self._extra_copies: dict[int, int] = {}  # beyond the first one of a block
+        self._main_group: int | None = None
 
     def __len__(self) -> int:
         """Return the number of blocks of the prefix index."""
-        return len(self._blocks) * max(self.block_size // BLOCK, 1)
+        return len(self._blocks_by_hash) * max(self.block_size // BLOCK, 1)
 
     def begin(self) -> None:
         """Take the cache as empty, unless something is known of it: nothing was published yet."""
-        if self._next is None:
-            self._next, self.complete = 0, True
+        if self._next_batch is None:
+            self._next_batch, self.complete = 0, True
 
     def forget(self) -> None:
-        self._next = None
+        self._next_batch = None
         self._reset_view(complete=False)
 
     def missing(self, number: int, batch: EventBatch) -> int | None:
         """Return the first batch that is missing before this one, or ``None``."""
-        if self._next is None or self._other_publisher(number, batch):
+        if self._next_batch is None or self._other_publisher(number, batch):
             return 0 if number else None
-        return self._next if number > self._next else None
+        return self._next_batch if number > self._next_batch else None
 
     def receive(self, number: int, batch: EventBatch) -> None:
         """Apply a batch, unless it was before; raise :class:`UnreadableEvents`."""
-        if self._next is None or self._other_publisher(number, batch):
+        if self._next_batch is None or self._other_publisher(number, batch):
             self._reset_view(complete=number == 0)
-        elif number < self._next:
+        elif number < self._next_batch:
             return
-        elif number > self._next:
+        elif number > self._next_batch:
             self._reset_view(complete=False)
-        self._next, self._last_timestamp = number + 1, max(self._last_timestamp, batch.ts)
+        self._next_batch, self._last_timestamp = number + 1, max(self._last_timestamp, batch.ts)
         for event in batch.events:
             if isinstance(event, Cleared):
                 self._reset_view(complete=True)
@@ -351,14 +353,18 @@ class KvView:
 
     def _other_publisher(self, number: int, batch: EventBatch) -> bool:
         # Numbers that start at 0 again mean that the server was restarted.
-        return self._next is not None and number < self._next and batch.ts > self._last_timestamp
+        return (
+            self._next_batch is not None
+            and number < self._next_batch
+            and batch.ts > self._last_timestamp
+        )
 
     def _reset_view(self, *, complete: bool) -> None:
         self.complete = complete
         self._last_timestamp = 0.0
-        self._group = None
-        self._blocks.clear()
-        self._copies.clear()
+        self._main_group = None
+        self._blocks_by_hash.clear()
+        self._extra_copies.clear()
         self._index.forget(self.name)
 
     def _store_blocks(self, event: Stored) -> None:
@@ -370,7 +376,11 @@ class KvView:
         self.block_size = size
         self.salted = self.salted or bool(event.salt)
         parent = event.parent_block_hash
-        before = root(event.salt) if parent is None else self._blocks.get(hash(parent), [None])[-1]
+        before = (
+            root(event.salt)
+            if parent is None
+            else self._blocks_by_hash.get(hash(parent), [None])[-1]
+        )
         if before is None:
             return  # behind a block that was stored before this view began
         try:
@@ -383,25 +393,25 @@ class KvView:
         each = size // BLOCK
         for at, name in enumerate(hashes):
             key = hash(name)
-            if key in self._blocks:
-                self._copies[key] = self._copies.get(key, 0) + 1
+            if key in self._blocks_by_hash:
+                self._extra_copies[key] = self._extra_copies.get(key, 0) + 1
             else:
-                self._blocks[key] = tuple(blocks[at * each : (at + 1) * each])
+                self._blocks_by_hash[key] = tuple(blocks[at * each : (at + 1) * each])
 
     def _of_main_group(self, event: Stored) -> bool:
-        if self._group is None:
-            self._group = event.group_idx
-        return event.group_idx == self._group
+        if self._main_group is None:
+            self._main_group = event.group_idx
+        return event.group_idx == self._main_group
 
     def _remove_blocks(self, event: Removed) -> None:
-        if not event.of_text or event.group_idx != self._group:
+        if not event.of_text or event.group_idx != self._main_group:
             return
         for name in event.block_hashes:
             key = hash(name)
-            if copies := self._copies.pop(key, 0):
+            if copies := self._extra_copies.pop(key, 0):
                 if copies > 1:
-                    self._copies[key] = copies - 1
-            elif (blocks := self._blocks.pop(key, None)) is not None:
+                    self._extra_copies[key] = copies - 1
+            elif (blocks := self._blocks_by_hash.pop(key, None)) is not None:
                 self._index.remove(self.name, blocks)
                 self._index.remove(self._member, blocks)
 

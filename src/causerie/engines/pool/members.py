@@ -116,7 +116,7 @@ class MemberCache:
             cache.start()
 
     async def stop(self) -> None:
-        """Listen no more, and hold nothing."""
+        """Stop listening to the member's KV events, and take this member out of the index."""
         for cache in self._caches:
             await cache.stop()
         self.forget()
@@ -192,7 +192,7 @@ class Member(MemberLoad):
         self.failure = ""  # the last one, while nothing else has come since
         self.restarts = 0  # of its engine, as of the blocks that it is taken to hold
         self._breaker = CircuitBreaker(monotonic, random.Random().random, _LONGEST_WAIT_SECONDS)
-        self._start: asyncio.Task[None] | None = None
+        self._start_task: asyncio.Task[None] | None = None
 
     @property
     def rests(self) -> bool:
@@ -209,12 +209,12 @@ class Member(MemberLoad):
     def begin(self, news: asyncio.Event) -> None:
         """Load it in a task that ``stop`` ends; ``news`` is set at each outcome."""
         self.cache.start()
-        if self._start is None:
-            self._start = asyncio.get_running_loop().create_task(self._load_until_ready(news))
+        if self._start_task is None:
+            self._start_task = asyncio.get_running_loop().create_task(self._load_until_ready(news))
 
     async def stop(self) -> None:
-        await end_task(self._start)
-        self._start = None
+        await end_task(self._start_task)
+        self._start_task = None
         await self.cache.stop()
         await self.engine.stop()
 
@@ -222,7 +222,7 @@ class Member(MemberLoad):
         status = self.engine.status()
         source = self.cache.source
         state, detail = status.state, self.failure or status.detail or self.cache.failure
-        loaded = self._start is None or self._start.done()  # with its facts
+        loaded = self._start_task is None or self._start_task.done()  # with its facts
         if not loaded and state in (EngineState.ABSENT, EngineState.READY):
             state = EngineState.FAILED if self.failure else EngineState.LOADING
         return replace(status, model=self.name, state=state, detail=detail, prefix_source=source)
@@ -252,19 +252,21 @@ class Member(MemberLoad):
 class MemberTurn:
     """A generation at a member, counted until its ``end``.
 
-    The prompt has these ``_blocks``; the member has ``_unread`` tokens of it to read. ``_before``
-    is the root of its chain of blocks; ``_left`` is called at the end.
+    The prompt has these ``_blocks``; the member has ``_unread`` tokens of it to read.
+    ``_root_block`` is the root of its chain of blocks; ``_on_end`` is called at the end.
     """
 
     at: Member
     prompt: InitVar[Sequence[int]]
-    _before: int
+    _root_block: int
     _blocks: Sequence[int]
     _unread: int
-    _left: Callable[[Member], None]
+    _on_end: Callable[[Member], None]
 
     def __post_init__(self, prompt: Sequence[int]) -> None:
-        self._tail = prompt[len(self._blocks) * kv_events.BLOCK :]  # the tokens that fill no block
+        self._partial_block = prompt[
+            len(self._blocks) * kv_events.BLOCK :
+        ]  # the tokens that fill no block
         self._tokens_read, self._since = self._unread, monotonic()
         self.at.running += 1
         self.at.unread += self._unread
@@ -290,8 +292,8 @@ class MemberTurn:
             at.answered()
             at.cache.expect(self._tokens_read, self._since)
             # The reply is in its cache too, for the next turn of the conversation.
-            before = self._blocks[-1] if self._blocks else self._before
-            at.cache.holds(kv_events.extended(before, [*self._tail, *made]))
+            before = self._blocks[-1] if self._blocks else self._root_block
+            at.cache.holds(kv_events.extended(before, [*self._partial_block, *made]))
         elif failure:
             at.failed(failure)
-        self._left(at)
+        self._on_end(at)

@@ -122,15 +122,15 @@ async def targets(url: str, server: tuple[str, int] | None = None) -> Sequence[M
 
 @dataclass(eq=False)
 class Discovery:
-    """Calls ``_found`` with all servers whenever they have changed."""
+    """Calls ``_on_members`` with all servers whenever they have changed."""
 
-    _found: Callable[[Sequence[MemberAddress]], None]
-    _known: dict[str, Sequence[MemberAddress]] = field(default_factory=dict)  # by URL, in order
+    _on_members: Callable[[Sequence[MemberAddress]], None]
+    _members_by_url: dict[str, Sequence[MemberAddress]] = field(default_factory=dict)  # in order
     _failures: dict[str, str] = field(default_factory=dict)
-    _last: Sequence[MemberAddress] | None = None
+    _listed_members: Sequence[MemberAddress] | None = None
     _running: bool = False
     _task: asyncio.Task[None] | None = None
-    _names: Sequence[str] = ()
+    _lookup_urls: Sequence[str] = ()
 
     @property
     def detail(self) -> str:
@@ -142,12 +142,13 @@ class Discovery:
         Where a name is new, those before are kept until it has been looked up.
         """
         names = [url for url in urls if not _is_literal(url)]
-        unknown = [url for url in names if url not in self._known]
-        self._known = {
-            url: self._known.get(url, ()) if url in names else [MemberAddress(url)] for url in urls
+        unknown = [url for url in names if url not in self._members_by_url]
+        self._members_by_url = {
+            url: self._members_by_url.get(url, ()) if url in names else [MemberAddress(url)]
+            for url in urls
         }
         self._failures = {url: why for url, why in self._failures.items() if url in names}
-        self._names = names
+        self._lookup_urls = names
         if not unknown:
             self._publish_members()
         if self._running:
@@ -165,11 +166,13 @@ class Discovery:
     def _watch_names(self) -> None:
         if self._task is not None:
             self._task.cancel()
-        self._task = asyncio.get_running_loop().create_task(self._watch()) if self._names else None
+        self._task = (
+            asyncio.get_running_loop().create_task(self._watch()) if self._lookup_urls else None
+        )
 
     async def _watch(self) -> None:
         while True:
-            await asyncio.gather(*(self._look_up(url) for url in self._names))
+            await asyncio.gather(*(self._look_up(url) for url in self._lookup_urls))
             self._publish_members()
             await asyncio.sleep(_SECONDS * random.uniform(0.8, 1.2))
 
@@ -184,14 +187,14 @@ class Discovery:
             self._failures[url] = str(failure)
             return
         self._failures.pop(url, None)
-        self._known[url] = found
+        self._members_by_url[url] = found
 
     def _publish_members(self) -> None:
-        by_name = {one.name: one for each in self._known.values() for one in each}
+        by_name = {one.name: one for each in self._members_by_url.values() for one in each}
         members = list(by_name.values())
-        if members != self._last:
-            self._last = members
-            self._found(members)
+        if members != self._listed_members:
+            self._listed_members = members
+            self._on_members(members)
 
 
 def _is_literal(url: str) -> bool:
@@ -210,12 +213,12 @@ _MOST_MEMBERS = 3  # that one request may try: it may be what they fail by
 class _Generation:
     _pool: EnginePool
     _request: base.TextRequest
-    _ends: Collection[int]
+    _end_ids: Collection[int]
 
     def __post_init__(self) -> None:
-        self._made: list[int] = []
-        self._made_before = 0  # of those made, by servers that have failed
-        self._tried: list[str] = []
+        self._generated: list[int] = []
+        self._generated_before = 0  # of those made, by servers that have failed
+        self._tried_members: list[str] = []
         self._turn: MemberTurn | None = None
         self._answered = False  # by the present server
         self._stack = AsyncExitStack()
@@ -224,9 +227,9 @@ class _Generation:
     async def begin(self) -> None:
         rest = self._remaining_request()
         while True:
-            turn = self._turn = self._pool.choose(rest.prompt, rest.scope, self._tried)
+            turn = self._turn = self._pool.choose(rest.prompt, rest.scope, self._tried_members)
             self._answered = False
-            self._tried.append(turn.at.name)
+            self._tried_members.append(turn.at.name)
             try:
                 self._outputs = await self._stack.enter_async_context(turn.at.engine.generate(rest))
                 return
@@ -241,12 +244,12 @@ class _Generation:
                         if self._turn is not None and not self._answered:
                             self._answered = True
                             self._turn.answered()
-                        self._made.append(output.id)
-                    elif isinstance(output, base.Stopped) and self._made_before:
+                        self._generated.append(output.id)
+                    elif isinstance(output, base.Stopped) and self._generated_before:
                         output = replace(
                             output,
                             prompt_tokens=len(self._request.prompt),
-                            completion_tokens=self._made_before + output.completion_tokens,
+                            completion_tokens=self._generated_before + output.completion_tokens,
                             cached_tokens=0,  # the first one did not come to tell
                         )
                     yield output
@@ -256,7 +259,7 @@ class _Generation:
             if stopped := self._stopped_early():
                 yield stopped
                 return
-            self._made_before = len(self._made)
+            self._generated_before = len(self._generated)
             await self.begin()
 
     async def leave(self, failure: BaseException | None, why: str = "") -> None:
@@ -272,7 +275,7 @@ class _Generation:
         try:
             if failure is None:
                 await stack.aclose()
-                made = self._made[self._made_before :]
+                made = self._generated[self._generated_before :]
             else:
                 await stack.__aexit__(type(failure), failure, failure.__traceback__)
         finally:
@@ -280,11 +283,11 @@ class _Generation:
 
     async def _leave_failed(self, failure: base.EngineFailed) -> None:
         await self.leave(failure, "" if failure.refused else str(failure))
-        if failure.refused or len(self._tried) >= _MOST_MEMBERS:
+        if failure.refused or len(self._tried_members) >= _MOST_MEMBERS:
             raise failure
 
     def _remaining_request(self) -> base.TextRequest:
-        request, made = self._request, self._made
+        request, made = self._request, self._generated
         if not made:
             return request
         return replace(
@@ -295,10 +298,14 @@ class _Generation:
         )
 
     def _stopped_early(self) -> base.Stopped | None:
-        if self._made and self._made[-1] in self._ends and not self._request.ignore_eos:
-            return base.Stopped("stop", len(self._request.prompt), len(self._made))
-        if len(self._made) >= self._request.max_tokens:
-            return base.Stopped("length", len(self._request.prompt), len(self._made))
+        if (
+            self._generated
+            and self._generated[-1] in self._end_ids
+            and not self._request.ignore_eos
+        ):
+            return base.Stopped("stop", len(self._request.prompt), len(self._generated))
+        if len(self._generated) >= self._request.max_tokens:
+            return base.Stopped("length", len(self._request.prompt), len(self._generated))
         return None
 
 
@@ -331,8 +338,8 @@ class EnginePool:
         self._event_endpoints_of = events
         self._members: dict[str, Member] = {}
         self._leaving: set[Member] = set()
-        self._ends: set[asyncio.Task[None]] = set()
-        self._numbers = count(1)
+        self._end_tasks: set[asyncio.Task[None]] = set()
+        self._member_numbers = count(1)
         self._index = PrefixIndex(_BLOCKS)
         self._member_changed = asyncio.Event()
         self._started = False
@@ -375,7 +382,7 @@ class EnginePool:
             await self._discovery.stop()
             everybody = [*self._members.values(), *self._leaving]
             await asyncio.gather(*(member.stop() for member in everybody))
-            await asyncio.gather(*self._ends)
+            await asyncio.gather(*self._end_tasks)
         finally:
             self._close()
 
@@ -471,7 +478,7 @@ class EnginePool:
         runs = {member.name: member.cache.run(found, scope) for member in able} if found else found
         member = least_cost(able, len(prompt), runs)
         unread = max(len(prompt) - runs.get(member.name, 0) * BLOCK, 1)
-        member.chosen = next(self._numbers)
+        member.chosen = next(self._member_numbers)
         turn = MemberTurn(member, prompt, root(scope), blocks, unread, self._end_unused)
         if member.chosen % _FIT_EVERY == 0:
             self._resize_index()
@@ -517,8 +524,8 @@ class EnginePool:
             self._leaving.discard(member)
             # Awaited by `stop`.
             task = asyncio.get_running_loop().create_task(member.stop())
-            self._ends.add(task)
-            task.add_done_callback(self._ends.discard)
+            self._end_tasks.add(task)
+            task.add_done_callback(self._end_tasks.discard)
 
     def _begin_loading(self) -> None:
         for member in self._members.values():

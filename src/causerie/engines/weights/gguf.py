@@ -46,7 +46,7 @@ class GgufMetadata:
     def __init__(self, path: Path, data: mmap.mmap) -> None:
         self._path = path
         self._data = data
-        self._at = 4
+        self._offset = 4
         self._values: dict[str, _Value] = {}
         if data[:4] != b"GGUF":
             raise NotGguf(path, "it does not begin with the letters GGUF")
@@ -62,10 +62,10 @@ class GgufMetadata:
             self._values[key] = self._read_value(key)
 
     def _skip_bytes(self, size: int) -> int:
-        start, end = self._at, len(self._data)
+        start, end = self._offset, len(self._data)
         if size > end - start:
             raise NotGguf(self._path, f"it ends inside its metadata (at byte {end})")
-        self._at = start + size
+        self._offset = start + size
         return start
 
     def _read_number(self, letter: str) -> int:
@@ -87,9 +87,9 @@ class GgufMetadata:
             what = "is an array of the unsupported" if is_array else "has the unknown"
             raise NotGguf(self._path, f"key {key!r} {what} type {kind}")
         least = 8 if kind == _STRING else struct.calcsize(f"<{_LETTERS[kind]}")
-        if is_array and (count > _MAX_ITEMS or count * least > len(self._data) - self._at):
+        if is_array and (count > _MAX_ITEMS or count * least > len(self._data) - self._offset):
             raise NotGguf(self._path, f"key {key!r} claims {count} items, more than the file holds")
-        value = _Value(kind, count, self._at, is_array)
+        value = _Value(kind, count, self._offset, is_array)
         if kind != _STRING:
             self._skip_bytes(count * least)
         elif is_array:
@@ -99,12 +99,12 @@ class GgufMetadata:
         return value
 
     def _skip_strings(self, count: int) -> None:
-        data, end, at = self._data, len(self._data), self._at
+        data, end, at = self._data, len(self._data), self._offset
         for _ in range(count):
             if at + 8 > end:
                 break
             at += 8 + _SIZE(data, at)[0]
-        self._skip_bytes(max(at - self._at, 8 * count))
+        self._skip_bytes(max(at - self._offset, 8 * count))
 
     def require_tensors(self) -> None:
         """Raise :class:`NotGguf` if the file ends before its last tensor begins."""
@@ -116,7 +116,7 @@ class GgufMetadata:
             _ = self._skip_bytes(8 * self._read_number("I") + 4)  # dimensions and type
             last = max(last, self._read_number("Q"))
         alignment = max(self.integer("general.alignment") or _ALIGNMENT, 1)
-        begins = -(-self._at // alignment) * alignment + last
+        begins = -(-self._offset // alignment) * alignment + last
         if self._tensors and begins >= len(self._data):
             raise NotGguf(
                 self._path,

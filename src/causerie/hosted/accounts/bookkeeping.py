@@ -168,8 +168,8 @@ class Bookkeeping(Struct):
     _scope_budgets: LiveScopeBudgets | None = None
     _entitlements: Entitlements = field(default_factory=Entitlements)
     _running: dict[str, tuple[Record, UsageRecord]] = {}
-    _due: list[str] = []
-    _timer: asyncio.TimerHandle | None = None
+    _due_checkpoints: list[str] = []
+    _checkpoint_timer: asyncio.TimerHandle | None = None
     prices: ModelPrices = ModelPrices()
     logs_contents: bool = True
 
@@ -235,15 +235,15 @@ class Bookkeeping(Struct):
         usage = _interrupted_usage(record, prompt)
         record.id = usage.id
         self._running[usage.id] = record, usage
-        if self._timer is None:
+        if self._checkpoint_timer is None:
             self._schedule_checkpoint(_CHECKPOINT_SECONDS)
         self._ledger.begin_request(usage)
 
     def _schedule_checkpoint(self, seconds: float) -> None:
-        self._timer = asyncio.get_running_loop().call_later(seconds, self._checkpoint)
+        self._checkpoint_timer = asyncio.get_running_loop().call_later(seconds, self._checkpoint)
 
     def _checkpoint(self) -> None:
-        due = self._due = self._due or list(self._running)
+        due = self._due_checkpoints = self._due_checkpoints or list(self._running)
         for id in due[-_BATCH:]:
             if id in self._running:
                 record, before = self._running[id]
@@ -253,7 +253,7 @@ class Bookkeeping(Struct):
                     with suppress(StoreUnavailable):  # the record that was written before stays
                         self._ledger.begin_request(self._hold_of(record).priced(usage))
         del due[-_BATCH:]
-        self._timer = None
+        self._checkpoint_timer = None
         if self._running:
             self._schedule_checkpoint(0 if due else _CHECKPOINT_SECONDS)
 

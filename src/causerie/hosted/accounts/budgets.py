@@ -103,7 +103,7 @@ class Reservation(Struct, eq=False):
     _requests: Sequence[HoldRequest]
     ends: float
     _settled: Sequence[tuple[_Counter, int]] = ()
-    _open: bool = True
+    _is_open: bool = True
 
     async def settle(self, cost: int, tokens: int) -> None:
         """Count the actual use once, also after the reservation has expired.
@@ -142,7 +142,7 @@ class Reservation(Struct, eq=False):
             shared_budgets.give_back(self._requests)
 
     def _close(self) -> bool:
-        was_open, self._open = self._open, False
+        was_open, self._is_open = self._is_open, False
         if was_open:
             for part in self._parts:
                 part.counter.reserved -= part.amount
@@ -164,12 +164,12 @@ class Budgets:
     """
 
     _reader: SpentReader
-    _now: Callable[[], int]
+    _clock: Callable[[], int]
     _options: BudgetOptions = field(default_factory=BudgetOptions)
     shared_budgets: SharedBudgetStore | None = None
     seconds: Callable[[], float] = time.monotonic
     _counters: dict[str, _Counter] = field(default_factory=dict)
-    _loading: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
+    _load_locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     running: set[Reservation] = field(default_factory=set)
 
     async def reserve(
@@ -180,7 +180,7 @@ class Budgets:
         ``cost`` is in billionths. Raises :class:`OverBudget`, and :class:`StoreUnavailable` if
         settled use cannot be read.
         """
-        now, known = self._now(), False
+        now, known = self._clock(), False
         parts: list[_Part] = []
         for claim in claims:
             for place, budget in zip(claim.places, claim.budgets, strict=True):
@@ -240,7 +240,7 @@ class Budgets:
         counter.joins = joins
 
     async def _read_once(self, counter: _Counter, reads: int) -> None:
-        async with self._loading.setdefault(counter.place, asyncio.Lock()):
+        async with self._load_locks.setdefault(counter.place, asyncio.Lock()):
             if counter.reads == reads:
                 await self._read_spent(counter)
 
@@ -258,7 +258,7 @@ class Budgets:
 
     def expire(self) -> None:
         """Release expired reservations, and forget periods that are over."""
-        now, seconds = self._now(), self.seconds()
+        now, seconds = self._clock(), self.seconds()
         for each in [each for each in self.running if each.ends <= seconds]:
             each.release()
         for place, counter in list(self._counters.items()):
@@ -283,7 +283,7 @@ class Budgets:
         return counter
 
     async def _load_counter(self, owner: str, place: str, budget: Budget, now: int) -> _Counter:
-        async with self._loading.setdefault(place, asyncio.Lock()):
+        async with self._load_locks.setdefault(place, asyncio.Lock()):
             found = self._current_counter(place, budget, now)
             if found is not None:
                 return found
@@ -308,7 +308,7 @@ class Budgets:
     def _check_allowance(self, part: _Part, amount: int, spent: int, reserved: int) -> None:
         if part.amount == 0 or spent + reserved < amount:
             return
-        at = datetime.fromtimestamp(self._now() / _SECOND, UTC)
+        at = datetime.fromtimestamp(self._clock() / _SECOND, UTC)
         raise _over_budget(part.counter, at, waits=spent < amount)
 
 

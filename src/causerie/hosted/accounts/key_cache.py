@@ -70,12 +70,12 @@ class KeyCache(Struct):
     _store: SqlStore
     _options: KeyCacheOptions = KeyCacheOptions()
     now: Callable[[], int] = time.time_ns
-    _known: dict[bytes, _Known] = {}
+    _cached_keys: dict[bytes, _Known] = {}
     _digests: dict[str, set[bytes]] = {}  # by key, project and person
-    _absent: dict[bytes, int] = {}
+    _absent_until: dict[bytes, int] = {}
     _lookups: dict[bytes, asyncio.Future[_Known | None]] = {}
     _last_change: int = 0
-    _trusted: bool = True
+    _is_trusted: bool = True
     _tasks: asyncio.TaskGroup = field(default_factory=asyncio.TaskGroup)
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
     _polling: asyncio.Task[None] | None = None
@@ -125,17 +125,17 @@ class KeyCache(Struct):
     async def _verified_key(self, credential: Credential | None) -> _Known:
         if credential is None:
             raise no_key()
-        known = self._known.get(credential.digest) or await self._find_key(credential)
+        known = self._cached_keys.get(credential.digest) or await self._find_key(credential)
         if self.now() >= known.until:
             raise wrong_key(credential)
-        if not self._trusted:
+        if not self._is_trusted:
             raise StoreUnavailable("The API key cannot be verified now. Try again.")
         return known
 
     async def _find_key(self, credential: Credential) -> _Known:
         # One query for all callers that ask for the same key at the same time.
         digest = credential.digest
-        if not credential.formed or self._absent.get(digest, 0) > self.now():
+        if not credential.formed or self._absent_until.get(digest, 0) > self.now():
             raise wrong_key(credential)
         lookup = self._lookups.get(digest)
         if lookup is None:
@@ -160,9 +160,9 @@ class KeyCache(Struct):
         else:
             lookup.set_result(self._keep_key(digest, found) if found is not None else None)
             if found is None:
-                if len(self._absent) >= _ABSENT_KEPT:
-                    del self._absent[next(iter(self._absent))]
-                self._absent[digest] = self.now() + _ABSENT_SECONDS * _SECOND
+                if len(self._absent_until) >= _ABSENT_KEPT:
+                    del self._absent_until[next(iter(self._absent_until))]
+                self._absent_until[digest] = self.now() + _ABSENT_SECONDS * _SECOND
         finally:
             del self._lookups[digest]
             lookup.cancel()  # where this task was cancelled
@@ -181,17 +181,17 @@ class KeyCache(Struct):
             raise StoreUnavailable("The API key cannot be verified now. Try again.") from failure
 
     def _keep_key(self, digest: bytes, grant: Grant) -> _Known:
-        if len(self._known) >= self._options.capacity:
-            self._drop_key(next(iter(self._known)))
+        if len(self._cached_keys) >= self._options.capacity:
+            self._drop_key(next(iter(self._cached_keys)))
         until = _FOR_EVER if grant.until is None else int(grant.until.timestamp() * _SECOND)
         known = _Known(grant, until if grant.works else 0, {})
-        self._known[digest] = known
+        self._cached_keys[digest] = known
         for subject in _announced_subjects(grant):
             self._digests.setdefault(subject, set()).add(digest)
         return known
 
     def _drop_key(self, digest: bytes) -> None:
-        known = self._known.pop(digest)
+        known = self._cached_keys.pop(digest)
         for subject in _announced_subjects(known.grant):
             left = self._digests[subject]
             left.discard(digest)
@@ -206,10 +206,10 @@ class KeyCache(Struct):
             try:
                 number, subjects = await self._read_changes()
             except StoreUnavailable:  # of which the log has a line each minute
-                self._trusted = clock() - heard < self._options.offline_seconds
+                self._is_trusted = clock() - heard < self._options.offline_seconds
                 continue
             self._apply_changes(number, subjects)
-            heard, self._trusted = clock(), True
+            heard, self._is_trusted = clock(), True
 
     async def _read_changes(self) -> tuple[int, Sequence[str] | None]:
         try:
@@ -228,7 +228,7 @@ class KeyCache(Struct):
         if subjects is None or any(each.startswith(_SCOPES) for each in subjects):
             self.scopes_changed.set()
         if subjects is None:  # more than is remembered, or another database
-            for digest in list(self._known):
+            for digest in list(self._cached_keys):
                 self._drop_key(digest)
             return
         for subject in subjects:

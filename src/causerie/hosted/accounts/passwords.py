@@ -48,7 +48,7 @@ class Passwords:
 
     def __init__(self, hasher: PasswordHasher | None = None) -> None:
         self._hasher = hasher or PasswordHasher()  # the second recommendation of RFC 9106
-        self._slots = asyncio.Semaphore(_AT_ONCE)
+        self._hash_slots = asyncio.Semaphore(_AT_ONCE)
         self._in_line = 0
         self._dummy_hash = self._hasher.hash("nobody has this password") if hasher else NOBODY
 
@@ -95,7 +95,7 @@ class Passwords:
             raise Overloaded("Too many people sign in at this moment. Try again in a second.")
         self._in_line += 1
         try:
-            async with self._slots:
+            async with self._hash_slots:
                 return await asyncio.to_thread(work)
         finally:
             self._in_line -= 1

@@ -57,8 +57,8 @@ class Recorder(Struct):
     _store: SqlStore
     most: int = 500
     bytes_left: int = 64 * 1024 * 1024
-    _waiting: deque[_Waiting] = field(default_factory=deque)
-    _more: asyncio.Event = field(default_factory=asyncio.Event)
+    _waiting_recordings: deque[_Waiting] = field(default_factory=deque)
+    _recordings_waiting: asyncio.Event = field(default_factory=asyncio.Event)
     _closing: bool = False
     _writer: asyncio.Task[None] | None = None
 
@@ -69,7 +69,7 @@ class Recorder(Struct):
     async def __aexit__(self, *failure: object) -> None:
         """Write what waits, then stop."""
         self._closing = True
-        self._more.set()
+        self._recordings_waiting.set()
         if self._writer is not None:
             await asyncio.wait([self._writer])
             self._writer.result()
@@ -77,21 +77,24 @@ class Recorder(Struct):
     def put(self, usage: UsageRecord, contents: Contents) -> None:
         """Queue contents to be written."""
         weight = contents.weight
-        if len(self._waiting) >= self.most or weight > self.bytes_left or self._closing:
+        if len(self._waiting_recordings) >= self.most or weight > self.bytes_left or self._closing:
             log.warning("contents are not kept: too much waits", request_id=usage.request_id)
             return
         self.bytes_left -= weight
-        self._waiting.append(_Waiting(usage, contents, weight))
-        self._more.set()
+        self._waiting_recordings.append(_Waiting(usage, contents, weight))
+        self._recordings_waiting.set()
 
     async def _write_waiting(self) -> None:
         while True:
-            while not self._waiting:
+            while not self._waiting_recordings:
                 if self._closing:
                     return
-                self._more.clear()
-                await self._more.wait()
-            batch = [self._waiting.popleft() for _ in range(min(_AT_ONCE, len(self._waiting)))]
+                self._recordings_waiting.clear()
+                await self._recordings_waiting.wait()
+            batch = [
+                self._waiting_recordings.popleft()
+                for _ in range(min(_AT_ONCE, len(self._waiting_recordings)))
+            ]
             try:
                 recordings = await asyncio.to_thread(list, map(_recording_of, batch))
                 async with self._store.writing() as tx:

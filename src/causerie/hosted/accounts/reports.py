@@ -247,7 +247,7 @@ class Rankings(AccountService):
     def __init__(self, store: SqlStore) -> None:
         super().__init__(store)
         self._cached_sums: dict[tuple[object, RankingPeriod], _Sums] = {}
-        self._turn = asyncio.Lock()
+        self._report_lock = asyncio.Lock()
 
     async def of_all(
         self, by: Literal["model", "provider"], actor: Actor, period: RankingPeriod
@@ -281,7 +281,7 @@ class Rankings(AccountService):
         return await asyncio.to_thread(_tokens_over_time, found, naming)  # of a month's targets
 
     async def _cached_period_sums(self, by: str, period: RankingPeriod) -> _Sums:
-        async with self._turn:
+        async with self._report_lock:
             place, now = (_PAIRS[by], period), self._clock()
             kept = self._cached_sums.get(place)
             if kept is None or not timedelta() <= now - kept.read_at < timedelta(minutes=1):

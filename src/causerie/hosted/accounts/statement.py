@@ -287,7 +287,7 @@ class FreeDay(Struct, frozen=True):
         }
 
 
-class _Day(Struct):
+class _FreeRequests(Struct):
     date: date
     done: int = 0
     running: int = 0
@@ -301,7 +301,7 @@ class FreeUse:
 
     __slots__ = ("_day", "charged", "day_status")
 
-    def __init__(self, day: _Day, day_status: FreeDay) -> None:
+    def __init__(self, day: _FreeRequests, day_status: FreeDay) -> None:
         self._day = day  # its own, whatever the clock says when it ends
         self.day_status = day_status
         self.charged = False
@@ -320,7 +320,7 @@ class FreeAllowances(Struct):
 
     _store: SqlStore
     _seconds: Callable[[], float]
-    _days: dict[str, _Day] = {}
+    _by_project: dict[str, _FreeRequests] = {}
     options: FreeOptions = FreeOptions()
 
     async def take(self, project: str) -> FreeUse:
@@ -329,7 +329,7 @@ class FreeAllowances(Struct):
         Raises :class:`RateLimited` if none is left, and :class:`StoreUnavailable` if the earlier
         ones cannot be read.
         """
-        day = await self._current_day(project)
+        day = await self._free_requests_today(project)
         before = self._day_status(day, day.running)
         if not before.left:
             raise self._allowance_refusal(before)
@@ -337,32 +337,34 @@ class FreeAllowances(Struct):
 
     async def of(self, project: str) -> FreeDay:
         """Return the state without running requests; raise :class:`StoreUnavailable`."""
-        return self._day_status(await self._current_day(project), 0)
+        return self._day_status(await self._free_requests_today(project), 0)
 
-    def _day_status(self, day: _Day, running: int) -> FreeDay:
+    def _day_status(self, day: _FreeRequests, running: int) -> FreeDay:
         options, now = self.options, self._store.clock()
         limit = options.paid_requests if day.put_in >= options.paid_from else options.requests
         ends = BudgetPeriod.DAY.start(now) + timedelta(days=1)
         return FreeDay(limit, day.done + running, max(math.ceil((ends - now).total_seconds()), 1))
 
-    async def _current_day(self, project: str) -> _Day:
+    async def _free_requests_today(self, project: str) -> _FreeRequests:
         today = self._store.clock().astimezone(UTC).date()
-        day = self._days.get(project)
+        day = self._by_project.get(project)
         if day is None or day.date != today:
-            if len(self._days) >= _KEPT:
+            if len(self._by_project) >= _KEPT:
                 # The database knows the counts of those that have no request under way.
-                self._days = {name: one for name, one in self._days.items() if one.running}
-            day = self._days[project] = _Day(today)
+                self._by_project = {
+                    name: one for name, one in self._by_project.items() if one.running
+                }
+            day = self._by_project[project] = _FreeRequests(today)
         if self._is_stale(day):
             async with day.reading:
                 if self._is_stale(day):
-                    await self._read_day(project, day)
+                    await self._read_requests(project, day)
         return day
 
-    def _is_stale(self, day: _Day) -> bool:
+    def _is_stale(self, day: _FreeRequests) -> bool:
         return self._seconds() - day.read_at >= _REFRESH_SECONDS
 
-    async def _read_day(self, project: str, day: _Day) -> None:
+    async def _read_requests(self, project: str, day: _FreeRequests) -> None:
         try:
             day.done = max(day.done, await self._count_done(project, self._store.clock()))
             async with self._store.reading() as tx:

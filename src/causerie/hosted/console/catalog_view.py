@@ -245,18 +245,18 @@ class ProviderBoard:
     """Rows of all providers with their 90 days: the same for everybody, for ten seconds."""
 
     def __init__(self, clock: Callable[[], datetime]) -> None:
-        self._clock, self._turn = clock, asyncio.Lock()
-        self._kept: Sequence[tuple[ProviderRow, Strip]] = ()
+        self._clock, self._rows_lock = clock, asyncio.Lock()
+        self._cached_rows: Sequence[tuple[ProviderRow, Strip]] = ()
         self._made_of: tuple[Sequence[Listing], datetime] | None = None
 
     async def rows(self, market: DoorCatalog) -> Sequence[tuple[ProviderRow, Strip]]:
-        async with self._turn:
+        async with self._rows_lock:
             entries, now = market.entries(), self._clock()
             known, made_at = self._made_of or (None, now)
             if known != entries or not timedelta() <= now - made_at < _BOARD_KEPT:
-                self._kept = await asyncio.to_thread(_board_rows, market, entries, now)
+                self._cached_rows = await asyncio.to_thread(_board_rows, market, entries, now)
                 self._made_of = entries, now
-            return self._kept
+            return self._cached_rows
 
 
 def _board_rows(

@@ -544,19 +544,19 @@ class Page(Struct, Generic[T], frozen=True, kw_only=True):
 
 
 class UserList(Page[UserView], frozen=True, kw_only=True):
-    """Users, by address."""
+    """Users, sorted by email address."""
 
     order = ("email", "id")
 
 
 class ProjectList(Page[ProjectView], frozen=True, kw_only=True):
-    """Projects, by name."""
+    """Projects, sorted by name."""
 
     order = ("name", "id")
 
 
 class MemberList(Page[MemberView], frozen=True, kw_only=True):
-    """Members, by name."""
+    """Members, sorted by name."""
 
     order = ("user.name", "user.id")
 

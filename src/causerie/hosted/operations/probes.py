@@ -267,7 +267,7 @@ class Examinations(Struct):
     results: Results
     _clock: Clock = lambda: datetime.now(UTC)
     _bounds: ProbeBounds = ProbeBounds()
-    _last: dict[str, Examination] = {}
+    _examinations_by_provider: dict[str, Examination] = {}
     _tasks: dict[str, asyncio.Task[None]] = {}
 
     async def __aenter__(self) -> Self:
@@ -282,7 +282,7 @@ class Examinations(Struct):
 
     def last(self, provider: str) -> Examination | None:
         """Return the running probe at a provider, else the last one of this process."""
-        return self._last.get(provider)
+        return self._examinations_by_provider.get(provider)
 
     async def ended(self, provider: str) -> Examination | None:
         """Wait for the end of the probe at a provider, and return the last one."""
@@ -296,13 +296,14 @@ class Examinations(Struct):
         name = examinee.provider
         if name in self._tasks:
             raise InvalidRequest(
-                f"{name} is being probed already ({self._last[name].model}); wait for its end or "
+                f"{name} is being probed already "
+                f"({self._examinations_by_provider[name].model}); wait for its end or "
                 "cancel it.",
                 code="probe_running",
                 status=409,
             )
         made = Examination(examinee, model, self._clock, self._bounds, quick=quick)
-        self._last[name] = made
+        self._examinations_by_provider[name] = made
         task = asyncio.get_running_loop().create_task(made.run(self.results.keep))
         self._tasks[name] = task
         task.add_done_callback(lambda ended: self._examination_ended(made, ended))

@@ -156,8 +156,8 @@ class _Drafts(dict[str, dict[str, Any]]):
     def __init__(self, kind: EntryKind, entries: Iterable[EntryView]) -> None:
         self._kind = kind
         changeable = (each for each in entries if each.kind == kind and not each.locked)
-        self._before = {each.name: each for each in changeable}
-        super().__init__({name: dict(each.settings) for name, each in self._before.items()})
+        self._earlier = {each.name: each for each in changeable}
+        super().__init__({name: dict(each.settings) for name, each in self._earlier.items()})
 
     def remove(self, provider: str, gone: Collection[str]) -> None:
         name = _PLACES[self._kind]
@@ -171,7 +171,7 @@ class _Drafts(dict[str, dict[str, Any]]):
 
     def steps(self) -> Iterator[EntryStep]:
         for name, draft in self.items():
-            entry = self._before.get(name)
+            entry = self._earlier.get(name)
             if entry is None:
                 yield EntryStep(kind=self._kind, wish=EntryWish(settings=draft))
             elif draft != entry.settings and draft[_PLACES[self._kind]]:

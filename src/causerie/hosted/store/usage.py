@@ -215,7 +215,7 @@ class SqlUsage:
     async def _add_up(self, connection: AsyncConnection, changes: Sequence[_Change]) -> None:
         sums = _by_place(changes)
         for columns, statement in self._sums:
-            if rows := _rows(sums, columns):
+            if rows := _summed_rows(sums, columns):
                 await self._execute_many(connection, statement, rows)
         if first := _by_bucket(changes):
             await self._execute_many(connection, self._first_tokens, first)
@@ -266,7 +266,7 @@ class _Columns(Struct, frozen=True):
         return _Columns(span, itemgetter(*places), itemgetter(*sums), table is usage_charged)
 
 
-def _rows(
+def _summed_rows(
     sums: Mapping[tuple[Any, ...], Sequence[int]], columns: _Columns
 ) -> list[tuple[Any, ...]]:
     rows: dict[tuple[Any, ...], Sequence[int]] = {}

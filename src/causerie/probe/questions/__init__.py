@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from causerie.probe.question import SCRIPTS, ProbeQuestion
-from causerie.probe.questions import listing, messages, output, sampling  # noqa: F401 - scripts
+from causerie.probe.questions import listing, output, requests, sampling  # noqa: F401 - scripts
 from causerie.protocol.parameters import SAMPLING
 
 _TABLE = Path(__file__).with_name("questions.toml")

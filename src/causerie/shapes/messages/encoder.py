@@ -184,8 +184,8 @@ class _Blocks(Struct, eq=False):
 
     _context: ResponseContext
     _reply: MessagesReply
-    _next: int = 0  # index of the next block
-    _open: int = 0
+    _next_block: int = 0  # index of the next block
+    _open_block: int = 0
     _kind: str = ""  # of the open block
     _calls: dict[int, tuple[int, Brackets]] = {}  # blocks of those that are not complete
     _key: object = None  # the provider's index of the open block of thinking
@@ -200,7 +200,7 @@ class _Blocks(Struct, eq=False):
             case TextDelta(text) if text:
                 if self._kind != "text":
                     yield from self._begin_block("text", TextBlock())
-                yield BlockDelta(self._open, TextPiece(text))
+                yield BlockDelta(self._open_block, TextPiece(text))
             case ReasoningDelta() if self._context.reasoning_visible:
                 yield from self._add_reasoning(event)
             case ToolCallStarted():
@@ -223,9 +223,9 @@ class _Blocks(Struct, eq=False):
 
     def _begin_block(self, kind: str, block: ContentBlock) -> Iterator[BlockEvent]:
         yield from self._close_block()
-        self._open, self._kind = self._next, kind
-        self._next += 1
-        yield BlockStart(self._open, block)
+        self._open_block, self._kind = self._next_block, kind
+        self._next_block += 1
+        yield BlockStart(self._open_block, block)
 
     def _close_block(self) -> Iterator[BlockEvent]:
         if self._kind == "thinking" and not self._signed:
@@ -235,9 +235,9 @@ class _Blocks(Struct, eq=False):
                 if self._reply.omits_thinking
                 else self._digest.signature()
             )
-            yield BlockDelta(self._open, SignaturePiece(signature))
+            yield BlockDelta(self._open_block, SignaturePiece(signature))
         if self._kind:
-            yield BlockStop(self._open)
+            yield BlockStop(self._open_block)
         self._kind = ""
 
     def _start_call(self, event: ToolCallStarted) -> Iterator[BlockEvent]:
@@ -245,7 +245,7 @@ class _Blocks(Struct, eq=False):
             yield from self._add_redacted(seal_of(event.id, event.extra))
         name = self._context.function_name(event.name)
         yield from self._begin_block("call", ToolUseBlock(id=event.id, name=name))
-        self._calls[event.index] = self._open, Brackets()
+        self._calls[event.index] = self._open_block, Brackets()
         self._kind = ""
 
     def _add_reasoning(self, event: ReasoningDelta) -> Iterator[BlockEvent]:
@@ -268,14 +268,14 @@ class _Blocks(Struct, eq=False):
             self._held_thinking.append(text)
         elif text:
             self._digest.add(text)
-            yield BlockDelta(self._open, ThinkingPiece(text))
+            yield BlockDelta(self._open_block, ThinkingPiece(text))
         if signature:
             self._signed = True
             if self._reply.omits_thinking:
                 said = {"text": "".join(self._held_thinking), "signature": signature}
                 sealed = {"type": "reasoning.text", **said, "format": MESSAGES_FORMAT}
                 signature = seal(SealedReasoning("", [sealed]))
-            yield BlockDelta(self._open, SignaturePiece(signature))
+            yield BlockDelta(self._open_block, SignaturePiece(signature))
 
     def _add_redacted(self, block: Block) -> Iterator[BlockEvent]:
         data = block.get("data")
@@ -373,9 +373,12 @@ class MessagesEncoder(_Blocks, eq=False):
         pieces = [] if self._started else [self._start_message()]
         for event in batch:
             if isinstance(event, TextDelta) and self._kind == "text" and event.text:
-                if self._open != self._text_block:
-                    whole = encoded(BlockDelta(self._open, TextPiece("")))
-                    self._text_block, self._text = self._open, whole[: -len(b'""' + _TEXT_GOES_ON)]
+                if self._open_block != self._text_block:
+                    whole = encoded(BlockDelta(self._open_block, TextPiece("")))
+                    self._text_block, self._text = (
+                        self._open_block,
+                        whole[: -len(b'""' + _TEXT_GOES_ON)],
+                    )
                 pieces += (self._text, _encode_json(event.text), _TEXT_GOES_ON)
             else:
                 pieces += map(encoded, self.blocks_of(event))

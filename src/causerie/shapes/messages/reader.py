@@ -584,7 +584,7 @@ def _write_others(made: MessagesTranslation) -> None:
 
 
 class TokenCount(Struct, frozen=True):
-    """Tokens of a prompt."""
+    """Answer of ``count_tokens``: the number of tokens of a prompt."""
 
     input_tokens: int
 

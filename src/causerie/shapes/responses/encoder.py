@@ -166,7 +166,7 @@ class ResponseBody(Struct, frozen=True, kw_only=True):
 
 
 class InputTokens(Struct, frozen=True):
-    """Tokens of a prompt."""
+    """Answer of ``input_tokens``: the number of tokens of a prompt."""
 
     input_tokens: int
     object: Literal["response.input_tokens"] = "response.input_tokens"
@@ -246,7 +246,7 @@ class ResponseEncoder(Struct, eq=False):
     _context: ResponseContext
     _is_collecting: bool = False
     _sequence: int = 0
-    _out: list[bytes] = []
+    _output_pieces: list[bytes] = []
     _started: bool = False
     _items: list[Item] = []
     _message: MessageItem | None = None
@@ -254,7 +254,7 @@ class ResponseEncoder(Struct, eq=False):
     _logprobs: list[TokenLogprobBody] = []
     _text_prefix: bytes = b""
     _reasoning: ReasoningItem | None = None
-    _thoughts: list[str] = []
+    _reasoning_texts: list[str] = []
     _blocks: list[Block] = []
     _calls: dict[int, _OpenCall] = {}  # by the index of their events
     _call_count: int = 0
@@ -264,7 +264,7 @@ class ResponseEncoder(Struct, eq=False):
     _verified: bool = True
     _usage: Usage | None = None
     _failure: Failure | None = None
-    _echo: Mapping[str, Any] = {}
+    _request_echo: Mapping[str, Any] = {}
 
     def feed(self, batch: Batch) -> bytes:
         if not self._started:
@@ -311,7 +311,7 @@ class ResponseEncoder(Struct, eq=False):
 
     def resume(self, first: bytes, newest: bytes) -> None:
         """Go on after events that a provider sent, of which these are the first and the newest."""
-        self._started, self._echo = True, self._reply.echo()
+        self._started, self._request_echo = True, self._reply.echo()
         if numbers := _SEQUENCE_NUMBER.findall(newest):
             self._sequence = int(numbers[-1]) + 1
         if named := _RESPONSE_ID.search(first):
@@ -334,7 +334,7 @@ class ResponseEncoder(Struct, eq=False):
             )
         )
         return ResponseBody(
-            **self._echo,
+            **self._request_echo,
             id=identity.id,
             created_at=identity.created,
             completed_at=time_ns() // 1_000_000_000 if self._status == "completed" else None,
@@ -348,19 +348,19 @@ class ResponseEncoder(Struct, eq=False):
         )
 
     def _take_bytes(self) -> bytes:
-        data = b"".join(self._out)
-        self._out.clear()
+        data = b"".join(self._output_pieces)
+        self._output_pieces.clear()
         return data
 
     def _send_event(self, type: str, fields: Mapping[str, Any]) -> None:
         if not self._is_collecting:
             event = {"type": type, "sequence_number": self._sequence, **fields}
-            self._out += (b"event: ", type.encode(), b"\ndata: ", _encode(event), b"\n\n")
+            self._output_pieces += (b"event: ", type.encode(), b"\ndata: ", _encode(event), b"\n\n")
             self._sequence += 1
 
     def _start_response(self) -> None:
         self._started = True
-        self._echo = self._reply.echo()
+        self._request_echo = self._reply.echo()
         response = None if self._is_collecting else self.response()
         self._send_event("response.created", {"response": response})
         self._send_event("response.in_progress", {"response": response})
@@ -406,7 +406,7 @@ class ResponseEncoder(Struct, eq=False):
             told = _encode(logprobs)
         else:
             told = b"[]"
-        self._out += (
+        self._output_pieces += (
             self._text_prefix, _encode(event.text), b',"logprobs":', told,
             b',"sequence_number":%d}\n\n' % self._sequence,
         )  # fmt: skip
@@ -436,17 +436,17 @@ class ResponseEncoder(Struct, eq=False):
                 return
             self._close_all("completed")
             self._reasoning = ReasoningItem(id=self._new_id("rs"))
-            self._thoughts, self._blocks = [], []
+            self._reasoning_texts, self._blocks = [], []
             self._add_item(self._reasoning)
         self._blocks += event.blocks
         if event.text:
             if self._reply.summarized:
                 self._add_summary(self._reasoning, event.text)
-            self._thoughts.append(event.text)
+            self._reasoning_texts.append(event.text)
 
     def _add_summary(self, item: ReasoningItem, text: str) -> None:
         place = self._part_place(item, self._items.index(item), summary_index=0)
-        if not self._thoughts:
+        if not self._reasoning_texts:
             part = {**place, "part": SummaryText("")}
             self._send_event("response.reasoning_summary_part.added", part)
         self._send_event("response.reasoning_summary_text.delta", {**place, "delta": text})
@@ -455,7 +455,7 @@ class ResponseEncoder(Struct, eq=False):
         item, self._reasoning = self._reasoning, None
         if item is None:
             return
-        text, at = "".join(self._thoughts), self._items.index(item)
+        text, at = "".join(self._reasoning_texts), self._items.index(item)
         if text and self._reply.summarized:
             place = self._part_place(item, at, summary_index=0)
             self._send_event("response.reasoning_summary_text.done", {**place, "text": text})

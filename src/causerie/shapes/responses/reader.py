@@ -57,10 +57,12 @@ class ItemReader(Translation, eq=False):
     """Makes messages of items; ``places`` and ``names`` tell where each of them stood."""
 
     tools: ToolReader = field(default_factory=ToolReader)
-    _turn: Entry | None = None  # the message of the model that further items add to
+    _assistant_turn: Entry | None = None  # the message of the model that further items add to
     _turn_place: str = ""
-    _last: str = ""  # type of the item before
-    _images: list[Entry] = field(default_factory=list)  # results that messages of tools cannot hold
+    _last_item_type: str = ""  # type of the item before
+    _tool_images: list[Entry] = field(
+        default_factory=list
+    )  # results that messages of tools cannot hold
 
     def __post_init__(self) -> None:
         self.tools.changes = self.changes
@@ -95,7 +97,7 @@ class ItemReader(Translation, eq=False):
                 "Nothing is stored here; send the item itself in place of its reference, as "
                 "many clients do with `store: false`.",
             )
-        if sort not in _OUTPUTS and self._last in _OUTPUTS:
+        if sort not in _OUTPUTS and self._last_item_type in _OUTPUTS:
             self._add_images()
         if sort not in _READERS:
             self.unread.add(item.values, item.path)
@@ -105,7 +107,7 @@ class ItemReader(Translation, eq=False):
         if fields:
             self.changes.note_others(item, _ITEM | fields)
         reader(self, item, past)
-        self._last = sort
+        self._last_item_type = sort
 
     def _note_change(self, place: str, sort: str, what: str) -> None:
         shown = f" {quote(sort[:64], safe='')}" if sort else ""
@@ -153,7 +155,7 @@ class ItemReader(Translation, eq=False):
         return None
 
     def _read_reply(self, item: ObjectReader) -> None:
-        if self._turn is not None and self._last == "message":
+        if self._assistant_turn is not None and self._last_item_type == "message":
             self._close_turn()
         turn, content = self._open_turn(item), item.get("content")
         if isinstance(content, list):
@@ -222,7 +224,7 @@ class ItemReader(Translation, eq=False):
             if text is not None:
                 texts.append({"type": "text", "text": text})
             elif (image := _valid_image(part)) is not None:
-                self._images.append(image)
+                self._tool_images.append(image)
                 self.returned_images.add(image["image_url"]["url"])
                 self._note_change(f"{place}[{at}]", "", "moved to a message of the user")
             else:
@@ -232,10 +234,10 @@ class ItemReader(Translation, eq=False):
 
     def _add_images(self) -> None:
         # A message of a tool is text; a model sees an image in a message of the user.
-        if self._images:
+        if self._tool_images:
             text = {"type": "text", "text": "Images that the tools returned:"}
-            self.add({"role": "user", "content": [text, *self._images]}, self.places[-1])
-            self._images = []
+            self.add({"role": "user", "content": [text, *self._tool_images]}, self.places[-1])
+            self._tool_images = []
 
     def _more_tools(self, item: ObjectReader, _: bool) -> None:
         self.tools.read(item.get("tools"), item.param("tools"), repeated=True)
@@ -245,18 +247,18 @@ class ItemReader(Translation, eq=False):
             self._add_result(item, msgspec.json.encode({"tools": names}).decode())
 
     def _open_turn(self, item: ObjectReader) -> Entry:
-        if self._turn is None:
-            self._turn = {"role": "assistant", "content": None}
+        if self._assistant_turn is None:
+            self._assistant_turn = {"role": "assistant", "content": None}
             self._turn_place = item.path
-        return self._turn
+        return self._assistant_turn
 
     def _close_turn(self) -> None:
-        if self._turn is None:
+        if self._assistant_turn is None:
             return
-        if self._turn["content"] is None and not self._turn.get("tool_calls"):
-            self._turn["content"] = ""
-        self.add(self._turn, self._turn_place)
-        self._turn = None
+        if self._assistant_turn["content"] is None and not self._assistant_turn.get("tool_calls"):
+            self._assistant_turn["content"] = ""
+        self.add(self._assistant_turn, self._turn_place)
+        self._assistant_turn = None
 
 
 def _is_news(item: object) -> bool:

@@ -56,7 +56,7 @@ class ToolReader(Struct, eq=False):
     grammars: dict[str, str] = {}
     """Lark grammars of custom tools, by the name of the function."""
     left_out: set[str] = set()  # types of the tools that nobody runs here
-    _names: set[str] = set()
+    _flat_names: set[str] = set()
 
     def read(self, tools: object, place: str, *, repeated: bool = False) -> None:
         """Read a list of tools; ``repeated`` ones that are known by name are skipped."""
@@ -67,7 +67,7 @@ class ToolReader(Struct, eq=False):
     def resolve(self, name: object, namespace: object = None) -> str | None:
         if not isinstance(name, str):
             return None
-        if (flat := flat_name(name, namespace)) in self._names:
+        if (flat := flat_name(name, namespace)) in self._flat_names:
             return flat
         found = [flat for flat, form in self.forms.items() if form.name == name]
         return found[0] if len(found) == 1 and not namespace else None
@@ -111,9 +111,9 @@ class ToolReader(Struct, eq=False):
         name, sort = made["name"], str(tool.values["type"])
         if isinstance(name, str):
             flat = made["name"] = flat_name(name, namespace)
-            if repeated and flat in self._names:
+            if repeated and flat in self._flat_names:
                 return
-            self._names.add(flat)
+            self._flat_names.add(flat)
             if sort != "function" or namespace is not None:
                 self.forms[flat] = ToolForm(sort, name, namespace)
             grammar = made.pop("grammar", None)
@@ -227,7 +227,7 @@ class InputReader(Struct, eq=False):
     _pending: str = ""
     _started: bool = False
     _ended: bool = False
-    _text: bool = False  # they have the usual form
+    _is_usual_form: bool = False  # they have the usual form
 
     def feed(self, piece: str) -> str:
         if self._ended:
@@ -235,13 +235,13 @@ class InputReader(Struct, eq=False):
         self._pending += piece
         if not self._started:
             found = _START.match(self._pending)
-            self._text = found is not None
-            self._started = self._text or len(self._pending) > _LONGEST_START
+            self._is_usual_form = found is not None
+            self._started = self._is_usual_form or len(self._pending) > _LONGEST_START
             self._pending = self._pending[0 if found is None else found.end() :]
-        return self._decoded() if self._text else ""
+        return self._decoded() if self._is_usual_form else ""
 
     def finish(self) -> str:
-        return "" if self._text else _only_text(self._pending)
+        return "" if self._is_usual_form else _input_text(self._pending)
 
     def _decoded(self) -> str:
         found = _WHOLE_CHARACTERS.match(self._pending)
@@ -254,7 +254,7 @@ class InputReader(Struct, eq=False):
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def _only_text(arguments: str) -> str:
+def _input_text(arguments: str) -> str:
     try:
         values: Any = msgspec.json.decode(arguments)
     except msgspec.DecodeError:

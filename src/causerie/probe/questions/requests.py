@@ -1,5 +1,6 @@
-"""Questions on requests: what is taken and how it comes back, whole and as a stream, and what is
-refused (interface 5, 7; contract 3), with the right status and form; and on clients that leave.
+"""Questions of the probe on requests for chat completions: which are accepted, how the reply comes
+back, whole and as a stream, which are refused, with which status and error object (interface 5, 7;
+contract 3), and what happens when a client leaves.
 """
 
 from __future__ import annotations
