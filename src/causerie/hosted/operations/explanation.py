@@ -348,7 +348,8 @@ class _TargetExplainer:
     def _priority_reasons(self, one: Candidate, endpoint: CatalogEndpoint | None) -> Iterator[str]:
         if endpoint is None or not isinstance(self._model, Listing):
             if len(self._model.targets) > 1:
-                yield f"has priority {one.priority} and weight {one.weight:g} among those that serve it"
+                place = f"priority {one.priority} and weight {one.weight:g}"
+                yield f"has {place} among those that serve it"
             return
         preferences = self._request.preferences
         able = [
