@@ -7,7 +7,7 @@ let typed = ""; // into such a select, while its script comes
 async function search(event) {
   const select = event.target instanceof Element ? event.target.closest(MANY) : null;
   const { key = "Enter", altKey, ctrlKey, metaKey, button = 0 } = event;
-  const letter = key.length === 1 && key !== " " && !altKey ? key : "";
+  const letter = key.length === 1 && !altKey && (typed || key !== " ") ? key : ""; // a space alone opens it
   if (!select || button || ctrlKey || metaKey || !(letter || [" ", "ArrowDown", "ArrowUp", "Enter"].includes(key))) return;
   event.preventDefault(); // the browser's own list
   if (event.type === "mousedown") return; // a click follows
