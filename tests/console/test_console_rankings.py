@@ -136,7 +136,7 @@ async def test_tokens_and_shares_of_each_day_are_drawn(lite: World) -> None:
     async with console_of(lite, service_view=view, rankings=True) as place:
         tokens = (await place.visitor().get("/rankings?period=week")).text
         shares = (await place.visitor().get("/rankings?period=week&as=share")).text
-    bars = re.compile(r"<title>(\d{4}-\d\d-\d\d)\s+(.*?)</title>", re.DOTALL)
+    bars = re.compile(r"<title>(\d{1,2} \w{3} \d{4})\s+(.*?)</title>", re.DOTALL)
     days = {day: words.splitlines() for day, words in bars.findall(tokens)}
     assert len(days) == 7
     assert list(days.values())[-1] == ["Total: 500", "Iris Large: 300", "Qwen3 8B: 200"]
