@@ -91,7 +91,7 @@ async def _hidden_navigation(page: Page) -> int:
 async def _filtered(page: Page) -> None:
     """Filters are a sheet behind a button, for the keyboard too, and the page has them back."""
     button, form = page.locator("[data-filters-open]"), page.locator("form.filters")
-    await expect(button).to_have_text("Filters1 in force")
+    await expect(button).to_have_text("Filters1 active")
     await expect(form).to_be_hidden()
     await button.press("Enter")
     assert await findings(page) == []

@@ -174,7 +174,7 @@ async def test_a_provider_is_changed_switched_off_and_deleted(bench: Bench) -> N
     assert 'badge-dot">off' in (await bench.get(PROVIDERS)).text
     assert (await bench.post(f"{west}/enable")).status == 303
     asked = (await bench.get(f"{west}/delete")).text
-    assert "1 alias loses a target" in " ".join(asked.split())
+    assert "1 alias loses this provider" in " ".join(asked.split())
     assert (await bench.post(f"{west}/delete")).target == f"{PROVIDERS}?done=provider-deleted"
     assert (await bench.get(west)).status == 404
     assert "vendor/small" not in (await bench.get(ALIASES)).text

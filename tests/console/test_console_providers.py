@@ -108,7 +108,7 @@ async def test_providers_and_what_they_can_do(shown: Bench) -> None:
         assert mark in side_by_side.text
     assert "accepted without effect" in side_by_side.text  # the legend
     one = await shown.operator.get("/operator/providers/north")
-    assert "measured 2026-10-01" in one.text
+    assert "measured 1 Oct 2026" in one.text
     assert "32,768 tokens" in one.text
     assert (await shown.operator.get("/operator/providers/nowhere")).status == 404
 

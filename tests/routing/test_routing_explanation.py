@@ -392,7 +392,7 @@ async def test_providers_that_rest_are_tried_at_last() -> None:
     told = made.explain(asking())
     assert route(told).places[0].decided == "last"
     assert "upstream timeout" in route(told).places[0].cautions[0]
-    assert "of such targets only the one back soonest is tried" in why(
+    assert "of those in this state only the one back soonest is tried" in why(
         told, "south" if told.goes_to == "north/m" else "north"
     )
     target_state = made.pipeline.router.target_state("north/m")
@@ -432,7 +432,7 @@ async def test_an_alias_with_priorities_and_weights() -> None:
     assert {one.target for one in places[:2]} == {"south/m", "east/m"}
     assert {one.target: one.share for one in places}["south/m"] == 0.75
     assert places[2].reasons == (
-        "has priority 1 and weight 1 among the targets",
+        "has priority 1 and weight 1 among those that serve it",
         "is the only one with its priority",
     )
     lacking = made.explain(asking(model="alias", tools=[TOOL]))

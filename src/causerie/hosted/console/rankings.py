@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from causerie.catalog.listing import Listing
+from causerie.catalog.model import OWN_PROVIDER
 from causerie.errors import NotFound
 from causerie.hosted.accounts.people import Action
 from causerie.hosted.accounts.reports import Naming
@@ -60,7 +61,9 @@ async def show(context: RequestContext) -> None:
     drawn, starts = context.query.one_of("as", ("tokens", "share")), _starts(ranking)
     if drawn == "share":
         values = _shares(values, starts)
-    names = {one.id: one.card.name for one in entries} if by == "model" else {}
+    names = {OWN_PROVIDER: context.services.site.brand.name} if by == "provider" else {}
+    if by == "model":
+        names = {one.id: one.card.name for one in entries}
     told = Counter(names.get(each, each) for each in values)  # two models may have one name
     titles = {each: title if told[title := names.get(each, each)] < 2 else each for each in values}
     await context.show_openly(

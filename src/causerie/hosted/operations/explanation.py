@@ -348,7 +348,8 @@ class _TargetExplainer:
     def _priority_reasons(self, one: Candidate, endpoint: CatalogEndpoint | None) -> Iterator[str]:
         if endpoint is None or not isinstance(self._model, Listing):
             if len(self._model.targets) > 1:
-                yield f"has priority {one.priority} and weight {one.weight:g} among the targets"
+                place = f"priority {one.priority} and weight {one.weight:g}"
+                yield f"has {place} among those that serve it"
             return
         preferences = self._request.preferences
         able = [
@@ -381,7 +382,7 @@ class _TargetExplainer:
         because = _reason_words(target_state.status()) if target_state is not None else ""
         rejects = target_state is not None and target_state.breaker.state() == "rejecting"
         what = "rejects all requests" if rejects else "is down"
-        words = f"{what}{because}; of such targets only the one back soonest is tried, last"
+        words = f"{what}{because}; of those in this state only the one back soonest is tried, last"
         return TargetExclusion("", words)
 
 
@@ -402,12 +403,12 @@ def _decision_words(prospect: RankedTarget) -> str:
         case "home":
             return f"the conversation has affinity to it ({share}), for its prompt cache"
         case "overflow":
-            return f"the target with the affinity is full, and this is next ({share})"
+            return f"the one with the affinity is full, and this is next ({share})"
         case "load":
             lot = "; ties are broken at random" if prospect.tied else ""
             return f"{prospect.status.in_flight} requests running there, by weight{lot}"
         case "last":
-            return "takes no requests now; tried when no other target is left"
+            return "takes no requests now; tried when no other is left"
 
 
 def _reason_words(status: TargetStatus) -> str:

@@ -1,7 +1,5 @@
 // How pages look in this browser: the theme, and the zone of times. first.js and times.js read what is kept here.
 
-import "./picker.js";
-
 const display = document.getElementById("display");
 const zone = document.getElementById("zone");
 
@@ -20,7 +18,6 @@ const theme = display.querySelector(`[name=theme][value="${CSS.escape(kept("them
 if (theme) theme.checked = true;
 for (const each of Intl.supportedValuesOf("timeZone")) if (each !== "UTC") zone.add(new Option(each, each));
 zone.value = kept("zone");
-zone.dispatchEvent(new Event("change")); // its button says so
 
 display.addEventListener("change", ({ target }) => {
   keep(target.name, target.value);

@@ -130,9 +130,9 @@ export class Picker {
     this.open();
   }
 
-  open() {
+  open(typed = "") {
     current = this;
-    find.value = "";
+    find.value = typed;
     find.placeholder = `Find a ${this.what}`;
     find.setAttribute("aria-label", find.placeholder);
     list.setAttribute("aria-label", this.title);
@@ -153,12 +153,11 @@ dialog?.addEventListener("click", (event) => {
   if (event.target === dialog || event.target.closest("[data-close]")) dialog.close();
 });
 
-/** Selects of a page, or of a part that came later, that are searched where their options are many. */
-export function pickAll(part) {
-  for (const select of part.querySelectorAll("select[data-picks]:not([data-picked])")) {
-    select.dataset.picked = "";
-    new Picker(select);
-  }
+/** Make a select searched that was used for the first time, and begin its search with what was typed. */
+export function pick(select, typed) {
+  if (select.dataset.picked !== undefined) return; // a second key came before the script
+  select.dataset.picked = "";
+  const picker = new Picker(select);
+  picker.button.focus(); // where the keyboard is again when the list closes
+  picker.open(typed);
 }
-
-pickAll(document);

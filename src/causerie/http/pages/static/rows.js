@@ -1,12 +1,25 @@
 // Rows of a form that can be added and taken away, parts that a choice shows, and tabs.
 
-/** Selects with more options than picker.js calls few are searched; the script comes where a form has some. */
-function pick(part) {
-  if (part.querySelector("select[data-picks]:not([data-picked]):has(option:nth-child(9))")) import("./picker.js").then(({ pickAll }) => pickAll(part));
+const MANY = "select[data-picks]:not([data-picked]):has(option:nth-child(9))"; // more options than picker.js calls few
+let typed = ""; // into such a select, while its script comes
+
+/** Open the search of a select with many options, by mouse, touch or key; its script comes at the first use. */
+async function search(event) {
+  const select = event.target instanceof Element ? event.target.closest(MANY) : null;
+  const { key = "Enter", altKey, ctrlKey, metaKey, button = 0 } = event;
+  const letter = key.length === 1 && !altKey && (typed || key !== " ") ? key : ""; // a space alone opens it
+  if (!select || button || ctrlKey || metaKey || !(letter || [" ", "ArrowDown", "ArrowUp", "Enter"].includes(key))) return;
+  event.preventDefault(); // the browser's own list
+  if (event.type === "mousedown") return; // a click follows
+  typed += letter;
+  const { pick } = await import("./picker.js");
+  pick(select, typed);
+  typed = "";
 }
 
+for (const kind of ["mousedown", "click", "keydown"]) document.addEventListener(kind, search);
+
 function follow(part) {
-  pick(part);
   for (const row of part.querySelectorAll("[data-plain]")) row.remove(); // for who has no scripts
   for (const element of part.querySelectorAll("[data-shown-by]")) {
     const [name, value] = element.dataset.shownBy.split("=");
@@ -31,7 +44,6 @@ document.addEventListener("click", (event) => {
     const template = document.getElementById(adder.dataset.addRow);
     const row = template.content.firstElementChild.cloneNode(true);
     document.getElementById(`${adder.dataset.addRow}-rows`).append(row);
-    pick(row);
     row.querySelector("select, input")?.focus();
   }
   const row = target?.closest("[data-remove-row]")?.closest(".row");
