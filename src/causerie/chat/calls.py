@@ -456,7 +456,7 @@ class LenientReader:
             return self._calls_in(self._unread[:end]), self._unread[end:]
         if not self._may_start():
             raise base.Unreadable
-        return self._marked_calls()
+        return self._calls_until_end_mark()
 
     def _strip_markers(self) -> bool:
         self._unread = self._unread.lstrip()
@@ -473,7 +473,7 @@ class LenientReader:
         whole = any(text.startswith(name) and not text[len(name) :][:1].isalnum() for name in names)
         return not self._name and (whole or any(name.startswith(text) for name in names))
 
-    def _marked_calls(self) -> tuple[list[LenientCall], str] | None:
+    def _calls_until_end_mark(self) -> tuple[list[LenientCall], str] | None:
         head = _HEAD.match(self._unread)
         if head is not None and head["ended"]:
             return self._calls_in(head.group()), self._unread[head.end() :]

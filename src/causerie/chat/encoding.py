@@ -114,7 +114,7 @@ class TokenCache:
         found = {one: self._ids_by_text.get(one) for one in segment_ids if one in asked}
         new = [one for one, ids in found.items() if ids is None]
         if new:
-            read = await _tokenized(new, engine, most)
+            read = await _tokenized_with_special(new, engine, most)
             divide = partial(_split_by_first_ids, read, [segment_ids[one] for one in new])
             parts = await offload(divide) if len(read) > _FEW else divide()
             if parts is None:
@@ -184,7 +184,9 @@ def _check_token_count(count: int, most: int | None) -> None:
         raise PromptTooLong(count, most)
 
 
-async def _tokenized(segments: Sequence[str], engine: TextEngine, most: int | None) -> list[int]:
+async def _tokenized_with_special(
+    segments: Sequence[str], engine: TextEngine, most: int | None
+) -> list[int]:
     read: list[int] = []
     part: list[str] = []
     characters = 0

@@ -74,7 +74,7 @@ class ProviderKey:
         self._interval = renewal_seconds(place)
         self._valid_until = monotonic() + (place.lifetime or _NEVER)
         self._rejected_at = -_NEVER  # time of the last renewal after a rejection
-        self._is_running = False
+        self._is_renewal_running = False
         self._renewal_wanted, self._key_read = asyncio.Event(), asyncio.Event()
         self._key_read.set()
         provider.key_renewal = self
@@ -95,7 +95,7 @@ class ProviderKey:
     async def renewed(self, rejected: str | None) -> bool:
         if self.provider.credential != rejected:
             return True
-        if self._is_running and monotonic() - self._rejected_at >= _REJECTED_SECONDS:
+        if self._is_renewal_running and monotonic() - self._rejected_at >= _REJECTED_SECONDS:
             self._rejected_at = monotonic()
             self._key_read.clear()
             self._renewal_wanted.set()
@@ -104,7 +104,7 @@ class ProviderKey:
 
     async def run(self) -> None:
         """Read the key again and again: before its lifetime is over, and when it was rejected."""
-        self._is_running = True
+        self._is_renewal_running = True
         try:
             while True:
                 await happens(
@@ -114,7 +114,7 @@ class ProviderKey:
                 await self._read_again()
                 self._key_read.set()
         finally:
-            self._is_running = False
+            self._is_renewal_running = False
             self._key_read.set()
 
     async def _read_again(self) -> None:

@@ -160,7 +160,7 @@ class Spelling:
 
 @dataclass(eq=False)
 class Guided:
-    """One generation under a grammar that has accepted a part.
+    """Generates under a grammar: the engine runs freely; a token refused is sampled again.
 
     ``run`` is a generation of the engine's, ``sample`` draws one of the tokens admitted.
     """

@@ -50,7 +50,7 @@ class Contents(Struct, eq=False):
 
     @property
     def weight(self) -> int:
-        """Return about how many bytes of memory it takes."""
+        """Return about how many bytes of memory the contents take."""
         passed = self._request.passed
         size = self._kept_size + (0 if passed is None else _CHARACTERS * passed.tokens)
         for message in self._request.messages:

@@ -317,7 +317,7 @@ class _SchemaWalk:
                 'what it names into `$defs`, and write "#/$defs/NAME".'
             )
 
-    def _count_work(self, nodes: int = 0, addresses: int = 0) -> None:
+    def _check_schema_size(self, nodes: int = 0, addresses: int = 0) -> None:
         self._nodes += nodes
         self._addresses += addresses
         if self._nodes > _MOST_NODES or self._addresses > _MOST_ADDRESSES:
@@ -331,7 +331,7 @@ class _SchemaWalk:
                 left += [(one, base, False) for one in each if isinstance(one, dict | list)]
             if not isinstance(each, dict) or (not by_name and id(each) in self._seen):
                 continue
-            self._count_work(nodes=1)
+            self._check_schema_size(nodes=1)
             if not by_name:
                 self._seen.add(id(each))
                 base = self._record_references(each, base)
@@ -377,7 +377,7 @@ class _SchemaWalk:
     def _absolute_reference(self, base: str, name: str) -> tuple[str, str]:
         if name.startswith("#"):
             return base, name[1:]
-        self._count_work(addresses=1)
+        self._check_schema_size(addresses=1)
         try:
             address, fragment = urldefrag(urljoin(base, name))
         except ValueError:  # it is no address

@@ -62,7 +62,7 @@ def has_accounts(settings: Settings) -> bool:
 
 
 def default_address(settings: Settings) -> DoorAddress:
-    """Return the door behind plain ``/v1``; raises :class:`LookupError` where there is none."""
+    """Return the door behind plain ``/v1``: ``default_door``, or the first where that is unset."""
     every = door_addresses(settings)
     wanted = settings.server.default_door
     for door_address in every:

@@ -53,7 +53,7 @@ def searches(pattern: str) -> list[str]:
 
 
 def whole(pattern: str) -> str:
-    """Return the pattern rewritten to match a whole text, without its anchors.
+    """Return a pattern that is to match a whole text, with its redundant ``^`` and ``$`` left out.
 
     ``^`` at the start and ``$`` at the end of an alternative say nothing then;
     anywhere else they are refused.

@@ -47,8 +47,8 @@ class Need:
 
     def refusal(self, room: int) -> str:
         """Return that it cannot fit into ``room`` bytes of this machine, and what would."""
-        needs = f"needs about {_size_text(self.memory)} for its weights and a cache of "
-        rest = f"and this machine has {_size_text(room)}; {self.advice(room)}"
+        needs = f"needs about {_readable_size(self.memory)} for its weights and a cache of "
+        rest = f"and this machine has {_readable_size(room)}; {self.advice(room)}"
         return f"{needs}{self.cache_tokens:,} tokens, {rest}"
 
     def advice(self, room: int) -> str:
@@ -61,9 +61,8 @@ class Need:
         found = smaller_that_fits(header.quantization, header.file_size, left)
         if found is None:
             return "take a smaller model"
-        return (
-            f"its quantization {found[0]} would fit, with about {_size_text(found[1])} of weights"
-        )
+        name, size = found
+        return f"its quantization {name} would fit, with about {_readable_size(size)} of weights"
 
 
 def free_now(total: int) -> int:
@@ -94,7 +93,7 @@ def has_gpu() -> bool:
     return sys.platform == "darwin" or any(device.exists() for device in _GPUS)
 
 
-def _size_text(count: int) -> str:
+def _readable_size(count: int) -> str:
     return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
 
 

@@ -430,7 +430,7 @@ class OwnAccount(AccountService):
         hashed = await self._passwords.hash_new(new, (user.email, user.name))
         async with self._store.writing() as tx:
             if (await _reread_user(tx, user)).password != user.password:
-                raise _wrong_password()  # somebody has replaced it meanwhile
+                raise _wrong_current_password()  # somebody has replaced it meanwhile
             return await self._set_password(tx, user, hashed, but=session_id)
 
     async def reset_password(self, token: str, new: str) -> User:
@@ -575,7 +575,7 @@ class OwnAccount(AccountService):
         tried = passwords.sign_in_scopes(user.email, client.address)
         async with self._attempts.guess(tried):
             if not await self._passwords.matches(user.password, password):
-                raise _wrong_password()
+                raise _wrong_current_password()
         async with self._store.writing() as tx:
             await succeeded(tx, tried)
 
@@ -589,7 +589,7 @@ class OwnAccount(AccountService):
         return changed
 
 
-def _wrong_password() -> Unauthenticated:
+def _wrong_current_password() -> Unauthenticated:
     return Unauthenticated("The password is wrong.", code="wrong_credentials")
 
 

@@ -245,7 +245,7 @@ class _Reader(Struct, frozen=True):
                 yield _csv_lines(sums, firsts, wish, names)
 
     async def earlier(self) -> Sequence[UsageSum]:
-        """Return the sums of the period before, by its days or hours."""
+        """Return a sum for each day or hour of the period before."""
         earlier = self.wish.period.earlier
         return await self.sums(replace(self.wish, period=earlier).question(earlier.step))
 

@@ -272,11 +272,11 @@ async def list_projects(call: WithQuery[requests.PageQuery]) -> views.ProjectLis
     return page
 
 
-async def _see_access(call: Call, project: str = "", user: str = "") -> views.AccessView:
+async def _get_access_rule(call: Call, project: str = "", user: str = "") -> views.AccessView:
     return views.AccessView.of(await call.accounts.access.see(call.actor, project, user), call)
 
 
-async def _set_access(
+async def _set_access_rule(
     call: WithBody[Access], project: str = "", user: str = ""
 ) -> views.AccessView:
     await call.accounts.access.set(call.actor, call.body, project, user)
@@ -284,13 +284,17 @@ async def _set_access(
 
 
 _WHOSE, _WHAT = "/projects/{project}", "the models and doors that"
-see_project_access = route(f"GET {_WHOSE}/access", f"Get {_WHAT} a project may use")(_see_access)
-set_project_access = route(f"PUT {_WHOSE}/access", f"Set {_WHAT} a project may use")(_set_access)
-see_user_access = route("GET /users/{user}/access", f"Get {_WHAT} a user may use")(_see_access)
-set_user_access = route("PUT /users/{user}/access", f"Set {_WHAT} a user may use")(_set_access)
+see_project_access = route(f"GET {_WHOSE}/access", f"Get {_WHAT} a project may use")(
+    _get_access_rule
+)
+set_project_access = route(f"PUT {_WHOSE}/access", f"Set {_WHAT} a project may use")(
+    _set_access_rule
+)
+see_user_access = route("GET /users/{user}/access", f"Get {_WHAT} a user may use")(_get_access_rule)
+set_user_access = route("PUT /users/{user}/access", f"Set {_WHAT} a user may use")(_set_access_rule)
 _WHOSE += "/members/{user}"
-see_member_access = route(f"GET {_WHOSE}/access", f"Get {_WHAT} a member may use")(_see_access)
-set_member_access = route(f"PUT {_WHOSE}/access", f"Set {_WHAT} a member may use")(_set_access)
+see_member_access = route(f"GET {_WHOSE}/access", f"Get {_WHAT} a member may use")(_get_access_rule)
+set_member_access = route(f"PUT {_WHOSE}/access", f"Set {_WHAT} a member may use")(_set_access_rule)
 
 
 @route("GET /projects/{project}/credits", "Get credits added, spent and left")

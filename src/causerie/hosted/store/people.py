@@ -212,7 +212,7 @@ class SqlProjects(SqlRows[Project]):
         return len((await self._execute(query)).all())
 
     async def owner_emails(self, reminder: str) -> Mapping[str, Sequence[str]]:
-        """Return the addresses of each project's enabled owners who want a reminder."""
+        """Return the addresses of each project's enabled owners who did not mute ``reminder``."""
         query = (
             select(memberships.c.project_id, users.c.email, users.c.muted)
             .join(users, users.c.id == memberships.c.user_id)

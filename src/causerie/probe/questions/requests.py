@@ -205,7 +205,7 @@ def _key(subject: Subject, *, credential: Credential) -> Script:
 
 
 @script("key.placeholder")
-def _placeholder(subject: Subject) -> Script:
+def _accepts_placeholder_key(subject: Subject) -> Script:
     # Clients that insist on a key send any, where none is needed.
     if subject.keyed:
         return unclear("asked with a key")
