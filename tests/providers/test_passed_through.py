@@ -22,7 +22,7 @@ from causerie.metering.meter import Contents
 from causerie.protocol.events import PassedBytes, TextDelta, Usage
 from causerie.protocol.parameters import ParsingRules
 from causerie.protocol.response import CompletionIdentity, ResponseContext
-from causerie.shapes.passed_through import PassedReply, parse
+from causerie.shapes.passed_through import PassedThroughReply, parse
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -283,7 +283,7 @@ async def test_what_is_kept_of_a_request_and_its_stream() -> None:
     body = json.dumps({"model": "code", "prompt": "x", "stream": True}).encode()
     request = parse("completions", body, ParsingRules())
     identity = CompletionIdentity("req-1", 1, "req-1")
-    kept = Contents(request, ResponseContext(identity, "code", ""), PassedReply().completion)
+    kept = Contents(request, ResponseContext(identity, "code", ""), PassedThroughReply().completion)
     for text in "ab":
         kept.see([TextDelta(text), PassedBytes(json.dumps(text_chunk(text)).encode())])
     assert json.loads(kept.request().text) == {"model": "code", "prompt": "x", "stream": True}

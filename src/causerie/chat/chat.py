@@ -470,7 +470,7 @@ async def _merged_events(
 
 @dataclass(slots=True)
 class _Choice:
-    """What a client has been given of one choice."""
+    """The text and tokens of one choice that the client has been given."""
 
     made: Generation
     text: list[str]

@@ -274,12 +274,12 @@ class AnswerState(Struct, eq=False):
 
     @property
     def keep_text(self) -> Callable[[str], object]:
-        """What adds to the text that was said."""
+        """Return the function that adds a piece to the text of the reply."""
         return self._text.write
 
     @property
     def keep_reasoning(self) -> Callable[[str], object]:
-        """What adds to the reasoning that was said."""
+        """Return the function that adds a piece to the reasoning of the reply."""
         return self._reasoning.write
 
     def more_text(self, text: str) -> TextDelta:

@@ -102,7 +102,7 @@ class ProviderModelSettings(Struct, frozen=True, kw_only=True):
 
 
 class DataPolicySettings(Struct, frozen=True, kw_only=True):
-    """What the provider says of itself, for its page in the catalog; nothing here changes routing.
+    """Statements of the provider about its data, for its catalog page; they change no routing.
 
     Unset values are not known, and not shown.
     """

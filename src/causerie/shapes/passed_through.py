@@ -36,7 +36,7 @@ _PLACE = re.compile(r"^(.*?)(?: - at `\$\.?(.*)`)?$", re.DOTALL)
 _MISSING = re.compile(r"missing required field `(\w+)`")
 
 
-class PassedReply(Struct, frozen=True):
+class PassedThroughReply(Struct, frozen=True):
     """Encoder of replies; a stream ends with its ``usage`` if the client asked for that."""
 
     usage: bool = False
@@ -113,7 +113,7 @@ class PassedEncoder(Struct, eq=False):
 def _make_shape(operation: Operation, id_prefix: str) -> Shape:
     def read(body: bytes, rules: ParsingRules, _: Mapping[str, str]) -> ParsedRequest:
         request = parse(operation, body, rules)
-        return ParsedRequest(request, PassedReply(request.include_usage))
+        return ParsedRequest(request, PassedThroughReply(request.include_usage))
 
     return Shape(operation, f"/{operation}", id_prefix, read)
 

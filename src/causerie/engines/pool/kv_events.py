@@ -68,7 +68,7 @@ def extended(previous: int, tokens: Sequence[int]) -> list[int]:
 
 
 class PrefixIndex:
-    """Which members hold which blocks of prompts, for at most about so many ``blocks``."""
+    """Maps blocks of prompts to the members that hold them, at most about ``blocks`` of them."""
 
     def __init__(self, blocks: int) -> None:
         self.resize(blocks)
