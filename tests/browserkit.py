@@ -167,15 +167,25 @@ async def moved(page: Page) -> float:
     return float(await page.evaluate(_MOVED))
 
 
+_CLIPBOARD_ONCE_FILLED = """async () => {
+  for (const end = Date.now() + 30_000; Date.now() < end; ) {
+    const text = await navigator.clipboard.readText();
+    if (text) return text;
+    await new Promise(requestAnimationFrame);
+  }
+  throw new Error("nothing was copied");
+}"""
+
+
 async def copied(page: Page, button: str) -> str:
     """Press a button that copies, and return what it has put into the clipboard.
 
-    It says so for a moment only, which a slow browser may pass over.
+    It says so for a moment only, which a slow browser may pass over. ``wait_for_function`` takes
+    the promise of a text for an answer, however empty the text will be.
     """
     await page.evaluate("navigator.clipboard.writeText('')")
     await page.click(button)
-    found = await page.wait_for_function("navigator.clipboard.readText()")
-    return str(await found.json_value())
+    return str(await page.evaluate(_CLIPBOARD_ONCE_FILLED))
 
 
 async def sign_in(page: Page, root: str, user: User) -> None:

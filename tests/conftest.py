@@ -6,6 +6,7 @@ import asyncio
 import gc
 import inspect
 import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -42,6 +43,17 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 for _name, _value in SHARED_CORES.items():
     os.environ.setdefault(_name, _value)
+
+# Databases and journals of tests wait for each commit to be on the disk, most of their time.
+# Memory keeps the order of what they write, and nothing here has to outlive the machine.
+_MEMORY, _ROOM = Path("/dev/shm"), 6 << 30
+if (
+    "TMPDIR" not in os.environ
+    and os.access(_MEMORY, os.W_OK)
+    and shutil.disk_usage(_MEMORY).free > _ROOM
+):
+    os.environ["TMPDIR"] = str(_MEMORY)
+    tempfile.tempdir = None
 
 # Where nothing else is configured, a failure that is logged would be drawn in boxes, which takes
 # longer than the test.

@@ -56,6 +56,7 @@ log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
+_OWN_DESCRIPTORS = ("/dev/stdin", "/dev/fd", "/proc/self/fd")
 _SILENT_SECONDS = 7.5  # a worker that is silent for twice as long hangs, and is replaced
 _RELOAD_SECONDS = 60.0
 _ASK_SECONDS = 3.0
@@ -87,7 +88,9 @@ async def supervise(loaded: Loaded, arguments: Sequence[str], announcer: StartAn
 
     Raises :class:`CannotStart`.
     """
-    if (file := loaded.file) is not None and (file.is_fifo() or file.is_relative_to("/dev")):
+    if (file := loaded.file) is not None and (
+        file.is_fifo() or any(map(file.is_relative_to, _OWN_DESCRIPTORS))
+    ):
         raise CannotStart(f"{file} is a pipe, which one process can read: each worker needs a file")
     with ExitStack() as stack:
         bound = bound_sockets(loaded.settings, stack, reserved_socket)
