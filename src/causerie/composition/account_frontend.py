@@ -47,9 +47,7 @@ from causerie.hosted.accounts.people import (
     actor_of,
 )
 from causerie.hosted.accounts.projects import Projects
-from causerie.hosted.accounts.recordings import RetentionOptions
 from causerie.hosted.accounts.records import AuditEntry
-from causerie.hosted.accounts.statement import FreeOptions
 from causerie.hosted.accounts.tokens import SignInPolicy
 from causerie.hosted.console.application import ConsoleApplication
 from causerie.hosted.console.public_chat import PublicChatOptions
@@ -367,21 +365,18 @@ class AccountFrontend:
             for each, provider in zip(listed, self._providers, strict=True)
             for key in each.scim_keys
         }
-        self.backed.free_days.options = FreeOptions(
-            requests=free.requests_per_day,
-            paid_requests=free.paid_requests_per_day,
-            paid_from=money(free.paid_from),
-        )
+        days = self.backed.free_days
+        days.requests, days.paid_requests = free.requests_per_day, free.paid_requests_per_day
+        days.paid_from = money(free.paid_from)
         self.backed.conditions.low_balance = money(settings.payments.low_balance)
         governing = policies(settings)
         self.backed.accounts.govern(governing)
         self.backed.bookkeeping.logs_contents = bool(governing.loggers)
         self.backed.store.on_audit = log_audit if settings.logging.audit else None
         self.backed.accounts.sign_in.policy = sign_in_policy(settings)
-        kept = settings.retention
-        self.backed.retention.options = RetentionOptions(
-            kept.requests_days, kept.audit_days, kept.contents_days
-        )
+        kept, retention = settings.retention, self.backed.retention
+        retention.requests_days, retention.audit_days = kept.requests_days, kept.audit_days
+        retention.contents_days = kept.contents_days
         self.backed.accounts.recordings.most_days = kept.contents_days
         self._managers.keys = tuple(map(KeyDigest.parse, settings.console.operator_keys))
 

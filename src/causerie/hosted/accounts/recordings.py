@@ -253,21 +253,18 @@ _MEASUREMENTS_DAYS = 90
 _PAUSE = 0.1  # between two batches: requests are written in between
 
 
-class RetentionOptions(Struct, frozen=True):
-    """Days for which rows are kept; ``None``: requests and audit entries for ever."""
-
-    requests: int | None = None
-    audit: int | None = None
-    contents: int | None = None
-    """At most; projects choose fewer."""
-
-
 class Retention(Struct):
-    """Deletes what is older than the ``options`` say, in the background and in small batches."""
+    """Deletes what is older than so many days, in the background and in small batches.
+
+    ``None`` keeps requests and audit entries for ever.
+    """
 
     _store: SqlRetention
     _clock: Clock
-    options: RetentionOptions = RetentionOptions()
+    requests_days: int | None = None
+    audit_days: int | None = None
+    contents_days: int | None = None
+    """At most; projects choose fewer."""
 
     async def follow(self, seconds: float = 60.0) -> None:
         """Delete every so many seconds, until cancelled."""
@@ -280,13 +277,13 @@ class Retention(Struct):
 
     async def sweep(self) -> None:
         """Delete everything whose time is over now; raise :class:`StoreUnavailable`."""
-        store, options = self._store, self.options
+        store = self._store
         await self._delete_all(
-            partial(store.contents, self._clock(), self._days_ago(options.contents))
+            partial(store.contents, self._clock(), self._days_ago(self.contents_days))
         )
         for days, delete in (
-            (options.requests, store.requests),
-            (options.audit, store.audit),
+            (self.requests_days, store.requests),
+            (self.audit_days, store.audit),
             (_MEASUREMENTS_DAYS, store.measurements),
         ):
             if (before := self._days_ago(days)) is not None:

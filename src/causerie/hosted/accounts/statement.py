@@ -257,16 +257,7 @@ _KEPT = 100_000
 _REFRESH_SECONDS = 5.0
 
 
-class FreeOptions(Struct, frozen=True, kw_only=True):
-    """Free requests a day."""
-
-    requests: int = 50
-    paid_requests: int = 1000
-    """For projects with credits of at least ``paid_from``."""
-    paid_from: Decimal = Decimal(10)
-
-
-class FreeDay(Struct, frozen=True):
+class FreeDay(Struct):
     """State of a project's daily allowance; ``resets_in`` is in seconds."""
 
     limit: int
@@ -296,23 +287,21 @@ class _FreeRequests(Struct):
     reading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
-class FreeUse:
-    """A running free request; leaving the block with an error takes it back unless ``charged``."""
+class FreeUse(FreeDay):
+    """A running free request, and the state of its day with it.
 
-    __slots__ = ("_day", "charged", "day_status")
+    Leaving the block with an error takes it back unless ``charged``.
+    """
 
-    def __init__(self, day: _FreeRequests, day_status: FreeDay) -> None:
-        self._day = day  # its own, whatever the clock says when it ends
-        self.day_status = day_status
-        self.charged = False
-        day.running += 1
+    _counts: _FreeRequests  # of its day, whatever the clock says when it ends
+    charged: bool = False
 
     def __enter__(self) -> FreeUse:
         return self
 
     def __exit__(self, kind: object, failure: BaseException | None, trace: object) -> None:
-        self._day.running -= 1
-        self._day.done += self.charged or not isinstance(failure, Exception)
+        self._counts.running -= 1
+        self._counts.done += self.charged or not isinstance(failure, Exception)
 
 
 class FreeAllowances(Struct):
@@ -321,7 +310,11 @@ class FreeAllowances(Struct):
     _store: SqlStore
     _seconds: Callable[[], float]
     _by_project: dict[str, _FreeRequests] = {}
-    options: FreeOptions = FreeOptions()
+    requests: int = 50
+    """Free requests a day."""
+    paid_requests: int = 1000
+    """For projects with credits of at least ``paid_from``."""
+    paid_from: Decimal = Decimal(10)
 
     async def take(self, project: str) -> FreeUse:
         """Count a free request, which runs until its block ends.
@@ -333,15 +326,16 @@ class FreeAllowances(Struct):
         before = self._day_status(day, day.running)
         if not before.left:
             raise self._allowance_refusal(before)
-        return FreeUse(day, FreeDay(before.limit, before.used + 1, before.resets_in))
+        day.running += 1
+        return FreeUse(before.limit, before.used + 1, before.resets_in, day)
 
     async def of(self, project: str) -> FreeDay:
         """Return the state without running requests; raise :class:`StoreUnavailable`."""
         return self._day_status(await self._free_requests_today(project), 0)
 
     def _day_status(self, day: _FreeRequests, running: int) -> FreeDay:
-        options, now = self.options, self._store.clock()
-        limit = options.paid_requests if day.put_in >= options.paid_from else options.requests
+        now = self._store.clock()
+        limit = self.paid_requests if day.put_in >= self.paid_from else self.requests
         ends = BudgetPeriod.DAY.start(now) + timedelta(days=1)
         return FreeDay(limit, day.done + running, max(math.ceil((ends - now).total_seconds()), 1))
 
@@ -387,12 +381,11 @@ class FreeAllowances(Struct):
         return done
 
     def _allowance_refusal(self, day_status: FreeDay) -> RateLimited:
-        options, wait = self.options, day_status.resets_in
-        more = ""
-        if day_status.limit < options.paid_requests:
+        wait, more = day_status.resets_in, ""
+        if day_status.limit < self.paid_requests:
             more = (
-                f" Projects into which at least {exact(options.paid_from)} was put have "
-                f"{options.paid_requests} a day."
+                f" Projects into which at least {exact(self.paid_from)} was put have "
+                f"{self.paid_requests} a day."
             )
         return RateLimited(
             f"The project may make {counted(day_status.limit, 'free request')} a day, over all its "
