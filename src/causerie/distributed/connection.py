@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import sha1
 from importlib.resources import files
 from secrets import token_urlsafe
@@ -40,19 +40,6 @@ def _ignore(*_: object) -> None:
 
 class ConnectionLost(Exception):
     """No reply will come; the server may have executed the command or not."""
-
-
-@dataclass(frozen=True, slots=True)
-class ConnectionOptions:
-    """Options of the connection to the server."""
-
-    reply_seconds: float = 0.25
-    """Time limit for the replies to commands that were sent together."""
-    connect_seconds: float = 2.0
-    beat_seconds: float = 3.0
-    """Interval of the commands that keep a connection alive."""
-    ca_file: str | None = None
-    """Certificates to trust in addition to the system's."""
 
 
 class SharedOperation(Struct, frozen=True, eq=False):
@@ -85,7 +72,13 @@ class DistributedOptions:
     """After this time without a command of a process, its running requests do not count."""
     prefix: str = "causerie"
     """Prefix of all keys."""
-    line: ConnectionOptions = field(default_factory=ConnectionOptions)
+    reply_seconds: float = 0.25
+    """Time limit for the replies to commands that were sent together."""
+    connect_seconds: float = 2.0
+    beat_seconds: float = 3.0
+    """Interval of the commands that keep a connection alive."""
+    ca_file: str | None = None
+    """Certificates to trust in addition to the system's."""
 
 
 class Replica:
@@ -105,7 +98,7 @@ class Replica:
         self._options = options = options or DistributedOptions()
         tls: dict[str, Any] = {}
         if url.startswith(("valkeys:", "rediss:")):
-            tls = {"ssl_check_hostname": True, "ssl_ca_certs": options.line.ca_file}
+            tls = {"ssl_check_hostname": True, "ssl_ca_certs": options.ca_file}
         self._pool = ConnectionPool.from_url(url, socket_timeout=None, lib_name=None, **tls)
         self._waiting: deque[SharedOperation] = deque()
         self._has_commands = asyncio.Event()
@@ -208,7 +201,7 @@ class Replica:
 
     def waits_until(self) -> int:
         """Return the time limit of an operation sent now, in microseconds of the server's clock."""
-        reply_microseconds = int(self._options.line.reply_seconds * 1_000_000)
+        reply_microseconds = int(self._options.reply_seconds * 1_000_000)
         return _microseconds_now() + self._clock_offset + reply_microseconds
 
     async def _keep_connected(self) -> None:
@@ -230,7 +223,7 @@ class Replica:
             self._connection_lost(None)
 
     async def _open_connection(self, connection: AbstractConnection) -> None:
-        async with asyncio.timeout(self._options.line.connect_seconds):
+        async with asyncio.timeout(self._options.connect_seconds):
             if isinstance(connection, SSLConnection):  # reads many certificates: not in the loop
                 await asyncio.to_thread(connection.ssl_context.get)
             await connection.connect()  # type: ignore[no-untyped-call]  # untyped there
@@ -248,7 +241,7 @@ class Replica:
         _log.info("limits.shared")
 
     async def _serve_operations(self, connection: AbstractConnection) -> None:
-        beat_seconds = self._options.line.beat_seconds
+        beat_seconds = self._options.beat_seconds
         loop = asyncio.get_running_loop()
         beat_at = loop.time() + beat_seconds
         while True:
@@ -259,7 +252,7 @@ class Replica:
                         await self._has_commands.wait()
             batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), _BATCH))]
             try:
-                async with asyncio.timeout(self._options.line.reply_seconds):
+                async with asyncio.timeout(self._options.reply_seconds):
                     await self._exchange_batch(connection, batch)  # an empty one says that we live
             finally:
                 for operation in batch:  # those that have no answer; the others are gone from it
