@@ -13,15 +13,17 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from causerie.access.allowed import ALL, Access
 from causerie.errors import Forbidden, InvalidRequest, NotFound
 from causerie.hosted.accounts.bounds import NOTHING_FOR_NEWCOMERS, UNBOUNDED, LimitsAndBudgets, Unit
 from causerie.hosted.accounts.keys import (
+    LINK_LIVES,
     ApiKey,
     KeyState,
     LinkKind,
+    NewLink,
     OneTimeLink,
     Purpose,
     may_hold,
@@ -39,7 +41,7 @@ from causerie.hosted.accounts.people import (
     extent,
 )
 from causerie.hosted.accounts.records import difference, entry
-from causerie.hosted.accounts.tokens import digest
+from causerie.hosted.accounts.tokens import digest, new_id, new_token
 from causerie.hosted.store.accounts import SqlStore, Transaction
 
 Clock = Callable[[], datetime]
@@ -150,6 +152,22 @@ def needed(link: OneTimeLink) -> tuple[Action, ...]:
         return (Action.USERS_INVITE, *((Action.OPERATORS_CHANGE,) if link.operator else ()))
     owner = (Action.OWNERS_CHANGE,) if link.role is Role.OWNER else ()
     return (Action.MEMBERS_INVITE, *owner)
+
+
+async def add_link(tx: Transaction, kind: LinkKind, actor: Actor, **granted: Any) -> NewLink:
+    """Create a link with the lifetime of its kind, which gives what is ``granted``."""
+    token = new_token()
+    link = OneTimeLink(
+        id=new_id("lnk"),
+        kind=kind,
+        digest=digest(token),
+        created_by=actor.label,
+        created_at=tx.now,
+        expires_at=tx.now + LINK_LIVES[kind],
+        **{"person": actor.person, **granted},
+    )
+    await tx.links.add(link)
+    return NewLink(link, token)
 
 
 async def supported(tx: Transaction, link: OneTimeLink) -> bool:

@@ -12,13 +12,13 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from msgspec import Struct, field, structs
+from msgspec import Struct, structs
 
 from causerie.access.keys import Caller
 from causerie.access.limits import RateScope, SpentProviders, Tokens
 from causerie.catalog.model import TargetTariffs, Tariff
 from causerie.errors import InternalError, StoreUnavailable
-from causerie.hosted.accounts.budgets import Budgets, Entitlements, Reservation
+from causerie.hosted.accounts.budgets import Budgets, Reservation, entitlement
 from causerie.hosted.accounts.key_cache import AccountCaller
 from causerie.hosted.accounts.recordings import Recorder
 from causerie.hosted.accounts.spending import LiveScopeBudgets
@@ -166,7 +166,6 @@ class Bookkeeping(Struct):
     _budgets: Budgets
     _recorder: Recorder | None = None
     _scope_budgets: LiveScopeBudgets | None = None
-    _entitlements: Entitlements = field(default_factory=Entitlements)
     _running: dict[str, tuple[Record, UsageRecord]] = {}
     _due_checkpoints: list[str] = []
     _checkpoint_timer: asyncio.TimerHandle | None = None
@@ -185,7 +184,7 @@ class Bookkeeping(Struct):
         """Return the scopes of the limits that apply to this caller and model."""
         if not isinstance(caller, AccountCaller):
             return ()
-        return self._entitlements.of(caller.grant, model).scopes
+        return entitlement(caller.grant, model).scopes
 
     @property
     def spent_providers(self) -> SpentProviders:
@@ -211,7 +210,7 @@ class Bookkeeping(Struct):
         prices = self.prices
         if not isinstance(caller, AccountCaller):
             return RequestHold(prices, None, model)
-        claims = self._entitlements.of(caller.grant, model).claims
+        claims = entitlement(caller.grant, model).claims
         if tag and self._scope_budgets is not None:
             claims = (*claims, *self._scope_budgets.tags.get(tag, ()))
         if not claims:

@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Protocol
+from functools import lru_cache
 from weakref import WeakValueDictionary
 
 from msgspec import Struct, structs
@@ -43,12 +43,6 @@ from causerie.protocol.model_entries import free_name, is_free
 _SECOND = 1_000_000_000
 
 
-class SpentReader(Protocol):
-    """The part of :class:`~causerie.hosted.store.usage.SqlUsageReader` that budgets need."""
-
-    async def spent(self, owner: str, model: str, since: datetime) -> Spent: ...
-
-
 class Claim(Struct, frozen=True):
     """Budgets of one owner: ``key:ID``, ``user:ID``, ``project:ID`` or ``tag:NAME``."""
 
@@ -60,13 +54,6 @@ class Claim(Struct, frozen=True):
     def __post_init__(self) -> None:
         named = tuple(f"{self.owner}:{one.model}:{one.unit}:{one.period}" for one in self.budgets)
         structs.force_setattr(self, "places", named)
-
-
-class BudgetOptions(Struct, frozen=True, kw_only=True):
-    """Options; a reservation ends after ``lease_seconds`` at the latest."""
-
-    refresh_seconds: float = 5.0
-    lease_seconds: float = 3600.0
 
 
 class _Counter(Struct):
@@ -96,7 +83,7 @@ class _Part(Struct):
 
 
 class Reservation(Struct, eq=False):
-    """Reservation of one request; leaving the block releases what was not settled."""
+    """Reservation of one request, until it is settled or released."""
 
     _budgets: Budgets
     _parts: Sequence[_Part]
@@ -149,25 +136,22 @@ class Reservation(Struct, eq=False):
             self._budgets.running.discard(self)
         return was_open
 
-    def __enter__(self) -> Reservation:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.release()
-
 
 @dataclass(eq=False, slots=True)
 class Budgets:
     """Budgets of one process, shared with other replicas by ``shared_budgets`` if there are any.
 
-    ``now`` returns nanoseconds since 1970, ``seconds`` a monotonic time.
+    ``_spent_since`` reads the use by an owner of a model (empty: of all) from a time on. ``_clock``
+    returns nanoseconds since 1970, ``seconds`` a monotonic time.
     """
 
-    _reader: SpentReader
+    _spent_since: Callable[[str, str, datetime], Awaitable[Spent]]
     _clock: Callable[[], int]
-    _options: BudgetOptions = field(default_factory=BudgetOptions)
     shared_budgets: SharedBudgetStore | None = None
     seconds: Callable[[], float] = time.monotonic
+    refresh_seconds: float = 5.0
+    lease_seconds: float = 3600.0
+    """A reservation ends after this time at the latest."""
     _counters: dict[str, _Counter] = field(default_factory=dict)
     _load_locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     running: set[Reservation] = field(default_factory=set)
@@ -199,7 +183,7 @@ class Budgets:
         for part in parts:
             part.counter.reserved += part.amount
             part.counter.used = True
-        ends = self.seconds() + self._options.lease_seconds
+        ends = self.seconds() + self.lease_seconds
         reservation = Reservation(self, parts, wants, ends)
         self.running.add(reservation)
         return reservation
@@ -245,14 +229,14 @@ class Budgets:
                 await self._read_spent(counter)
 
     async def _read_spent(self, counter: _Counter) -> None:
-        spent = await self._reader.spent(counter.owner, counter.budget.model, counter.since)
+        spent = await self._spent_since(counter.owner, counter.budget.model, counter.since)
         counter.reads += 1
         counter.spent = max(counter.spent, counter.budget.counted(spent.cost, spent.tokens))
 
     async def follow(self) -> None:
         """Read the settled use of others and expire reservations, until cancelled."""
         while True:
-            await asyncio.sleep(self._options.refresh_seconds)
+            await asyncio.sleep(self.refresh_seconds)
             self.expire()
             await self.refresh()
 
@@ -289,7 +273,7 @@ class Budgets:
                 return found
             at = datetime.fromtimestamp(now / _SECOND, UTC)
             since, end = budget.period.start(at), budget.period.end(at)
-            spent = await self._reader.spent(owner, budget.model, since)
+            spent = await self._spent_since(owner, budget.model, since)
             begins = int(since.timestamp()) * _SECOND
             ends = int(end.timestamp()) * _SECOND if end is not None else 2**63
             shared_place = f"{place}:{since:%Y%m%d}"
@@ -349,9 +333,6 @@ def _over_budget(counter: _Counter, at: datetime, *, waits: bool) -> OverBudget:
     )
 
 
-_KEPT = 10_000
-
-
 class Entitlement(Struct, frozen=True):
     """Scopes of the limits and owners of the budgets that apply."""
 
@@ -359,26 +340,9 @@ class Entitlement(Struct, frozen=True):
     claims: tuple[Claim, ...]
 
 
-class Entitlements:
-    """A cache of entitlements; a changed grant is another object, which replaces its entry."""
-
-    def __init__(self) -> None:
-        self._cache: dict[tuple[str, str], tuple[Grant, Entitlement]] = {}
-
-    def of(self, grant: Grant, model: str) -> Entitlement:
-        """Return the limits and budgets of this grant for the model with this id."""
-        place = (grant.key.id, model)
-        known = self._cache.get(place)
-        if known is not None and known[0] is grant:
-            return known[1]
-        entitlement = _entitlement(grant, model)
-        if len(self._cache) >= _KEPT:
-            del self._cache[next(iter(self._cache))]
-        self._cache[place] = (grant, entitlement)
-        return entitlement
-
-
-def _entitlement(grant: Grant, model: str) -> Entitlement:
+@lru_cache(maxsize=10_000)  # a changed grant is another object
+def entitlement(grant: Grant, model: str) -> Entitlement:
+    """Return the limits and budgets of a grant for the model with this id."""
     key, person, project = grant.key.id, grant.key.person, grant.key.project_id
     bounds: Sequence[tuple[ScopeKind, str, LimitsAndBudgets]] = (
         ("key", key, grant.key.bounds),

@@ -32,16 +32,6 @@ _FOR_EVER = 2**63
 _SCOPES = tuple(f"{kind}:" for kind in SCOPES)
 
 
-class KeyCacheOptions(Struct, frozen=True, kw_only=True):
-    """Options of the key cache."""
-
-    poll_seconds: float = 0.5
-    offline_seconds: float = 600.0
-    """Time for which known keys keep working without a database."""
-    answer_seconds: float = 2.0
-    capacity: int = 100_000
-
-
 class AccountCaller(Caller, frozen=True):
     """A caller with a key of accounts; ``grant`` is that of the time of admission."""
 
@@ -68,7 +58,11 @@ class KeyCache(Struct):
     """
 
     _store: SqlStore
-    _options: KeyCacheOptions = KeyCacheOptions()
+    poll_seconds: float = 0.5
+    offline_seconds: float = 600.0
+    """Time for which known keys keep working without a database."""
+    answer_seconds: float = 2.0
+    capacity: int = 100_000
     now: Callable[[], int] = time.time_ns
     _cached_keys: dict[bytes, _Known] = {}
     _digests: dict[str, set[bytes]] = {}  # by key, project and person
@@ -170,7 +164,7 @@ class KeyCache(Struct):
     async def _read_grant(self, digest: bytes) -> Grant | None:
         # Asked again until the grant is as new as the changes that were read when it is kept.
         try:
-            async with asyncio.timeout(self._options.answer_seconds):
+            async with asyncio.timeout(self.answer_seconds):
                 while True:
                     async with self._store.reading() as tx:
                         number, _ = await tx.keys.changes(self._last_change)
@@ -181,7 +175,7 @@ class KeyCache(Struct):
             raise StoreUnavailable("The API key cannot be verified now. Try again.") from failure
 
     def _keep_key(self, digest: bytes, grant: Grant) -> _Known:
-        if len(self._cached_keys) >= self._options.capacity:
+        if len(self._cached_keys) >= self.capacity:
             self._drop_key(next(iter(self._cached_keys)))
         until = _FOR_EVER if grant.until is None else int(grant.until.timestamp() * _SECOND)
         known = _Known(grant, until if grant.works else 0, {})
@@ -202,21 +196,18 @@ class KeyCache(Struct):
         clock = asyncio.get_running_loop().time
         heard = clock()
         while True:
-            await asyncio.sleep(self._options.poll_seconds)
+            await asyncio.sleep(self.poll_seconds)
             try:
                 number, subjects = await self._read_changes()
             except StoreUnavailable:  # of which the log has a line each minute
-                self._is_trusted = clock() - heard < self._options.offline_seconds
+                self._is_trusted = clock() - heard < self.offline_seconds
                 continue
             self._apply_changes(number, subjects)
             heard, self._is_trusted = clock(), True
 
     async def _read_changes(self) -> tuple[int, Sequence[str] | None]:
         try:
-            async with (
-                asyncio.timeout(self._options.answer_seconds),
-                self._store.reading() as tx,
-            ):
+            async with asyncio.timeout(self.answer_seconds), self._store.reading() as tx:
                 return await tx.keys.changes(self._last_change)
         except TimeoutError as failure:
             raise StoreUnavailable() from failure

@@ -14,6 +14,7 @@ from causerie.hosted.accounts.authorization import (
     AccountService,
     Beginning,
     Narrowed,
+    add_link,
     conflict,
     existing,
     handed_over,
@@ -34,7 +35,6 @@ from causerie.hosted.accounts.keys import (
     NewLink,
     OneTimeLink,
     Purpose,
-    new_link,
 )
 from causerie.hosted.accounts.people import (
     Action,
@@ -244,10 +244,9 @@ class Projects(AccountService):
         async with self._writing(actor, Action.MEMBERS_INVITE, project_id) as tx:
             await self._require_owner_rights(tx, actor, project_id, role)
             granted = {"email": address, "project_id": project_id, "role": role}
-            made = new_link(LinkKind.INVITATION, tx.now, actor, **granted)
             if address:  # the last one that was sent works
                 await withdraw_open(tx, project_id, address, others=False)
-            await tx.links.add(made.link)
+            made = await add_link(tx, LinkKind.INVITATION, actor, **granted)
             details = {"role": role, "email": address or "anybody"}
             await tx.audit.record(actor, "member.invite", made.link.id, project_id, **details)
         return made

@@ -19,6 +19,7 @@ from causerie.errors import Forbidden, InvalidRequest, NotFound, Overloaded, Una
 from causerie.hosted.accounts import passwords
 from causerie.hosted.accounts.authorization import (
     AccountService,
+    add_link,
     conflict,
     no_such,
     shut_out,
@@ -29,7 +30,6 @@ from causerie.hosted.accounts.keys import (
     LinkKind,
     NewLink,
     OneTimeLink,
-    new_link,
     no_such_link,
 )
 from causerie.hosted.accounts.passwords import Passwords
@@ -53,12 +53,14 @@ from causerie.hosted.accounts.tokens import (
     SignInPolicy,
     Stage,
     digest,
-    new_session,
+    new_id,
+    new_token,
     tidy_email,
     tidy_name,
 )
 from causerie.hosted.store.accounts import SqlStore, Transaction
 
+_AGENT_LENGTH = 300
 _log = structlog.get_logger(__name__)
 _SIGN_IN_PAGE = Actor("system", "sign-in", "sign-in page")  # refuses who has no account
 
@@ -229,9 +231,7 @@ class SignIn(AccountService):
             user = await tx.people.by_identity(issuer, subject)
             if user is None or user.disabled_at is not None:
                 unknown = SignInRefused("no account has this identity")
-                raise Unauthenticated(
-                    "No account here belongs to this identity.", code="no_account"
-                ) from (unknown if user is None else AccountDisabled())
+                raise no_account() from (unknown if user is None else AccountDisabled())
             return await self._open_session(tx, user, client, old_token, issuer)
 
     async def with_code(self, token: str, code: str, client: SessionClient) -> NewSession:
@@ -318,9 +318,7 @@ class SignIn(AccountService):
             return await self._open_session(tx, user, client, old_token)
         await _end_session(tx, old_token)
         stage, life = Stage.SECOND_FACTOR, SECOND_FACTOR_LIFE
-        made = new_session(user.id, stage, tx.now, client, life, PASSWORD)
-        await tx.sessions.add(made.session)
-        return made
+        return await _add_session(tx, user, stage, client, life, PASSWORD)
 
     async def _open_session(
         self,
@@ -333,11 +331,30 @@ class SignIn(AccountService):
         await _end_session(tx, old_token)
         await tx.sessions.forget()
         await tx.attempts.forget()
-        made = new_session(user.id, Stage.OPEN, tx.now, client, self.policy.life, method)
-        await tx.sessions.add(made.session)
+        made = await _add_session(tx, user, Stage.OPEN, client, self.policy.life, method)
         details = {"method": method, "address": client.address}
         await tx.audit.record(actor_of(user), "sign_in.succeed", user.id, **details)
         return made
+
+
+async def _add_session(
+    tx: Transaction, user: User, stage: Stage, client: SessionClient, life: timedelta, method: str
+) -> NewSession:
+    token = new_token()
+    session = Session(
+        id=new_id("ses"),
+        digest=digest(token),
+        user_id=user.id,
+        stage=stage,
+        created_at=tx.now,
+        seen_at=tx.now,
+        expires_at=tx.now + life,
+        address=client.address,
+        agent=client.agent[:_AGENT_LENGTH],
+        method=method,
+    )
+    await tx.sessions.add(session)
+    return NewSession(session, token)
 
 
 async def _has_factor(tx: Transaction, user_id: str) -> bool:
@@ -380,6 +397,10 @@ def _plain_address(email: str) -> str:
         return ""
 
 
+def no_account() -> Unauthenticated:
+    return Unauthenticated("No account here belongs to this identity.", code="no_account")
+
+
 def _wrong_credentials() -> Unauthenticated:
     return Unauthenticated("Address or password is wrong.", code="wrong_credentials")
 
@@ -393,7 +414,11 @@ class Enrolment:
 
 
 class OwnAccount(AccountService):
-    """Changes of one's own account."""
+    """Changes of one's own account.
+
+    Methods that take a password or a code raise :class:`Unauthenticated` for a wrong one, and
+    :class:`RateLimited` after too many failures.
+    """
 
     def __init__(self, store: SqlStore, passwords: Passwords) -> None:
         super().__init__(store)
@@ -422,10 +447,7 @@ class OwnAccount(AccountService):
         *,
         session_id: str | None = None,
     ) -> User:
-        """Change the password, and end every session but this one.
-
-        Raises :class:`Unauthenticated`, and :class:`RateLimited` after too many failures.
-        """
+        """Change the password, and end every session but this one."""
         await self._prove_password(user, old, client)
         hashed = await self._passwords.hash_new(new, (user.email, user.name))
         async with self._store.writing() as tx:
@@ -447,10 +469,7 @@ class OwnAccount(AccountService):
     async def new_address(
         self, user: User, email: str, password: str, client: SessionClient
     ) -> NewLink | None:
-        """Create a link for a new address of the account; ``None`` if another account has it.
-
-        Raises :class:`Unauthenticated`, and :class:`RateLimited` after too many failures.
-        """
+        """Create a link for a new address of the account; ``None`` if another account has it."""
         email = tidy_email(email)
         if user.user_name:
             raise conflict("provisioned", "Your directory sets the address of this account.")
@@ -458,11 +477,10 @@ class OwnAccount(AccountService):
         async with self._store.writing() as tx:
             if await tx.people.one(email=email) is not None:
                 return None
-            made = new_link(LinkKind.ADDRESS, tx.now, ADDRESS, email=email, user_id=user.id)
             former = await tx.links.open(user_id=user.id, kind=LinkKind.ADDRESS)
             await tx.links.withdraw(former)
-            await tx.links.add(made.link)
-        return made
+            granted = {"email": email, "user_id": user.id}
+            return await add_link(tx, LinkKind.ADDRESS, ADDRESS, **granted)
 
     async def change_address(self, token: str) -> tuple[str, str]:
         """Set a new address by a link; return the old and the new one."""
@@ -482,8 +500,8 @@ class OwnAccount(AccountService):
         """Delete one's own account: its personal data, its ways in, its keys and its own projects.
 
         Projects without another member are archived, and what they have logged is deleted. Usage
-        and the audit log keep the id. Raises :class:`Unauthenticated`, and :class:`InvalidRequest`
-        for the last operator, and for the last owner of a project that others are in.
+        and the audit log keep the id. Raises :class:`InvalidRequest` for the last operator, and for
+        the last owner of a project that others are in.
         """
         if user.password is not None:
             await self._prove_password(user, password, client)
@@ -534,7 +552,7 @@ class OwnAccount(AccountService):
     async def confirm(self, user: User, code: str, client: SessionClient) -> Sequence[str]:
         """Put two-factor authentication in force; return the recovery codes, which are shown once.
 
-        Raises :class:`InvalidRequest`, and :class:`RateLimited` after too many failures.
+        Raises :class:`InvalidRequest` for a wrong code.
         """
         tried = await self._attempts.begin_code(user.id, client)
         async with self._store.writing() as tx:
@@ -554,10 +572,7 @@ class OwnAccount(AccountService):
     async def remove_factor(
         self, user: User, password: str, code: str, client: SessionClient
     ) -> None:
-        """Remove two-factor authentication, with a code and the password if there is one.
-
-        Raises :class:`Unauthenticated`, and :class:`RateLimited` after too many failures.
-        """
+        """Remove two-factor authentication, with a code and the password if there is one."""
         if user.password is not None:
             await self._prove_password(user, password, client)
         tried = await self._attempts.begin_code(user.id, client)

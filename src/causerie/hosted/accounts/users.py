@@ -9,6 +9,7 @@ from causerie.errors import InvalidRequest, NotFound
 from causerie.hosted.accounts.authorization import (
     AccountService,
     Policies,
+    add_link,
     conflict,
     existing,
     no_such,
@@ -28,7 +29,6 @@ from causerie.hosted.accounts.keys import (
     LinkKind,
     NewLink,
     OneTimeLink,
-    new_link,
     no_such_link,
 )
 from causerie.hosted.accounts.passwords import Passwords
@@ -83,9 +83,8 @@ class SignUps(AccountService):
         """
         email = tidy_email(email)
         async with self._store.writing() as tx:
-            made = new_link(LinkKind.INVITATION, tx.now, SIGN_UP, email=email)
             await tx.links.forget(SIGN_UP.label, email)
-            await tx.links.add(made.link)
+            made = await add_link(tx, LinkKind.INVITATION, SIGN_UP, email=email)
             return Asked(made, await tx.people.one(email=email) is not None)
 
     async def forgotten(self, email: str) -> Asked:
@@ -98,9 +97,8 @@ class SignUps(AccountService):
             user = await tx.people.one(email=email)
             known = user is not None and user.password is not None and user.disabled_at is None
             user_id = user.id if known and user else None
-            made = new_link(LinkKind.RESET, tx.now, FORGOTTEN, email=email, user_id=user_id)
             await tx.links.forget(FORGOTTEN.label, email)
-            await tx.links.add(made.link)
+            made = await add_link(tx, LinkKind.RESET, FORGOTTEN, email=email, user_id=user_id)
         return Asked(made, known)
 
     async def asked(self, actor: Actor) -> Sequence[OneTimeLink]:
@@ -115,10 +113,9 @@ class SignUps(AccountService):
             link = await tx.links.find(link_id)
             if link is None or link.created_by != SIGN_UP.label or link.used_at is not None:
                 raise no_such("sign-up")
-            made = new_link(LinkKind.INVITATION, tx.now, APPROVED, email=link.email)
-            made = replace(made, link=replace(made.link, person=actor.person))
             await tx.links.withdraw([link])
-            await tx.links.add(made.link)
+            granted = {"email": link.email, "person": actor.person}
+            made = await add_link(tx, LinkKind.INVITATION, APPROVED, **granted)
             await tx.audit.record(actor, "user.invite", made.link.id, email=link.email or "")
             return made
 
@@ -138,9 +135,7 @@ class Users(AccountService):
         async with self._store.writing() as tx:
             if await tx.people.operators():
                 return None
-            made = new_link(LinkKind.OWNER, tx.now, SYSTEM, operator=True)
-            await tx.links.add(made.link)
-            return made
+            return await add_link(tx, LinkKind.OWNER, SYSTEM, operator=True)
 
     async def invite(
         self, actor: Actor, *, email: str | None = None, operator: bool = False
@@ -150,10 +145,10 @@ class Users(AccountService):
         async with self._writing(actor, Action.USERS_INVITE) as tx:
             if operator:
                 await require(tx, actor, Action.OPERATORS_CHANGE)
-            made = new_link(LinkKind.INVITATION, tx.now, actor, email=address, operator=operator)
             if address:  # the last one that was sent works
                 await withdraw_open(tx, None, address, others=False)
-            await tx.links.add(made.link)
+            granted = {"email": address, "operator": operator}
+            made = await add_link(tx, LinkKind.INVITATION, actor, **granted)
             await tx.audit.record(actor, "user.invite", made.link.id, email=address or "anybody")
             return made
 
@@ -229,26 +224,17 @@ class Users(AccountService):
             await self._add_user(tx, user, actor, by=actor.label)
             return user
 
-    async def sign_up(
-        self,
-        *,
-        email: str,
-        name: str,
-        password: str | None,
-        identity: tuple[str, str] | None = None,
-    ) -> User:
+    async def sign_up(self, *, email: str, name: str, identity: tuple[str, str]) -> User:
         """Create an account without an invitation, only for services with open sign-up.
 
         ``identity`` is as for :meth:`accept`.
         """
         email, name = tidy_email(email), tidy_name(name)
-        hashed = await self._hash_new_password(password, email, name)
         async with self._store.writing() as tx:
-            user = User(new_id("usr"), email, name, hashed, False, tx.now)
+            user = User(new_id("usr"), email, name, None, False, tx.now)
             await self._add_user(tx, user, actor_of(user), by="sign-up")
             await self._first_project(tx, user, self.policies)
-            if identity is not None:
-                await self._bind_identity(tx, user, *identity)
+            await self._bind_identity(tx, user, *identity)
             return user
 
     async def join_identity(self, email: str, identity: tuple[str, str], *, claimed: bool) -> bool:
@@ -389,8 +375,7 @@ class Users(AccountService):
     async def reset_link(self, actor: Actor, user_id: str) -> NewLink:
         async with self._writing(actor, Action.USERS_INVITE) as tx:
             await self._require_for(tx, actor, existing(await tx.people.find(user_id), "user"))
-            made = new_link(LinkKind.RESET, tx.now, actor, user_id=user_id)
-            await tx.links.add(made.link)
+            made = await add_link(tx, LinkKind.RESET, actor, user_id=user_id)
             await tx.audit.record(actor, "user.reset_link", user_id)
             return made
 
