@@ -277,11 +277,9 @@ def needed(scopes: Sequence[RateScope], estimate: Callable[[], Tokens]) -> Token
     return need
 
 
-def estimate(
-    request: ChatRequest, candidates: Sequence[Candidate] = (), unnamed_output: int = UNNAMED_OUTPUT
-) -> Tokens:
+def estimate(request: ChatRequest, candidates: Sequence[Candidate] = ()) -> Tokens:
     """Estimate the prompt by its size and the output by its limit and those of ``candidates``."""
-    output = request.max_tokens if request.max_tokens is not None else unnamed_output
+    output = request.max_tokens if request.max_tokens is not None else UNNAMED_OUTPUT
     bounds = [one.bounds.max_output_tokens for one in candidates]
     granted = max((output if most is None else min(most, output) for most in bounds), default=0)
     units = 0 if request.passed is None else request.passed.units

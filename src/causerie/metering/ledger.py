@@ -292,9 +292,8 @@ class Ledger:
         if not waiting.mark:
             self._waiting_records.append(waiting)
             self._records_waiting.set()
-        if not waiting.done and not (
-            self._database_away and record.status >= _FAILED
-        ):  # which is told anyway
+        client_learns_anyway = self._database_away and record.status >= _FAILED
+        if not waiting.done and not client_learns_anyway:
             waiting.kept = asyncio.get_running_loop().create_future()
             await waiting.kept  # whoever leaves is told nothing, so the record stays as it is
 

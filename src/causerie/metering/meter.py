@@ -41,9 +41,7 @@ class Contents(Struct, eq=False):
     context: ResponseContext
     _completion: ReplyFormat
     _kept_events: list[events.Event] = []
-    _is_open_by_choice: dict[
-        int, bool
-    ] = {}  # choices that have started: whether they have not ended
+    _is_open_by_choice: dict[int, bool] = {}  # of those that have started
     _usage: events.Usage | None = None
     _kept_size: int = 0
     _is_cut: bool = False
@@ -85,11 +83,8 @@ class Contents(Struct, eq=False):
         """
         if not self._is_open_by_choice:
             return Excerpt("", cut=False)
-        ends = [
-            events.Finished("error", one)
-            for one, started in self._is_open_by_choice.items()
-            if started
-        ]
+        broken_off = [one for one, is_open in self._is_open_by_choice.items() if is_open]
+        ends = [events.Finished("error", one) for one in broken_off]
         whole = self._completion(self.context, [*self._kept_events, *ends, self._usage or used])
         return _bounded_excerpt(whole, cut=self._is_cut)
 

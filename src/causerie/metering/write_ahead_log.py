@@ -52,9 +52,7 @@ class WriteAheadLog:
             raise WriteAheadLogTaken(f"another process writes its usage to {folder}") from failure
         self._newest_mark = 0
         self._synced_mark = 0
-        self._lost_marks = range(
-            0
-        )  # the marks of what the disk did not keep when it was last asked to
+        self._lost_marks = range(0)  # of what the disk did not keep when it was last asked to
         self._flushing = asyncio.Lock()
         self._file: int | None = None
         self._full_files: list[int] = []  # files that are full and still to be flushed

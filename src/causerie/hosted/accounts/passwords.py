@@ -11,7 +11,6 @@ import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Literal, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -63,13 +62,12 @@ class Passwords:
             raise InvalidRequest(
                 f"A password has {_SHORTEST} to {_LONGEST} characters.", param="password"
             )
-        return await self._hash_in_thread(partial(self._hashed, password, tuple(about)))
+        return await self._hash_in_thread(self._hashed, password, tuple(about))
 
     async def matches(self, kept: str | None, password: str) -> bool:
         """Return whether the password matches; without a stored hash it takes as long."""
-        return await self._hash_in_thread(
-            partial(self._verify_hash, kept, _normalized(password[:_LONGEST]))
-        )
+        given = _normalized(password[:_LONGEST])
+        return await self._hash_in_thread(self._verify_hash, kept, given)
 
     def _verify_hash(self, kept: str | None, password: str) -> bool:
         try:
@@ -90,13 +88,13 @@ class Passwords:
             )
         return self._hasher.hash(password)
 
-    async def _hash_in_thread(self, work: Callable[[], _T]) -> _T:
+    async def _hash_in_thread(self, work: Callable[..., _T], *given: object) -> _T:
         if self._in_line >= _IN_LINE:
             raise Overloaded("Too many people sign in at this moment. Try again in a second.")
         self._in_line += 1
         try:
             async with self._hash_slots:
-                return await asyncio.to_thread(work)
+                return await asyncio.to_thread(work, *given)
         finally:
             self._in_line -= 1
 

@@ -34,7 +34,7 @@ from causerie.hosted.accounts.people import (
     Vouched,
 )
 from causerie.hosted.accounts.records import Taken, difference, differences
-from causerie.hosted.accounts.sign_in import AccountDisabled, SignIn, SignInRefused
+from causerie.hosted.accounts.sign_in import AccountDisabled, SignIn, SignInRefused, no_account
 from causerie.hosted.accounts.tokens import NewSession, SessionClient, new_id, tidy_email, tidy_name
 from causerie.hosted.accounts.users import Users
 from causerie.hosted.store.accounts import SqlStore, Transaction
@@ -93,9 +93,8 @@ class Provisioning(AccountService):
             user = await tx.people.one(email=tidy_email(person.email))
             await _check_unique(tx, "", "", person.user_name)
         if user is None or user.disabled_at is None or user.external_id != REMOVED:
-            user = await self._users.create(
-                directory.actor, email=person.email, name=person.name, password=None
-            )
+            email, name = person.email, person.name
+            user = await self._users.create(directory.actor, email=email, name=name)
         return await self._describe_person(directory, user.id, lambda _: person)
 
     async def change(
@@ -409,13 +408,9 @@ class SsoProvisioning:
             if not link_token and not await self._join_by_email(who, join):
                 why = _no_sign_up(who, domains)
                 if why:
-                    raise _no_account() from SignInRefused(why)
-                await self._users.sign_up(
-                    email=who.email,
-                    name=_tidy_claimed_name(who),
-                    password=None,
-                    identity=who.identity,
-                )
+                    raise no_account() from SignInRefused(why)
+                name = _tidy_claimed_name(who)
+                await self._users.sign_up(email=who.email, name=name, identity=who.identity)
         if link_token:
             await self._accept_invitation(who, link_token)
         return await self._open_session(who, client, old_token)
@@ -445,7 +440,7 @@ class SsoProvisioning:
         except InvalidRequest as failure:
             if failure.code != "taken" or who.email_verified:
                 raise
-            raise _no_account() from failure  # the address may be anybody's
+            raise no_account() from failure  # the address may be anybody's
 
     async def _open_session(
         self, who: Vouched, client: SessionClient, old_token: str | None
@@ -474,7 +469,3 @@ def _no_sign_up(who: Vouched, domains: Collection[str]) -> str:
     if domain not in domains and ANY_DOMAIN not in domains:
         return f"no account has this identity, and {domain} is none of the domains that may sign up"
     return ""
-
-
-def _no_account() -> Unauthenticated:
-    return Unauthenticated("No account here belongs to this identity.", code="no_account")
