@@ -64,8 +64,6 @@ _LENGTH = struct.Struct("<I")
 
 @dataclass(frozen=True, slots=True)
 class DistributedOptions:
-    """Options of a replica."""
-
     away: Literal["memory", "refuse"] = "memory"
     """Without the server, count in memory, or refuse callers with limits."""
     life_seconds: float = 15.0

@@ -194,10 +194,7 @@ class DistributedCounters:
     async def take(
         self, scopes: Sequence[RateScope], estimate: Callable[[], Tokens]
     ) -> DistributedLease | LocalLease:
-        """Return a lease as :meth:`causerie.access.limits.RateLimiter.take`.
-
-        Also raises :class:`StoreUnavailable` if callers are refused without the server.
-        """
+        """Return a lease; raise :class:`StoreUnavailable` too, as configured without the server."""
         need = needed(scopes, estimate)
         if self.replica.here:
             try:
@@ -292,8 +289,6 @@ _PARTS = Layout("<2d")
 
 
 class DistributedBudgets:
-    """The budgets of one replica."""
-
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
         self._reserved: Counter[str] = Counter()  # amounts by place
@@ -305,14 +300,9 @@ class DistributedBudgets:
 
     @property
     def joins(self) -> int:
-        """Number of times that this process has joined the server."""
         return self._replica.joins
 
     async def hold(self, wants: Sequence[HoldRequest], *, read: bool) -> HoldAnswer | None:
-        """Hold all amounts or none; return ``None`` without a server.
-
-        Raises :class:`StoreUnavailable` if callers are refused then.
-        """
         if self._replica.here:
             with suppress(ConnectionLost):
                 return await self._hold_shared(wants, read)
@@ -345,12 +335,10 @@ class DistributedBudgets:
         return HoldAnswer(HoldOutcome.HELD, stood)
 
     def held_alone(self, wants: Sequence[HoldRequest]) -> None:
-        """Count holds while the server is unavailable."""
         self._count_held(wants, 1)
         self._untold[id(wants)] = self._replica.untold_join
 
     def give_back(self, wants: Sequence[HoldRequest]) -> None:
-        """Release holds without waiting for the server."""
         self._count_held(wants, -1)
         if self._untold.pop(id(wants), None) != self._replica.joins:
             command = self._settle_command(wants, [0] * len(wants), held=True)
@@ -359,7 +347,6 @@ class DistributedBudgets:
     async def settle(
         self, wants: Sequence[HoldRequest], spent: Sequence[int], *, held: bool
     ) -> None:
-        """Add spent amounts; return when the server has counted them or never will."""
         if held:
             self._count_held(wants, -1)
             held = self._untold.pop(id(wants), None) != self._replica.joins

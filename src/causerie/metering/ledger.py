@@ -104,7 +104,6 @@ class UsageRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def amount(self) -> Decimal:
-        """Return the cost as an amount of money."""
         return amount_of(self.cost)
 
     @property
@@ -212,10 +211,7 @@ class Ledger:
         return ""
 
     async def __aenter__(self) -> Ledger:
-        """Write what an earlier run left in the journal, and start the writer.
-
-        Raises :class:`StoreUnavailable` if that cannot be written.
-        """
+        """Write what an earlier run left, and start the writer; raise :class:`StoreUnavailable`."""
         if self._write_ahead_log is not None:
             left = list(self._write_ahead_log.left())
             if interrupted := sum(each.code == INTERRUPTED for each in left):
@@ -250,7 +246,7 @@ class Ledger:
             log.error("usage is lost: the database is away", records=len(self._waiting_records))
 
     def begin_request(self, record: UsageRecord) -> None:
-        """Write the record that a request leaves if this process ends before :meth:`commit`.
+        """Write what a request leaves if this process ends before :meth:`commit`.
 
         Raises :class:`StoreUnavailable` if neither journal nor database would keep the end.
         """

@@ -195,10 +195,7 @@ class Record(Struct):
         self.asked = shown if len(name) <= _LONGEST_NAME else f"{shown}…"
 
     def first_token(self, elsewhere: float) -> float:
-        """Record the first content-bearing event, after ``elsewhere`` seconds at targets.
-
-        Returns the overhead in seconds.
-        """
+        """Record the first content, after ``elsewhere`` seconds at targets; return the overhead."""
         self.first_token_seconds = seconds = time.monotonic() - self.started
         self.overhead_seconds = overhead = seconds - elsewhere if seconds > elsewhere else 0.0
         return overhead
@@ -259,8 +256,6 @@ class Record(Struct):
 
 
 class RecordSink(Protocol):
-    """Destination of records."""
-
     def write(self, record: Record) -> None: ...
 
 
@@ -311,10 +306,7 @@ class Meter:
         )
 
     def begin_request(self, record: Record, prompt: Callable[[], int]) -> Awaitable[None] | None:
-        """Write to the ledger, if any, that the request goes to a target now.
-
-        Then it leaves a record even if this process ends first. Raises :class:`ServiceError`.
-        """
+        """Write to the ledger, if any, that a request goes to a target; raise :class:`ServiceError`."""
         if self.bookkeeping is None:
             return None
         return self.bookkeeping.begin_request(record, prompt())

@@ -83,10 +83,7 @@ class WriteAheadLog:
         self._begin_next_part()
 
     def begin_request(self, record: UsageRecord) -> None:
-        """Append the record of a starting request, for the case that this process ends first.
-
-        Raises :class:`OSError`.
-        """
+        """Append what a request leaves if this process ends first; raise :class:`OSError`."""
         line = _RUNNING + _record_line(record)
         self._append_line(line)
         self._running[record.id] = line
@@ -155,7 +152,6 @@ class WriteAheadLog:
                 part.unlink()
 
     def close(self) -> None:
-        """Close the files, and release the lock."""
         if self._file is not None:
             self._full_files.append(self._file)
             self._file = None

@@ -18,8 +18,6 @@ from causerie.hosted.store.accounts import SqlStore
 
 
 class Accounts:
-    """The services of one store."""
-
     def __init__(self, store: SqlStore, passwords: Passwords) -> None:
         self.users = Users(store, passwords)
         self.sign_ups = SignUps(store)
@@ -45,6 +43,5 @@ class Accounts:
         self.provisioning = Provisioning(store, self.users, memberships)
 
     def govern(self, policies: Policies) -> None:
-        """Put policies in force."""
         for each in self._governed:
             each.policies = policies

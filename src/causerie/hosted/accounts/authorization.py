@@ -281,8 +281,6 @@ class Beginning:
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """Policies of one service."""
-
     person: Beginning = field(default_factory=Beginning)
     project: Beginning = field(default_factory=Beginning)
     personal_project: Beginning | None = field(default_factory=Beginning)
@@ -308,7 +306,11 @@ class Policies:
 
 
 class AccountService:
-    """A service over one store."""
+    """A service over one store.
+
+    Methods with an actor raise :class:`Forbidden` without the right, and :class:`NotFound` for what
+    the actor may not see.
+    """
 
     policies = Policies()
 

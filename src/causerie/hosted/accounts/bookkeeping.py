@@ -108,8 +108,6 @@ _NONE_SPENT: SpentProviders = {}
 
 
 class ModelPrices(Struct, frozen=True):
-    """Prices of models."""
-
     models: Mapping[str, Tariff] = {}
     """By model id: the highest price of its targets."""
     endpoints: Mapping[tuple[str, str], Tariff] = {}
@@ -181,7 +179,6 @@ class Bookkeeping(Struct):
         return self._ledger.waiting, self._ledger.journal_fails
 
     def scopes(self, caller: Caller, model: str) -> tuple[RateScope, ...]:
-        """Return the scopes of the limits that apply to this caller and model."""
         if not isinstance(caller, AccountCaller):
             return ()
         return entitlement(caller.grant, model).scopes
@@ -198,13 +195,7 @@ class Bookkeeping(Struct):
         named: str = "",
         tag: str = "",
     ) -> RequestHold:
-        """Reserve the estimated cost of a request in the budgets that apply.
-
-        ``named`` is the model that was asked for, where that is not the id of an entry.
-
-        Raises :class:`OverBudget`, and :class:`StoreUnavailable` if usage cannot be recorded or
-        read.
-        """
+        """Reserve a request's highest cost; raise :class:`StoreUnavailable` too."""
         if self._ledger.full:
             raise StoreUnavailable("Usage cannot be recorded now. Try again.")
         prices = self.prices
@@ -222,15 +213,10 @@ class Bookkeeping(Struct):
         return RequestHold(prices, reservation, model)
 
     def release(self, held: object) -> None:
-        """Release a reservation of :meth:`reserve`."""
         if isinstance(held, RequestHold) and held.reservation is not None:
             held.reservation.release()
 
     def begin_request(self, record: Record, prompt: int) -> None:
-        """Write the usage record that applies if this process ends before the request.
-
-        Raises :class:`StoreUnavailable` if usage cannot be recorded.
-        """
         usage = _interrupted_usage(record, prompt)
         record.id = usage.id
         self._running[usage.id] = record, usage
@@ -260,10 +246,6 @@ class Bookkeeping(Struct):
         return record.held if isinstance(record.held, RequestHold) else RequestHold(self.prices)
 
     async def enter(self, record: Record) -> None:
-        """Settle the cost of an ended request, and store its record durably.
-
-        Raises :class:`StoreUnavailable` if the record cannot be stored.
-        """
         running = self._running.pop(record.id, None)
         begun = _interrupted_usage(record, 0) if running is None else running[1]
         hold = self._hold_of(record)
@@ -279,7 +261,7 @@ class Bookkeeping(Struct):
             self._scope_budgets.count(usage)
 
     async def keep(self, usage: UsageRecord, hold: RequestHold) -> None:
-        """Settle and store a record with its cost; raise as :meth:`enter`."""
+        """Settle and store a record with its cost; raise :class:`StoreUnavailable`."""
         reservation = hold.reservation
         if reservation is None:
             await self._ledger.commit(usage)

@@ -60,8 +60,6 @@ class BudgetPeriod(StrEnum):
 
 
 class Unit(StrEnum):
-    """Unit that a budget counts in."""
-
     MONEY = "money"
     TOKENS = "tokens"
 

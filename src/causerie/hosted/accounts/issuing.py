@@ -84,11 +84,7 @@ class NewKey:
 
 
 class KeyIssuing(AccountService):
-    """API keys of projects.
-
-    Methods raise :class:`Forbidden` without the right, and :class:`NotFound` for keys that the
-    actor may not see.
-    """
+    """API keys of projects."""
 
     async def create(self, actor: Actor, project_id: str, draft: KeyDraft) -> NewKey:
         """Create a key; raise :class:`InvalidRequest` for a wrong draft."""
@@ -190,10 +186,7 @@ class KeyIssuing(AccountService):
             await self._save_change(tx, actor, "key.delete", replace(key, deleted_at=tx.now))
 
     async def transfer(self, actor: Actor, key_id: str, to: str) -> ApiKey:
-        """Let a key derive from another member; a withdrawn key works again.
-
-        Raises :class:`InvalidRequest` if that member may not have it.
-        """
+        """Let a key derive from a member who may have it; a withdrawn key works again."""
         async with self._store.writing() as tx:
             key = await self._changeable_key(tx, actor, key_id, Action.KEYS_TRANSFER)
             changed = await handed_over(tx, key, to)
@@ -260,8 +253,6 @@ class NewOperatorKey:
 
 
 class OperatorKeyIssuing(AccountService):
-    """Operator keys; methods with an actor raise :class:`Forbidden` without the right."""
-
     async def create(
         self,
         actor: Actor,

@@ -89,12 +89,7 @@ class KeyCache(Struct):
         await self._stack.aclose()
 
     async def authenticate(self, door: Named, credential: Credential | None) -> AccountCaller:
-        """Return the caller with this key at this door.
-
-        Raises :class:`Unauthenticated` for unknown, expired and revoked keys alike,
-        :class:`Forbidden` if the key excludes the door, and :class:`StoreUnavailable` if the key
-        cannot be verified.
-        """
+        """Return the caller with this key; unknown, expired and revoked ones get the same error."""
         known = await self._verified_key(credential)
         caller = known.callers.get(door.name)
         if caller is None:

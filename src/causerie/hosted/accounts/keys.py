@@ -27,8 +27,6 @@ from causerie.hosted.accounts.tokens import letters, new_token
 
 
 class Purpose(StrEnum):
-    """Purpose of a key, which has one only."""
-
     INFERENCE = "inference"
     MANAGEMENT = "management"
 
@@ -151,7 +149,6 @@ class OperatorKey:
     deleted_at: datetime | None = None
 
     def good(self, now: datetime) -> bool:
-        """Return whether it works."""
         ended = self.expires_at is not None and self.expires_at <= now
         return self.deleted_at is None and not ended
 
@@ -166,8 +163,6 @@ def new_secret(key_id: str) -> str:
 
 
 class LinkKind(StrEnum):
-    """Purpose of a one-time link."""
-
     OWNER = "owner"
     INVITATION = "invitation"
     RESET = "reset"

@@ -112,10 +112,7 @@ class UsageReports(AccountService):
     async def used(
         self, actor: Actor, by: By, since: datetime, project_id: str | None = None
     ) -> Mapping[str, Used]:
-        """Return cost and last day of use since a midnight UTC, by project or user.
-
-        With a project, by its keys.
-        """
+        """Return cost and last day of use since a midnight UTC, by project, user or key."""
         await self._require_right(actor, project_id, Action.USAGE_SEE)
         return await self._store.usage.used(by, since, project_id)
 

@@ -223,22 +223,17 @@ class SignIn(AccountService):
     async def with_identity(
         self, issuer: str, subject: str, client: SessionClient, *, old_token: str | None = None
     ) -> NewSession:
-        """Begin a session of the user with this identity; raise :class:`Unauthenticated`.
-
-        Two-factor authentication is left to the provider.
-        """
+        """Begin a session of the user with this identity; raise :class:`Unauthenticated`."""
         async with self._store.writing() as tx:
             user = await tx.people.by_identity(issuer, subject)
             if user is None or user.disabled_at is not None:
                 unknown = SignInRefused("no account has this identity")
                 raise no_account() from (unknown if user is None else AccountDisabled())
+            # A second factor is the provider's to ask for.
             return await self._open_session(tx, user, client, old_token, issuer)
 
     async def with_code(self, token: str, code: str, client: SessionClient) -> NewSession:
-        """Complete a sign-in with a code or a recovery code.
-
-        Raises :class:`Unauthenticated`, and :class:`RateLimited` after too many failures.
-        """
+        """Complete a sign-in with a code or recovery code; raise as :meth:`with_password`."""
         now = self._clock()
         async with self._store.reading() as tx:
             session = await tx.sessions.one(digest=digest(token))
@@ -416,8 +411,8 @@ class Enrolment:
 class OwnAccount(AccountService):
     """Changes of one's own account.
 
-    Methods that take a password or a code raise :class:`Unauthenticated` for a wrong one, and
-    :class:`RateLimited` after too many failures.
+    Methods that take a password or a code raise :class:`Unauthenticated` for a wrong one
+    (:meth:`confirm`: :class:`InvalidRequest`), and :class:`RateLimited` after too many failures.
     """
 
     def __init__(self, store: SqlStore, passwords: Passwords) -> None:
@@ -550,10 +545,7 @@ class OwnAccount(AccountService):
         return Enrolment(secret, passwords.totp_address(secret, user.email, issuer))
 
     async def confirm(self, user: User, code: str, client: SessionClient) -> Sequence[str]:
-        """Put two-factor authentication in force; return the recovery codes, which are shown once.
-
-        Raises :class:`InvalidRequest` for a wrong code.
-        """
+        """Put two-factor authentication in force; return the recovery codes, shown only once."""
         tried = await self._attempts.begin_code(user.id, client)
         async with self._store.writing() as tx:
             factor, now = await tx.factors.find(user.id), tx.now

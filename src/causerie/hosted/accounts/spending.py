@@ -322,10 +322,7 @@ class ScopeBudgets(AccountService):
     async def set(
         self, actor: Actor, kind: str, name: str, budgets: Sequence[Budget]
     ) -> Sequence[ScopeSpending]:
-        """Replace the budgets of a tag or a provider, and return those of all.
-
-        Raises :class:`InvalidRequest`.
-        """
+        """Replace the budgets of a tag or a provider, and return those of all."""
         if kind not in SCOPES:
             raise InvalidRequest("A budget is of a tag or a provider.", param="kind")
         if not 0 < len(name) <= _LONGEST_NAME or name != name.strip() or not name.isprintable():

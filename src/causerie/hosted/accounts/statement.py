@@ -57,8 +57,6 @@ _LONGEST_NOTE = 200
 
 
 class Credits(AccountService):
-    """Credits of projects and their balances."""
-
     async def put(
         self, actor: Actor, project_id: str, amount: Decimal, note: str = "", payment: str = ""
     ) -> Credit:
@@ -319,8 +317,7 @@ class FreeAllowances(Struct):
     async def take(self, project: str) -> FreeUse:
         """Count a free request, which runs until its block ends.
 
-        Raises :class:`RateLimited` if none is left, and :class:`StoreUnavailable` if the earlier
-        ones cannot be read.
+        Raises :class:`StoreUnavailable` if the earlier ones cannot be read.
         """
         day = await self._free_requests_today(project)
         before = self._day_status(day, day.running)

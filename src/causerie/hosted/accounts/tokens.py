@@ -105,8 +105,6 @@ _HALF = 16  # bytes of a form's token that are its nonce, and as many that prove
 
 
 class Stage(StrEnum):
-    """Stage of a sign-in."""
-
     OPEN = "open"
     SECOND_FACTOR = "second_factor"
 

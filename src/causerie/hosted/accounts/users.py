@@ -88,10 +88,7 @@ class SignUps(AccountService):
             return Asked(made, await tx.people.one(email=email) is not None)
 
     async def forgotten(self, email: str) -> Asked:
-        """Create a link for a new password, ``known`` for accounts that have one.
-
-        The steps are the same for all addresses, as for :meth:`ask`.
-        """
+        """Create a link for a new password as :meth:`ask`, ``known`` for accounts that have one."""
         email = tidy_email(email)
         async with self._store.writing() as tx:
             user = await tx.people.one(email=email)
@@ -121,11 +118,6 @@ class SignUps(AccountService):
 
 
 class Users(AccountService):
-    """Accounts of people.
-
-    Methods with an actor raise :class:`Forbidden` without the right, and :class:`NotFound`.
-    """
-
     def __init__(self, store: SqlStore, passwords: Passwords) -> None:
         super().__init__(store)
         self._passwords = passwords
@@ -225,10 +217,7 @@ class Users(AccountService):
             return user
 
     async def sign_up(self, *, email: str, name: str, identity: tuple[str, str]) -> User:
-        """Create an account without an invitation, only for services with open sign-up.
-
-        ``identity`` is as for :meth:`accept`.
-        """
+        """Create an account without an invitation, only for services with open sign-up."""
         email, name = tidy_email(email), tidy_name(name)
         async with self._store.writing() as tx:
             user = User(new_id("usr"), email, name, None, False, tx.now)
@@ -262,10 +251,7 @@ class Users(AccountService):
             return await tx.people.identities(user.id)
 
     async def unlink_identity(self, user: User, issuer: str, subject: str) -> None:
-        """Remove an identity from an account.
-
-        Raises :class:`NotFound`, and :class:`InvalidRequest` for the only way into the account.
-        """
+        """Remove an identity from an account, unless it is the only way into it."""
         async with self._store.writing() as tx:
             found = await tx.people.identities(user.id)
             gone = [each for each in found if (each.issuer, each.subject) == (issuer, subject)]
