@@ -265,14 +265,14 @@ async def test_a_key_that_is_revoked_while_it_is_looked_up_does_not_stay(world: 
     made = await world.key(await world.project())
     store = Flaky(world.store)
     async with KeyCache(store, **QUICK, now=lambda: nanoseconds(world.now)) as keys:
-        store.poller = keys._polling
+        store.poller = keys._polling_task
         store.hold = asyncio.Event()
         asking = asyncio.ensure_future(outcome(keys, made.credential))
         await store.held.wait()  # it has read that the key works
         await world.keys.disable(SYSTEM, made.key.id)
-        before = keys._last_change
+        before = keys._last_change_number
         async with asyncio.timeout(60):
-            while keys._last_change == before:  # noqa: ASYNC110 - it sends no event
+            while keys._last_change_number == before:  # noqa: ASYNC110 - it sends no event
                 await asyncio.sleep(0.005)
         hold, store.hold = store.hold, None
         hold.set()

@@ -149,7 +149,7 @@ def limited(refused: QuotaRefusal) -> RateLimited:
     else:
         status = f"{used} used or reserved, and this request may need {refusal.needed}"
     return RateLimited(
-        f"{_begin_sentence(refusal.scope)} {counted(refusal.limit, noun)} "
+        f"{_scope_may_have(refusal.scope)} {counted(refusal.limit, noun)} "
         f"{'at the same time' if running else 'per minute'}; "
         f"{status}. Try again in {wait} s.",
         code=_CODES.get(refusal.measure, "tokens"),
@@ -164,7 +164,7 @@ def limited(refused: QuotaRefusal) -> RateLimited:
     )
 
 
-def _begin_sentence(scope: RateScope) -> str:
+def _scope_may_have(scope: RateScope) -> str:
     return f"The {scope.kind} {scope.name} may have"
 
 
@@ -172,7 +172,7 @@ def too_large(scope: RateScope, needed: int) -> InvalidRequest:
     """Return the error for a prompt that exceeds a limit of one minute alone."""
     most = scope.most_input
     return InvalidRequest(
-        f"{_begin_sentence(scope)} {most} tokens of input per minute; the messages are estimated "
+        f"{_scope_may_have(scope)} {most} tokens of input per minute; the messages are estimated "
         f"at {needed}, so this request can never be let in. Shorten it, or have the limit raised.",
         param="messages",
         metadata={

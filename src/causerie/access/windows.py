@@ -125,10 +125,11 @@ class MemoryLease(limits.Lease):
                 requests = scope.requests, left if left > 0 else 0, wait
             if scope.counts_tokens:
                 left, limit, read = scope.tokens - window.tokens, scope.tokens, _tokens
-                if scope.splits and scope.input - window.input < left:
-                    left, limit, read = scope.input - window.input, scope.input, _input
-                if scope.splits and scope.output - _output(window) < left:
-                    left, limit, read = scope.output - _output(window), scope.output, _output
+                if scope.splits:
+                    if scope.input - window.input < left:
+                        left, limit, read = scope.input - window.input, scope.input, _input
+                    if (output := scope.output - _output_tokens(window)) < left:
+                        left, limit, read = output, scope.output, _output_tokens
                 if left < least:
                     least = left
                     wait = reset if read(oldest) else _ticks_until_expiry(window, read, now)
@@ -222,11 +223,11 @@ _tokens: _Read = attrgetter("tokens")
 _input: _Read = attrgetter("input")
 
 
-def _output(counts: _Tick | _Window) -> int:
+def _output_tokens(counts: _Tick | _Window) -> int:
     return counts.tokens - counts.input
 
 
-_READS = (_requests, _tokens, _input, _output)
+_READS = (_requests, _tokens, _input, _output_tokens)
 
 
 def _ticks_until_expiry(window: _Window, read: _Read, now: int) -> int:

@@ -98,14 +98,14 @@ class Replica:
         if url.startswith(("valkeys:", "rediss:")):
             tls = {"ssl_check_hostname": True, "ssl_ca_certs": options.ca_file}
         self._pool = ConnectionPool.from_url(url, socket_timeout=None, lib_name=None, **tls)
-        self._waiting: deque[SharedOperation] = deque()
+        self._operations: deque[SharedOperation] = deque()
         self._has_commands = asyncio.Event()
         self._random = random.Random()
         self._loss_logged = self._failure_logged = False
-        self._ready = asyncio.Event()
-        self._held_reports: list[tuple[Callable[[], Held], Report]] = []
-        self._reported: list[Held] = []  # of each holder, when this process joined
-        self._place = f"{{{options.prefix}}}"  # braces: one slot of a cluster for all keys
+        self._connected = asyncio.Event()
+        self._holders: list[tuple[Callable[[], Held], Report]] = []
+        self._sent_holds: list[Held] = []  # of each holder, when this process joined
+        self._key_prefix = f"{{{options.prefix}}}"  # braces: one slot of a cluster for all keys
         self._clock_offset = 0  # microseconds of the server's clock before ours, at least
         self.process = ""
         self.joins = 0
@@ -113,7 +113,7 @@ class Replica:
     @property
     def here(self) -> bool:
         """Return whether the server is connected; otherwise each replica counts for itself."""
-        return self._ready.is_set()
+        return self._connected.is_set()
 
     @property
     def untold_join(self) -> int:
@@ -136,11 +136,11 @@ class Replica:
                 raise failure
 
     async def wait(self) -> None:
-        await self._ready.wait()
+        await self._connected.wait()
 
     def holder(self, held: Callable[[], Held], report: Report) -> None:
         """Add callbacks that return what a part of this process holds, and the words for it."""
-        self._held_reports.append((held, report))
+        self._holders.append((held, report))
 
     def alone(self, what: str) -> None:
         """Raise :class:`StoreUnavailable` if callers are refused without the server."""
@@ -151,7 +151,7 @@ class Replica:
             )
 
     def key(self, name: str) -> str:
-        return f"{self._place}:{name}"
+        return f"{self._key_prefix}:{name}"
 
     def send(self, operation: SharedOperation) -> None:
         """Send an operation after all earlier ones; it fails at once without a connection.
@@ -159,7 +159,7 @@ class Replica:
         What is lost with a connection is part of what this process reports on the next one.
         """
         if self.here:
-            self._waiting.append(operation)
+            self._operations.append(operation)
             self._has_commands.set()
         else:
             operation.failed()
@@ -229,12 +229,12 @@ class Replica:
             await connection.read_response()
             former, self.process = self.process, token_urlsafe(6)
             self.joins += 1
-            self._reported = [dict(held()) for held, _ in self._held_reports]
-            reports = self._reports([{} for _ in self._held_reports], self._reported)
+            self._sent_holds = [dict(held()) for held, _ in self._holders]
+            reports = self._hold_changes([{} for _ in self._holders], self._sent_holds)
             await self._exchange_batch(connection, reports, former)
         self._loss_logged = self._failure_logged = False
-        self._ready.set()
-        for report in self._reports(self._reported, [held() for held, _ in self._held_reports]):
+        self._connected.set()
+        for report in self._hold_changes(self._sent_holds, [held() for held, _ in self._holders]):
             self.send(report)  # changed while the reply to the first report was on its way
         _log.info("limits.shared")
 
@@ -243,12 +243,12 @@ class Replica:
         loop = asyncio.get_running_loop()
         beat_at = loop.time() + beat_seconds
         while True:
-            if not self._waiting:
+            if not self._operations:
                 self._has_commands.clear()
                 with suppress(TimeoutError):
                     async with asyncio.timeout_at(beat_at):
                         await self._has_commands.wait()
-            batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), _BATCH))]
+            batch = [self._operations.popleft() for _ in range(min(len(self._operations), _BATCH))]
             try:
                 async with asyncio.timeout(self._options.reply_seconds):
                     await self._exchange_batch(connection, batch)  # an empty one says that we live
@@ -296,13 +296,13 @@ class Replica:
             self._loss_logged = True
             reason = {} if (why := _tls_failure(failure)) is None else {"reason": why}
             _log.warning("limits.store_away", failure=type(failure).__name__, **reason)
-        self._ready.clear()
-        while self._waiting:
-            self._waiting.popleft().failed()
+        self._connected.clear()
+        while self._operations:
+            self._operations.popleft().failed()
 
-    def _reports(self, before: Sequence[Held], after: Sequence[Held]) -> list[SharedOperation]:
+    def _hold_changes(self, before: Sequence[Held], after: Sequence[Held]) -> list[SharedOperation]:
         found = []
-        for (_, report), was, held in zip(self._held_reports, before, after, strict=True):
+        for (_, report), was, held in zip(self._holders, before, after, strict=True):
             keys = [key for key in {*was, *held} if was.get(key, 0) != held.get(key, 0)]
             if keys:
                 changed = {key: held.get(key, 0) for key in keys}

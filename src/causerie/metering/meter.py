@@ -39,7 +39,7 @@ class Contents(Struct, eq=False):
 
     _request: ChatRequest
     context: ResponseContext
-    _completion: ReplyFormat
+    _format_reply: ReplyFormat
     _kept_events: list[events.Event] = []
     _is_open_by_choice: dict[int, bool] = {}  # of those that have started
     _usage: events.Usage | None = None
@@ -85,7 +85,7 @@ class Contents(Struct, eq=False):
             return Excerpt("", cut=False)
         broken_off = [one for one, is_open in self._is_open_by_choice.items() if is_open]
         ends = [events.Finished("error", one) for one in broken_off]
-        whole = self._completion(self.context, [*self._kept_events, *ends, self._usage or used])
+        whole = self._format_reply(self.context, [*self._kept_events, *ends, self._usage or used])
         return _bounded_excerpt(whole, cut=self._is_cut)
 
     def _keep_event(self, event: events.Event) -> bool:
@@ -306,7 +306,7 @@ class Meter:
         )
 
     def begin_request(self, record: Record, prompt: Callable[[], int]) -> Awaitable[None] | None:
-        """Write to the ledger, if any, that a request goes to a target; raise :class:`ServiceError`."""
+        """Write to the ledger that a request goes to a target; raise :class:`ServiceError`."""
         if self.bookkeeping is None:
             return None
         return self.bookkeeping.begin_request(record, prompt())

@@ -333,12 +333,12 @@ class AccountService:
     def _reading(
         self, actor: Actor, action: Action, project_id: str | None = None
     ) -> AbstractAsyncContextManager[Transaction]:
-        return _permitted(self._store.reading(), actor, action, project_id)
+        return _permitted_transaction(self._store.reading(), actor, action, project_id)
 
     def _writing(
         self, actor: Actor, action: Action, project_id: str | None = None
     ) -> AbstractAsyncContextManager[Transaction]:
-        return _permitted(self._store.writing(), actor, action, project_id)
+        return _permitted_transaction(self._store.writing(), actor, action, project_id)
 
 
 async def set_bounds(tx: Transaction, actor: Actor, bounds: Mapping[str, LimitsAndBudgets]) -> None:
@@ -356,7 +356,7 @@ async def set_bounds(tx: Transaction, actor: Actor, bounds: Mapping[str, LimitsA
 
 
 @asynccontextmanager
-async def _permitted(
+async def _permitted_transaction(
     begun: AbstractAsyncContextManager[Transaction],
     actor: Actor,
     action: Action,

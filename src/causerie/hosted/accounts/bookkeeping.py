@@ -76,7 +76,7 @@ def _usage_so_far(record: Record, before: UsageRecord) -> UsageRecord | None:
         served_by=outcome.answered_by,
         attempts=len(outcome.tried),
         **_copied_fields(used, *_TOKENS),
-        first_token_us=_us_if_known(record.first_token_seconds),
+        first_token_us=_microseconds_if_known(record.first_token_seconds),
         duration_us=_microseconds(time.monotonic() - record.started),
     )
 
@@ -88,7 +88,7 @@ def _ended_usage(record: Record, before: UsageRecord) -> UsageRecord:
         **_copied_fields(record, *_ENDED),
         **_copied_fields(record.used, *_TOKENS, "units", "estimated"),
         queue_us=_microseconds(record.queue_seconds),
-        first_token_us=_us_if_known(record.first_token_seconds),
+        first_token_us=_microseconds_if_known(record.first_token_seconds),
         duration_us=_microseconds(record.duration_seconds),
         upstream_us=_microseconds(record.upstream_seconds),
         tried=tuple(record.tried),
@@ -99,7 +99,7 @@ def _microseconds(seconds: float) -> int:
     return int(seconds * 1_000_000)
 
 
-def _us_if_known(seconds: float | None) -> int | None:
+def _microseconds_if_known(seconds: float | None) -> int | None:
     return None if seconds is None else int(seconds * 1_000_000)
 
 
@@ -162,9 +162,9 @@ class Bookkeeping(Struct):
 
     _ledger: Ledger
     _budgets: Budgets
-    _recorder: Recorder | None = None
+    _content_recorder: Recorder | None = None
     _scope_budgets: LiveScopeBudgets | None = None
-    _running: dict[str, tuple[Record, UsageRecord]] = {}
+    _running_requests: dict[str, tuple[Record, UsageRecord]] = {}
     _due_checkpoints: list[str] = []
     _checkpoint_timer: asyncio.TimerHandle | None = None
     prices: ModelPrices = ModelPrices()
@@ -219,7 +219,7 @@ class Bookkeeping(Struct):
     def begin_request(self, record: Record, prompt: int) -> None:
         usage = _interrupted_usage(record, prompt)
         record.id = usage.id
-        self._running[usage.id] = record, usage
+        self._running_requests[usage.id] = record, usage
         if self._checkpoint_timer is None:
             self._schedule_checkpoint(_CHECKPOINT_SECONDS)
         self._ledger.begin_request(usage)
@@ -228,25 +228,25 @@ class Bookkeeping(Struct):
         self._checkpoint_timer = asyncio.get_running_loop().call_later(seconds, self._checkpoint)
 
     def _checkpoint(self) -> None:
-        due = self._due_checkpoints = self._due_checkpoints or list(self._running)
+        due = self._due_checkpoints = self._due_checkpoints or list(self._running_requests)
         for id in due[-_BATCH:]:
-            if id in self._running:
-                record, before = self._running[id]
+            if id in self._running_requests:
+                record, before = self._running_requests[id]
                 usage = _usage_so_far(record, before)
                 if usage is not None:
-                    self._running[id] = record, usage
+                    self._running_requests[id] = record, usage
                     with suppress(StoreUnavailable):  # the record that was written before stays
                         self._ledger.begin_request(self._hold_of(record).priced(usage))
         del due[-_BATCH:]
         self._checkpoint_timer = None
-        if self._running:
+        if self._running_requests:
             self._schedule_checkpoint(0 if due else _CHECKPOINT_SECONDS)
 
     def _hold_of(self, record: Record) -> RequestHold:
         return record.held if isinstance(record.held, RequestHold) else RequestHold(self.prices)
 
     async def enter(self, record: Record) -> None:
-        running = self._running.pop(record.id, None)
+        running = self._running_requests.pop(record.id, None)
         begun = _interrupted_usage(record, 0) if running is None else running[1]
         hold = self._hold_of(record)
         usage = hold.priced(_ended_usage(record, begun))
@@ -254,8 +254,8 @@ class Bookkeeping(Struct):
         contents = record.contents
         record.contents = record.held = None  # the record is kept until it is counted
         kept = contents is not None and record.attempts and self.logs_contents
-        if kept and contents is not None and self._recorder is not None:
-            self._recorder.put(usage, contents)
+        if kept and contents is not None and self._content_recorder is not None:
+            self._content_recorder.put(usage, contents)
         await self.keep(usage, hold)
         if self._scope_budgets is not None:
             self._scope_budgets.count(usage)

@@ -72,7 +72,7 @@ class _Counter(Struct):
     joins: int | None = None  # of the replicas by this process, when the database was read for that
 
 
-class _Part(Struct):
+class _HeldAmount(Struct):
     counter: _Counter
     amount: int
 
@@ -86,11 +86,11 @@ class Reservation(Struct, eq=False):
     """Reservation of one request, until it is settled or released."""
 
     _budgets: Budgets
-    _parts: Sequence[_Part]
-    _requests: Sequence[HoldRequest]
+    _held_amounts: Sequence[_HeldAmount]
+    _hold_requests: Sequence[HoldRequest]
     ends: float
-    _settled: Sequence[tuple[_Counter, int]] = ()
-    _is_open: bool = True
+    _settled_amounts: Sequence[tuple[_Counter, int]] = ()
+    _is_held: bool = True
 
     async def settle(self, cost: int, tokens: int) -> None:
         """Count the actual use once, also after the reservation has expired.
@@ -98,12 +98,12 @@ class Reservation(Struct, eq=False):
         ``cost`` is in billionths. Returns when other replicas count it too, or can only read it
         from the database.
         """
-        held, parts = self._close(), self._parts
+        held, parts = self._end_hold(), self._held_amounts
         if not parts:
             return
-        self._parts = ()
+        self._held_amounts = ()
         settled = [(part.counter, part.counter.budget.counted(cost, tokens)) for part in parts]
-        self._settled = settled
+        self._settled_amounts = settled
         for counter, more in settled:
             counter.spent += more
         shared_budgets = self._budgets.shared_budgets
@@ -111,27 +111,27 @@ class Reservation(Struct, eq=False):
             return
         spent = [more for _, more in settled]
         if any(spent):
-            await shared_budgets.settle(self._requests, spent, held=held)
+            await shared_budgets.settle(self._hold_requests, spent, held=held)
         elif held:
-            shared_budgets.give_back(self._requests)
+            shared_budgets.give_back(self._hold_requests)
 
     def take_back(self) -> None:
         """Revoke the settled use in this process; other replicas still count it."""
-        for counter, less in self._settled:
+        for counter, less in self._settled_amounts:
             counter.spent -= less
-        self._settled = ()
+        self._settled_amounts = ()
         self.release()
-        self._parts = ()
+        self._held_amounts = ()
 
     def release(self) -> None:
         shared_budgets = self._budgets.shared_budgets
-        if self._close() and self._parts and shared_budgets is not None:
-            shared_budgets.give_back(self._requests)
+        if self._end_hold() and self._held_amounts and shared_budgets is not None:
+            shared_budgets.give_back(self._hold_requests)
 
-    def _close(self) -> bool:
-        was_open, self._is_open = self._is_open, False
+    def _end_hold(self) -> bool:
+        was_open, self._is_held = self._is_held, False
         if was_open:
-            for part in self._parts:
+            for part in self._held_amounts:
                 part.counter.reserved -= part.amount
             self._budgets.running.discard(self)
         return was_open
@@ -152,7 +152,7 @@ class Budgets:
     refresh_seconds: float = 5.0
     lease_seconds: float = 3600.0
     """A reservation ends after this time at the latest."""
-    _counters: dict[str, _Counter] = field(default_factory=dict)
+    _counters_by_place: dict[str, _Counter] = field(default_factory=dict)
     _load_locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     running: set[Reservation] = field(default_factory=set)
 
@@ -165,7 +165,7 @@ class Budgets:
         settled use cannot be read.
         """
         now, known = self._clock(), False
-        parts: list[_Part] = []
+        parts: list[_HeldAmount] = []
         for claim in claims:
             for place, budget in zip(claim.places, claim.budgets, strict=True):
                 if not covers(budget.model, model):
@@ -174,12 +174,12 @@ class Budgets:
                 known = known or counter is not None
                 if counter is None:
                     counter = await self._load_counter(claim.owner, place, budget, now)
-                parts.append(_Part(counter, counter.budget.counted(cost, tokens)))
+                parts.append(_HeldAmount(counter, counter.budget.counted(cost, tokens)))
         wants: Sequence[HoldRequest] = ()
         if parts and self.shared_budgets is not None:
             wants = await self._hold_shared(self.shared_budgets, parts, read=not known)
         else:
-            self._check_amounts(parts)
+            self._refuse_if_any_spent(parts)
         for part in parts:
             part.counter.reserved += part.amount
             part.counter.used = True
@@ -189,7 +189,7 @@ class Budgets:
         return reservation
 
     async def _hold_shared(
-        self, shared_budgets: SharedBudgetStore, parts: Sequence[_Part], *, read: bool
+        self, shared_budgets: SharedBudgetStore, parts: Sequence[_HeldAmount], *, read: bool
     ) -> Sequence[HoldRequest]:
         for part in parts:
             await self._read_after_join(part.counter, shared_budgets.joins)
@@ -198,18 +198,18 @@ class Budgets:
         answer = await shared_budgets.hold(wants, read=read)
         if answer is not None and answer.outcome is HoldOutcome.UNKNOWN:
             for part, before in zip(parts, reads, strict=True):
-                await self._read_once(part.counter, before)
+                await self._read_unless_read_since(part.counter, before)
             wants = [part.request for part in parts]
             answer = await shared_budgets.hold(wants, read=True)
         if answer is None:
-            self._check_amounts(parts)
+            self._refuse_if_any_spent(parts)
             shared_budgets.held_alone(wants)
             return wants
         for part, (spent, _) in zip(parts, answer.stood, strict=True):
             part.counter.spent = max(part.counter.spent, spent)
         if answer.outcome is HoldOutcome.REFUSED:
             for part, want, stood in zip(parts, wants, answer.stood, strict=True):
-                self._check_allowance(part, want.amount, *stood)
+                self._refuse_if_spent(part, want.amount, *stood)
         return wants
 
     async def _read_after_join(self, counter: _Counter, joins: int) -> None:
@@ -218,12 +218,12 @@ class Budgets:
             return
         if counter.joins is not None:
             try:
-                await self._read_once(counter, counter.reads)
+                await self._read_unless_read_since(counter, counter.reads)
             except StoreUnavailable:
                 return  # at the next request, or with the next refresh
         counter.joins = joins
 
-    async def _read_once(self, counter: _Counter, reads: int) -> None:
+    async def _read_unless_read_since(self, counter: _Counter, reads: int) -> None:
         async with self._load_locks.setdefault(counter.place, asyncio.Lock()):
             if counter.reads == reads:
                 await self._read_spent(counter)
@@ -245,13 +245,13 @@ class Budgets:
         now, seconds = self._clock(), self.seconds()
         for each in [each for each in self.running if each.ends <= seconds]:
             each.release()
-        for place, counter in list(self._counters.items()):
+        for place, counter in list(self._counters_by_place.items()):
             if not counter.begins <= now < counter.ends:
-                del self._counters[place]
+                del self._counters_by_place[place]
 
     async def refresh(self) -> None:
         """Read the settled use of all processes, unless the database is unavailable."""
-        for counter in [each for each in self._counters.values() if each.used]:
+        for counter in [each for each in self._counters_by_place.values() if each.used]:
             try:
                 await self._read_spent(counter)
             except StoreUnavailable:
@@ -259,7 +259,7 @@ class Budgets:
             counter.used = counter.reserved > 0
 
     def _current_counter(self, place: str, budget: Budget, now: int) -> _Counter | None:
-        counter = self._counters.get(place)
+        counter = self._counters_by_place.get(place)
         if counter is None or not counter.begins <= now < counter.ends:  # a clock may be put back
             return None
         if counter.budget is not budget:
@@ -281,15 +281,15 @@ class Budgets:
                 owner, place, budget, budget.whole, since, begins, ends, shared_place
             )
             counter.spent = counter.budget.counted(spent.cost, spent.tokens)
-            self._counters[place] = counter
+            self._counters_by_place[place] = counter
             return counter
 
-    def _check_amounts(self, parts: Sequence[_Part]) -> None:
+    def _refuse_if_any_spent(self, parts: Sequence[_HeldAmount]) -> None:
         for part in parts:
             counter = part.counter
-            self._check_allowance(part, counter.amount, counter.spent, counter.reserved)
+            self._refuse_if_spent(part, counter.amount, counter.spent, counter.reserved)
 
-    def _check_allowance(self, part: _Part, amount: int, spent: int, reserved: int) -> None:
+    def _refuse_if_spent(self, part: _HeldAmount, amount: int, spent: int, reserved: int) -> None:
         if part.amount == 0 or spent + reserved < amount:
             return
         at = datetime.fromtimestamp(self._clock() / _SECOND, UTC)

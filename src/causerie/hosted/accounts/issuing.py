@@ -103,7 +103,7 @@ class KeyIssuing(AccountService):
                 **asdict(draft) | tidied,
             )
             project = await visible_project(tx, actor, project_id, Action.KEYS_CREATE)
-            await self._management_only(tx, actor, key)
+            await self._require_for_management_key(tx, actor, key)
             if project.archived_at is not None:
                 raise conflict("archived", "The project is archived; bring it back first.")
             await tx.keys.add(key, KeySecret(digest(credential), key.id))
@@ -208,10 +208,10 @@ class KeyIssuing(AccountService):
         except NotFound as failure:
             raise no_such("key") from failure  # the words would tell that it is there
         if action is not Action.KEYS_SEE:
-            await self._management_only(tx, actor, key)
+            await self._require_for_management_key(tx, actor, key)
         return key
 
-    async def _management_only(self, tx: Transaction, actor: Actor, key: ApiKey) -> None:
+    async def _require_for_management_key(self, tx: Transaction, actor: Actor, key: ApiKey) -> None:
         if key.purpose is Purpose.MANAGEMENT:
             await require(tx, actor, Action.MANAGEMENT_KEYS, key.project_id)
 

@@ -182,7 +182,7 @@ class Projects(AccountService):
             after = replace(before, **changed)
             await tx.projects.change(after)
             await tx.keys.announce(f"project:{project_id}")
-            details = differences(_words(before), _words(after))
+            details = differences(_fields_as_words(before), _fields_as_words(after))
             await tx.audit.record(actor, f"project.{verb}", project_id, project_id, **details)
         return after
 
@@ -351,7 +351,7 @@ class Projects(AccountService):
         return Narrowed(keys_transferred=tuple(given))
 
 
-def _words(project: Project) -> dict[str, str]:
+def _fields_as_words(project: Project) -> dict[str, str]:
     return {"name": project.name, "networks": ", ".join(project.networks or ("all",))}
 
 

@@ -177,7 +177,7 @@ class SignIn(AccountService):
                 if who.identity is not None:
                     user = await tx.people.by_identity(*who.identity)
                 actor = actor_of(user) if user is not None else _SIGN_IN_PAGE
-                subject = user.id if user is not None else _plain_address(who.email)
+                subject = user.id if user is not None else _address_or_nothing(who.email)
                 await tx.audit.record(actor, "sign_in.refuse", subject, **details)
             _log.warning("sign_in.refused", why=why, method=method, user=user.id if user else "")
             raise
@@ -217,7 +217,7 @@ class SignIn(AccountService):
             kept = user.password if known and user is not None else None
             right = await self._passwords.matches(kept, password)
             if user is None or not right:
-                raise _wrong_credentials() from _why_not(user)
+                raise _wrong_credentials() from _refusal_cause(user)
         return user
 
     async def with_identity(
@@ -244,7 +244,7 @@ class SignIn(AccountService):
         async with self.audited(client, PASSWORD) as who, self._store.writing() as tx:
             who.user = user = await tx.people.find(session.user_id)
             if user is None or user.disabled_at is not None:
-                raise _wrong_credentials() from _why_not(user)
+                raise _wrong_credentials() from _refusal_cause(user)
             await _use_code(tx, user.id, code)
             await succeeded(tx, tried)
             return await self._open_session(tx, user, client, token)
@@ -375,7 +375,7 @@ async def _end_session(tx: Transaction, token: str | None) -> None:
         await tx.sessions.remove(digest=digest(token))
 
 
-def _why_not(user: User | None) -> SignInRefused:
+def _refusal_cause(user: User | None) -> SignInRefused:
     if user is None:
         return SignInRefused("no account has this address")
     if user.disabled_at is not None:
@@ -384,7 +384,7 @@ def _why_not(user: User | None) -> SignInRefused:
     return SignInRefused("the account has no password" if missing else "the password is wrong")
 
 
-def _plain_address(email: str) -> str:
+def _address_or_nothing(email: str) -> str:
     # What is no address may be a password in the wrong field.
     try:
         return tidy_email(email)
@@ -421,13 +421,13 @@ class OwnAccount(AccountService):
         self._attempts = Attempts(store)
 
     async def rename(self, user: User, name: str) -> User:
-        return await self._change(user, name=tidy_name(name))
+        return await self._change_user(user, name=tidy_name(name))
 
     async def choose_reminders(self, user: User, wanted: Collection[str]) -> User:
         """Set which of :data:`REMINDERS` a person gets."""
-        return await self._change(user, muted=frozenset(REMINDERS) - {*wanted})
+        return await self._change_user(user, muted=frozenset(REMINDERS) - {*wanted})
 
-    async def _change(self, user: User, **changed: Any) -> User:
+    async def _change_user(self, user: User, **changed: Any) -> User:
         async with self._store.writing() as tx:
             after = replace(await _reread_user(tx, user), **changed)
             await tx.people.change(after)
@@ -453,10 +453,10 @@ class OwnAccount(AccountService):
     async def reset_password(self, token: str, new: str) -> User:
         """Set a new password by a link, and end every session; raise :class:`NotFound`."""
         async with self._store.reading() as tx:
-            link, user = await _user_link(tx, token)
+            link, user = await _link_and_user(tx, token)
         hashed = await self._passwords.hash_new(new, (user.email, user.name))
         async with self._store.writing() as tx:
-            await _user_link(tx, token)  # hashing took a while
+            await _link_and_user(tx, token)  # hashing took a while
             if not await tx.links.use(link.id):
                 raise no_such_link()
             return await self._set_password(tx, user, hashed, but=None)
@@ -480,7 +480,7 @@ class OwnAccount(AccountService):
     async def change_address(self, token: str) -> tuple[str, str]:
         """Set a new address by a link; return the old and the new one."""
         async with self._store.writing() as tx:
-            link, user = await _user_link(tx, token, LinkKind.ADDRESS)
+            link, user = await _link_and_user(tx, token, LinkKind.ADDRESS)
             taken = await tx.people.one(email=link.email) is not None
             if taken or not await tx.links.use(link.id):
                 raise no_such_link()
@@ -600,7 +600,7 @@ def _wrong_current_password() -> Unauthenticated:
     return Unauthenticated("The password is wrong.", code="wrong_credentials")
 
 
-async def _user_link(
+async def _link_and_user(
     tx: Transaction, token: str, kind: LinkKind = LinkKind.RESET
 ) -> tuple[OneTimeLink, User]:
     link = await usable_link(tx, token)

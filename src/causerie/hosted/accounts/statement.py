@@ -306,8 +306,8 @@ class FreeAllowances(Struct):
     """The allowances of all projects in one process; ``seconds`` returns a monotonic time."""
 
     _store: SqlStore
-    _seconds: Callable[[], float]
-    _by_project: dict[str, _FreeRequests] = {}
+    _monotonic_seconds: Callable[[], float]
+    _counts_by_project: dict[str, _FreeRequests] = {}
     requests: int = 50
     """Free requests a day."""
     paid_requests: int = 1000
@@ -320,7 +320,7 @@ class FreeAllowances(Struct):
         Raises :class:`StoreUnavailable` if the earlier ones cannot be read.
         """
         day = await self._free_requests_today(project)
-        before = self._day_status(day, day.running)
+        before = self._day_of(day, day.running)
         if not before.left:
             raise self._allowance_refusal(before)
         day.running += 1
@@ -328,9 +328,9 @@ class FreeAllowances(Struct):
 
     async def of(self, project: str) -> FreeDay:
         """Return the state without running requests; raise :class:`StoreUnavailable`."""
-        return self._day_status(await self._free_requests_today(project), 0)
+        return self._day_of(await self._free_requests_today(project), 0)
 
-    def _day_status(self, day: _FreeRequests, running: int) -> FreeDay:
+    def _day_of(self, day: _FreeRequests, running: int) -> FreeDay:
         now = self._store.clock()
         limit = self.paid_requests if day.put_in >= self.paid_from else self.requests
         ends = BudgetPeriod.DAY.start(now) + timedelta(days=1)
@@ -338,34 +338,34 @@ class FreeAllowances(Struct):
 
     async def _free_requests_today(self, project: str) -> _FreeRequests:
         today = self._store.clock().astimezone(UTC).date()
-        day = self._by_project.get(project)
+        day = self._counts_by_project.get(project)
         if day is None or day.date != today:
-            if len(self._by_project) >= _KEPT:
+            if len(self._counts_by_project) >= _KEPT:
                 # The database knows the counts of those that have no request under way.
-                self._by_project = {
-                    name: one for name, one in self._by_project.items() if one.running
+                self._counts_by_project = {
+                    name: one for name, one in self._counts_by_project.items() if one.running
                 }
-            day = self._by_project[project] = _FreeRequests(today)
-        if self._is_stale(day):
+            day = self._counts_by_project[project] = _FreeRequests(today)
+        if self._is_due_for_reading(day):
             async with day.reading:
-                if self._is_stale(day):
-                    await self._read_requests(project, day)
+                if self._is_due_for_reading(day):
+                    await self._read_ended_requests(project, day)
         return day
 
-    def _is_stale(self, day: _FreeRequests) -> bool:
-        return self._seconds() - day.read_at >= _REFRESH_SECONDS
+    def _is_due_for_reading(self, day: _FreeRequests) -> bool:
+        return self._monotonic_seconds() - day.read_at >= _REFRESH_SECONDS
 
-    async def _read_requests(self, project: str, day: _FreeRequests) -> None:
+    async def _read_ended_requests(self, project: str, day: _FreeRequests) -> None:
         try:
-            day.done = max(day.done, await self._count_done(project, self._store.clock()))
+            day.done = max(day.done, await self._count_ended_requests(project, self._store.clock()))
             async with self._store.reading() as tx:
                 day.put_in = await tx.credits.total(project) or Decimal(0)
         except StoreUnavailable:
             if day.read_at == -math.inf:
                 raise  # else it goes on with what is known here
-        day.read_at = self._seconds()
+        day.read_at = self._monotonic_seconds()
 
-    async def _count_done(self, project: str, now: datetime) -> int:
+    async def _count_ended_requests(self, project: str, now: datetime) -> int:
         midnight = BudgetPeriod.DAY.start(now)
         today = UsageQuery(
             midnight, midnight + timedelta(days=1), step=Step.ALL, by=(By.MODEL,), project=project

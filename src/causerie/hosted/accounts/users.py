@@ -67,7 +67,7 @@ def checked_rights(rights: frozenset[str]) -> frozenset[str]:
     return rights
 
 
-def _check_address(invitation: OneTimeLink, email: str) -> None:
+def _check_invited_address(invitation: OneTimeLink, email: str) -> None:
     if invitation.email not in (None, email):
         raise InvalidRequest("The invitation is for another address.", param="email")
 
@@ -173,23 +173,23 @@ class Users(AccountService):
                 await tx.keys.announce("operators")
                 if await tx.people.operators():
                     raise no_such_link()
-            _check_address(link, email)
+            _check_invited_address(link, email)
             user = User(new_id("usr"), email, name, hashed, link.operator, tx.now)
             await self._add_user(tx, user, actor_of(user), by=link.created_by)
             if identity is not None:
                 await self._bind_identity(tx, user, *identity)
             await self._join_project(tx, link, user)
             if link.kind is LinkKind.OWNER:
-                await self._first_project(tx, user, Policies())
+                await self._create_first_project(tx, user, Policies())
             elif link.created_by in (SIGN_UP.label, APPROVED.label):
-                await self._first_project(tx, user, self.policies)
+                await self._create_first_project(tx, user, self.policies)
             return user
 
     async def join(self, token: str, user: User) -> None:
         """Use up an invitation for a user who has an account."""
         async with self._store.writing() as tx:
             link = await used_link(tx, token, LinkKind.INVITATION)
-            _check_address(link, user.email)
+            _check_invited_address(link, user.email)
             current = await tx.people.find(user.id)
             if link.operator and current is not None and not current.operator:
                 await tx.people.change(replace(current, operator=True, rights=frozenset()))
@@ -222,7 +222,7 @@ class Users(AccountService):
         async with self._store.writing() as tx:
             user = User(new_id("usr"), email, name, None, False, tx.now)
             await self._add_user(tx, user, actor_of(user), by="sign-up")
-            await self._first_project(tx, user, self.policies)
+            await self._create_first_project(tx, user, self.policies)
             await self._bind_identity(tx, user, *identity)
             return user
 
@@ -360,7 +360,7 @@ class Users(AccountService):
 
     async def reset_link(self, actor: Actor, user_id: str) -> NewLink:
         async with self._writing(actor, Action.USERS_INVITE) as tx:
-            await self._require_for(tx, actor, existing(await tx.people.find(user_id), "user"))
+            await self._require_right(tx, actor, existing(await tx.people.find(user_id), "user"))
             made = await add_link(tx, LinkKind.RESET, actor, user_id=user_id)
             await tx.audit.record(actor, "user.reset_link", user_id)
             return made
@@ -385,7 +385,7 @@ class Users(AccountService):
             raise conflict("taken", "This identity belongs to an account already.") from failure
         await tx.audit.record(actor_of(user), "user.link_identity", user.id, issuer=issuer)
 
-    async def _first_project(self, tx: Transaction, user: User, policies: Policies) -> None:
+    async def _create_first_project(self, tx: Transaction, user: User, policies: Policies) -> None:
         if policies.personal_project is None:
             return
         name = policies.personal_project_name.replace("{name}", user.name)
@@ -417,10 +417,10 @@ class Users(AccountService):
         await require(tx, actor, Action.USERS_CHANGE)
         await tx.people.operators()  # locked before one of them is, in one order by everybody
         user = existing(await tx.people.find(user_id), "user")
-        await self._require_for(tx, actor, user)
+        await self._require_right(tx, actor, user)
         return user
 
-    async def _require_for(self, tx: Transaction, actor: Actor, user: User) -> None:
+    async def _require_right(self, tx: Transaction, actor: Actor, user: User) -> None:
         # Whoever has the account of an operator has their rights.
         if user.operates:
             await require(tx, actor, Action.OPERATORS_CHANGE)
