@@ -58,7 +58,7 @@ from causerie.hosted.management.application import Management, OperatorKeys
 from causerie.hosted.management.scim import Scim
 from causerie.hosted.operations.ports import Operations
 from causerie.hosted.operations.probes import Examinations, Results
-from causerie.hosted.payments.stripe import Sales, Stripe, StripeOptions
+from causerie.hosted.payments.stripe import Sales, Stripe
 from causerie.http.addresses import IpNetwork
 from causerie.http.exchange import Exchange
 from causerie.http.tasks import owned
@@ -439,14 +439,12 @@ class AccountFrontend:
             await alerts.observe([condition], alert_options(running.now.settings))
 
         if options.stripe_key is not None:
-            asked = StripeOptions(
-                url=options.stripe_url,
-                key=secrets["payments.stripe_key"],
-                webhook_secret=secrets["payments.stripe_webhook_secret"],
-                name=settings.branding.name,
-            )
+            key, webhook_secret = "payments.stripe_key", "payments.stripe_webhook_secret"
             credits, clock = self.backed.accounts.credits, self.backed.clock
-            stripe = Stripe(asked, IdentityHttp(), credits, clock, alert)
+            stripe = Stripe(
+                *(options.stripe_url, secrets[key], secrets[webhook_secret]),
+                *(settings.branding.name, IdentityHttp(), credits, clock, alert),
+            )
         amounts = map(money, (options.least, options.most, options.low_balance))
         return Sales(stripe, options.page, [*map(money, options.amounts)], *amounts)
 

@@ -147,31 +147,20 @@ class DistributedLease(Lease):
         self.keeper.release(taken, requests)
 
 
-class LocalLease(Lease):
+class LocalLease(MemoryLease):
     """A lease on windows in memory, taken without the server."""
 
     keeper: DistributedCounters
-    scopes: Sequence[RateScope]
-    lease: MemoryLease
     join: int
     """Number of the join at which the server was not told of it."""
 
     def release(self, input: int, output: int) -> None:
-        self.lease.release(input, output)
-        self._free_places()
-
-    def undo(self) -> None:
-        self.lease.undo()
-        self._free_places()
-
-    def _free_places(self) -> None:
+        super().release(input, output)
+        scopes = [scope for scope, *_ in self.parts]
         if self.keeper.replica.joins == self.join:
-            self.keeper.count(self.scopes, -1)
+            self.keeper.count(scopes, -1)
         else:
-            self.keeper.release([(scope, 0, 0, 0) for scope in self.scopes])
-
-    def limit_statuses(self) -> LimitStatuses:
-        return self.lease.limit_statuses()
+            self.keeper.release([(scope, 0, 0, 0) for scope in scopes])
 
 
 class DistributedCounters:
@@ -216,7 +205,8 @@ class DistributedCounters:
             raise limited(QuotaRefusal(tuple(full), (None, None)))
         lease = self._memory_counters.take_now(scopes, lambda: need)
         self.count(scopes, 1)
-        return LocalLease(self, scopes, lease, self.replica.untold_join)
+        join = self.replica.untold_join
+        return LocalLease(lease.clock, lease.input, lease.parts, self, join)
 
     async def _take_from_limits(
         self, scopes: Sequence[RateScope], need: Tokens

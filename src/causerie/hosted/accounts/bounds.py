@@ -6,6 +6,7 @@ kept.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -219,7 +220,7 @@ def _model_suffix(model: str) -> str:
     return f" for {model}" if model else ""
 
 
-def _check_unique(places: list[tuple[str, ...]], param: str, what: str) -> None:
+def _check_unique(places: Sequence[tuple[str, ...]], param: str, what: str) -> None:
     if len(set(places)) != len(places):
         raise InvalidRequest(f"There is one entry for each {what}; join them.", param=param)
 

@@ -44,21 +44,17 @@ _UNUSABLE = (
 )
 
 
-class StripeOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings of Stripe's API, and the secret that signs its webhooks."""
-
-    url: str
-    key: str
-    webhook_secret: str
-    name: str
-    """Name of the service, on the page of the payment."""
-
-
 @dataclass(eq=False, repr=False)
 class Stripe:
     """Creates sessions, and adds credits as their payments are reported."""
 
-    _options: StripeOptions
+    url: str
+    """Address of Stripe's API."""
+    _key: str
+    _webhook_secret: str
+    """It signs the webhooks."""
+    service_name: str
+    """It is shown on the page of the payment."""
     _http: IdentityHttp
     _credits: Credits
     _clock: Callable[[], datetime]
@@ -80,22 +76,22 @@ class Stripe:
             "line_items[0][quantity]": "1",
             "line_items[0][price_data][currency]": "usd",
             "line_items[0][price_data][unit_amount]": str(cents),
-            "line_items[0][price_data][product_data][name]": f"Credits for {self._options.name}",
+            "line_items[0][price_data][product_data][name]": f"Credits for {self.service_name}",
             **{f"metadata[{name}]": value for name, value in of.items()},
             **{f"payment_intent_data[metadata][{name}]": value for name, value in of.items()},
         }
         failed = "The payment cannot begin now"
         found = (await self._ask_stripe("checkout/sessions", failed, form)).get("url")
-        if not isinstance(found, str) or not found.startswith(("https://", self._options.url)):
+        if not isinstance(found, str) or not found.startswith(("https://", self.url)):
             raise UpstreamFailed(f"{failed}: Stripe returned no page for it.")
         return found
 
     async def _ask_stripe(
         self, path: str, failed: str, form: Mapping[str, str] | None = None
     ) -> Mapping[str, Any]:
-        headers = [("authorization", f"Bearer {self._options.key}")]
+        headers = [("authorization", f"Bearer {self._key}")]
         try:
-            return await self._http.ask(f"{self._options.url.rstrip('/')}/v1/{path}", headers, form)
+            return await self._http.ask(f"{self.url.rstrip('/')}/v1/{path}", headers, form)
         except IdentityProviderFailed as failure:
             _log.error("stripe.failed", reason=str(failure))
             raise UpstreamFailed(f"{failed}: Stripe does not answer. Try again later.") from failure
@@ -132,7 +128,7 @@ class Stripe:
         at = whole_number(next((value for name, value in parts if name == "t"), ""), 10**12)
         if at is None or abs(self._clock().timestamp() - at) > _TOLERANCE_SECONDS:
             return False
-        secret = self._options.webhook_secret.encode()
+        secret = self._webhook_secret.encode()
         right = hmac.new(secret, b"%d.%b" % (at, body), hashlib.sha256).hexdigest().encode()
         given = [value.encode("utf-8", "replace") for name, value in parts if name == "v1"]
         return any(hmac.compare_digest(right, each) for each in given[:10])
