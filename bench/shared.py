@@ -31,7 +31,7 @@ from statistics import median
 from valkeyserver import ValkeyServer
 
 from causerie.access.limits import Rates, RateScope, Tokens
-from causerie.distributed.connection import ConnectionOptions, DistributedOptions, Replica
+from causerie.distributed.connection import DistributedOptions, Replica
 from causerie.distributed.limits import DistributedBudgets, DistributedCounters
 from causerie.hosted.accounts.bounds import Budget
 from causerie.hosted.accounts.budgets import Budgets, Claim
@@ -87,9 +87,8 @@ class _Used:
     discarded: int = 0
 
 
-class _NothingSpent:
-    async def spent(self, *_: object) -> Spent:
-        return Spent()
+async def _nothing_spent(*_: object) -> Spent:
+    return Spent()
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,14 +116,14 @@ class _Clock:
 async def _members(
     server: ValkeyServer, count: int, clock: _Clock | None = None
 ) -> AsyncIterator[list[_Member]]:
-    options = DistributedOptions(line=ConnectionOptions(reply_seconds=30))
+    options = DistributedOptions(reply_seconds=30)
     async with AsyncExitStack() as stack:
         made = []
         for _ in range(count):
             replica = Replica(server.url, options)
             await stack.enter_async_context(replica.running())
             await replica.wait()
-            budgets = Budgets(_NothingSpent(), time.time_ns, None, DistributedBudgets(replica))
+            budgets = Budgets(_nothing_spent, time.time_ns, DistributedBudgets(replica))
             made.append(_Member(DistributedCounters(replica, now=clock), budgets))
         yield made
 

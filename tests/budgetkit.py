@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -18,7 +18,7 @@ from causerie.distributed.connection import Replica
 from causerie.distributed.limits import DistributedBudgets
 from causerie.errors import StoreUnavailable
 from causerie.hosted.accounts.bounds import Budget
-from causerie.hosted.accounts.budgets import BudgetOptions, Budgets, Claim
+from causerie.hosted.accounts.budgets import Budgets, Claim, Reservation
 from causerie.hosted.accounts.usage import Spent
 from causerie.protocol.money import billionths
 
@@ -61,15 +61,15 @@ class Services:
     how: dict[str, Any]
     replicas: list[Replica] = field(default_factory=list)
 
-    async def budgets(self, books: Books, options: BudgetOptions | None = None) -> Budgets:
+    async def budgets(self, books: Books, **options: Any) -> Budgets:
         """Of one more process."""
-        options = options or BudgetOptions()
+        seconds = {"seconds": lambda: books.seconds, **options}
         if self.server is None:
-            return Budgets(books, books.clock, options, seconds=lambda: books.seconds)
+            return Budgets(books.spent, books.clock, **seconds)
         made = replica(self.server, prefix=self.prefix, **self.how)
         self.replicas.append(await self.stack.enter_async_context(made))
         together = DistributedBudgets(self.replicas[-1])
-        return Budgets(books, books.clock, options, together, lambda: books.seconds)
+        return Budgets(books.spent, books.clock, together, **seconds)
 
 
 @asynccontextmanager
@@ -77,6 +77,15 @@ async def services(server: ValkeyServer | None, **how: Any) -> AsyncIterator[Ser
     """A place of its own in the server, or with ``None`` in memory; see ``limitkit.replica``."""
     async with AsyncExitStack() as stack:
         yield Services(server, stack, token_hex(8), how)
+
+
+@contextmanager
+def releasing(reservation: Reservation) -> Iterator[Reservation]:
+    """Release at the end what was not settled."""
+    try:
+        yield reservation
+    finally:
+        reservation.release()
 
 
 def claim(amount: str | int | Decimal, **budget: Any) -> list[Claim]:

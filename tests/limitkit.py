@@ -12,13 +12,13 @@ from valkeyserver import ValkeyServer
 
 from causerie.access.limits import Lease, RateLimiter, Rates, RateScope, Tokens, tell
 from causerie.access.windows import MemoryCounters
-from causerie.distributed.connection import ConnectionOptions, DistributedOptions, Replica
+from causerie.distributed.connection import DistributedOptions, Replica
 from causerie.distributed.limits import DistributedCounters
 
 MILLISECOND = 1_000_000
 MINUTE = 60_000  # milliseconds, as all times of a book
 TENTH = 100
-PATIENT = ConnectionOptions(reply_seconds=30.0, connect_seconds=30.0)  # a slow machine is not away
+PATIENT = {"reply_seconds": 30.0, "connect_seconds": 30.0}  # a slow machine is not away
 
 
 class Clock:
@@ -104,13 +104,12 @@ async def replica(
     prefix: str | None = None,
     away: Literal["memory", "refuse"] = "memory",
     life_seconds: float = 60.0,
-    line: ConnectionOptions = PATIENT,
+    **options: float,
 ) -> AsyncIterator[Replica]:
     """One more replica, joined."""
-    options = DistributedOptions(
-        away=away, life_seconds=life_seconds, prefix=prefix or token_hex(8), line=line
-    )
-    made = Replica(server.url, options)
+    prefix, options = prefix or token_hex(8), PATIENT | options
+    how = DistributedOptions(away=away, life_seconds=life_seconds, prefix=prefix, **options)
+    made = Replica(server.url, how)
     async with made.running():
         await made.wait()
         yield made

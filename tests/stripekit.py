@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.hmac import HMAC
 
 from causerie.hosted.identity.provider import IdentityHttp
-from causerie.hosted.payments.stripe import Sales, Stripe, StripeOptions
+from causerie.hosted.payments.stripe import Sales, Stripe
 from causerie.observe.alerts import Condition
 
 KEY, SECRET = "sk_test_a-key-of-the-tests", "whsec_a-secret-of-the-tests"
@@ -89,8 +89,8 @@ async def unalerted(condition: Condition) -> None:
 
 def sales(world: World, url: str = "https://api.stripe.com") -> Sales:
     """Credits that are sold by Stripe, for 5 to 100 dollars; a balance below 1 is low."""
-    options = StripeOptions(url=url, key=KEY, webhook_secret=SECRET, name="Acme")
-    there = Stripe(options, IdentityHttp(), world.accounts.credits, world.clock, unalerted)
+    service = IdentityHttp(), world.accounts.credits, world.clock
+    there = Stripe(url, KEY, SECRET, "Acme", *service, unalerted)
     return Sales(there, None, (Decimal(10), Decimal(25)), Decimal(5), Decimal(100), Decimal(1))
 
 

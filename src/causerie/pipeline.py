@@ -226,8 +226,8 @@ class Pipeline:
         hold = await days.take(asked.caller.project)
         with hold:
             try:
-                headers = hold.day_status.headers
-                await self._note_answered(structs.replace(asked, headers=headers), choice)
+                asked = structs.replace(asked, headers=hold.headers)
+                await self._note_answered(asked, choice)
             except Exception as failure:
                 hold.charged = asked.record.charged_despite(failure)
                 raise

@@ -60,7 +60,6 @@ def test_output_by_its_limit_for_each_choice() -> None:
     message = Message("user", "hi")
     assert estimate(request(message, max_tokens=50, n=3)) == Tokens(5, 150)
     assert estimate(request(message)) == Tokens(5, UNNAMED_OUTPUT)
-    assert estimate(request(message), unnamed_output=7) == Tokens(5, 7)
 
 
 def test_output_by_what_is_given_at_most() -> None:

@@ -19,7 +19,6 @@ from waiting import eventually
 
 from causerie.access.limits import RateScope, Tokens
 from causerie.distributed.connection import (
-    ConnectionOptions,
     DistributedOptions,
     Replica,
     SharedOperation,
@@ -27,8 +26,8 @@ from causerie.distributed.connection import (
 from causerie.distributed.limits import DistributedCounters, DistributedLease, LocalLease
 from causerie.errors import RateLimited, StoreUnavailable
 
-QUICK = ConnectionOptions(reply_seconds=30.0, connect_seconds=30.0, beat_seconds=0.1)
-HASTY = ConnectionOptions(reply_seconds=1.0, connect_seconds=30.0, beat_seconds=0.1)
+QUICK = {"reply_seconds": 30.0, "connect_seconds": 30.0, "beat_seconds": 0.1}
+HASTY = {"reply_seconds": 1.0, "connect_seconds": 30.0, "beat_seconds": 0.1}
 ONE = key(concurrent=1)
 
 REPLICA = """
@@ -133,7 +132,7 @@ async def test_what_a_killed_replica_held_ends(valkey: ValkeyServer) -> None:
     try:
         assert replica.stderr is not None
         assert await replica.stderr.readline() == b"DistributedLease\n"
-        async with shared_counters(valkey, prefix=prefix, line=QUICK) as counters:
+        async with shared_counters(valkey, prefix=prefix, **QUICK) as counters:
             assert await refused(counters, ONE)
             replica.kill()
             await replica.wait()
@@ -148,8 +147,8 @@ async def test_what_a_killed_replica_held_ends(valkey: ValkeyServer) -> None:
 async def test_a_replica_that_lives_keeps_what_it_holds(valkey: ValkeyServer) -> None:
     prefix = token_hex(4)
     async with (
-        shared_counters(valkey, prefix=prefix, life_seconds=4.0, line=QUICK) as one,
-        shared_counters(valkey, prefix=prefix, life_seconds=4.0, line=QUICK) as two,
+        shared_counters(valkey, prefix=prefix, life_seconds=4.0, **QUICK) as one,
+        shared_counters(valkey, prefix=prefix, life_seconds=4.0, **QUICK) as two,
     ):
         hold = await taken(one, ONE)
         await asyncio.sleep(4.5)  # longer than its life, were it not heard of
@@ -161,7 +160,7 @@ async def test_a_replica_that_lives_keeps_what_it_holds(valkey: ValkeyServer) ->
 async def test_without_the_server_each_counts_for_itself_and_says_so(
     own_valkey: ValkeyServer,
 ) -> None:
-    async with shared_counters(own_valkey, line=QUICK) as counters:
+    async with shared_counters(own_valkey, **QUICK) as counters:
         with capture_logs() as lines:
             with await counters.take((key(concurrent=2),), Tokens):
                 own_valkey.kill()
@@ -184,7 +183,7 @@ async def test_without_the_server_each_counts_for_itself_and_says_so(
 async def test_without_the_server_nobody_is_let_in_where_that_is_wanted(
     own_valkey: ValkeyServer,
 ) -> None:
-    async with shared_counters(own_valkey, line=QUICK, away="refuse") as counters:
+    async with shared_counters(own_valkey, **QUICK, away="refuse") as counters:
         own_valkey.kill()
         await lost(counters)
         with pytest.raises(StoreUnavailable) as failure:
@@ -195,7 +194,7 @@ async def test_without_the_server_nobody_is_let_in_where_that_is_wanted(
 
 
 async def test_a_server_that_hangs_keeps_nobody_waiting(own_valkey: ValkeyServer) -> None:
-    async with shared_counters(own_valkey, line=HASTY) as counters:
+    async with shared_counters(own_valkey, **HASTY) as counters:
         own_valkey.pause()
         async with asyncio.timeout(60):
             hold = await taken(counters, ONE)
@@ -210,9 +209,9 @@ async def test_a_server_that_hangs_keeps_nobody_waiting(own_valkey: ValkeyServer
 
 
 async def test_cancelled_while_it_waits_nothing_is_held(own_valkey: ValkeyServer) -> None:
-    patient = ConnectionOptions(reply_seconds=30, connect_seconds=30, beat_seconds=30)
+    patient = {"reply_seconds": 30, "connect_seconds": 30, "beat_seconds": 30}
     scope = key(concurrent=1, requests_per_minute=1, tokens_per_minute=10)
-    async with shared_counters(own_valkey, line=patient) as counters:
+    async with shared_counters(own_valkey, **patient) as counters:
         own_valkey.pause()
         asking = asyncio.ensure_future(counters.take([scope], lambda: Tokens(5, 5)))
         await asyncio.sleep(0)  # it has been sent off
@@ -252,7 +251,7 @@ async def test_cancelled_at_the_moment_of_the_answer_nothing_is_held(
 async def test_a_server_that_forgets_is_told_again(valkey: ValkeyServer, command: str) -> None:
     async with (
         Valkey.from_url(valkey.url) as client,
-        shared_counters(valkey, line=QUICK) as counters,
+        shared_counters(valkey, **QUICK) as counters,
     ):
         hold = await taken(counters, ONE)
         await client.execute_command(command)
@@ -268,7 +267,7 @@ async def test_a_server_that_forgets_is_told_again(valkey: ValkeyServer, command
 
 async def test_a_wrong_password_is_no_end_of_the_service(own_valkey: ValkeyServer) -> None:
     url = own_valkey.url.replace("tests", "nobody")
-    counters = DistributedCounters(Replica(url, DistributedOptions(line=QUICK)))
+    counters = DistributedCounters(Replica(url, DistributedOptions(**QUICK)))
     with capture_logs() as lines:
 
         async def said() -> bool:
@@ -290,7 +289,7 @@ async def test_an_operation_that_fails_fails_alone(valkey: ValkeyServer) -> None
     fine, broken = key("fine", concurrent=3), key("broken", concurrent=1)
     async with (
         Valkey.from_url(valkey.url) as client,
-        shared_counters(valkey, prefix=prefix, line=QUICK) as counters,
+        shared_counters(valkey, prefix=prefix, **QUICK) as counters,
     ):
         process = counters.replica.process
         await client.set(f"{{{prefix}}}:scope:{broken.id}", "not ours")

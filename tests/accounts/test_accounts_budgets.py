@@ -9,7 +9,7 @@ from datetime import timedelta
 from decimal import Decimal
 
 import pytest
-from budgetkit import START, Books, claim, money, services
+from budgetkit import START, Books, claim, money, releasing, services
 from casekit import each_of
 from ledgerkit import record
 from msgspec import structs
@@ -19,7 +19,7 @@ from causerie.catalog.model import Tariff
 from causerie.errors import OverBudget, StoreUnavailable
 from causerie.hosted.accounts.bookkeeping import Bookkeeping, ModelPrices, RequestHold
 from causerie.hosted.accounts.bounds import Budget, BudgetPeriod, Unit
-from causerie.hosted.accounts.budgets import BudgetOptions, Budgets, Claim
+from causerie.hosted.accounts.budgets import Budgets, Claim
 from causerie.hosted.accounts.usage import Spent
 from causerie.hosted.store.database import Database
 from causerie.hosted.store.usage import SqlUsage, SqlUsageReader
@@ -39,11 +39,11 @@ async def opened(counted_in: ValkeyServer | None) -> AsyncIterator[Opened]:
 
 async def test_what_is_settled_counts_and_what_failed_does_not(opened: Opened) -> None:
     budgets, held = await opened(Books()), claim("1.00")
-    with await budgets.reserve(held, "small", money("0.40"), 10) as one:
+    with releasing(await budgets.reserve(held, "small", money("0.40"), 10)) as one:
         await one.settle(money("0.30"), 10)
-    with await budgets.reserve(held, "small", money("0.40"), 10):
+    with releasing(await budgets.reserve(held, "small", money("0.40"), 10)):
         pass  # failed: nothing is settled
-    with await budgets.reserve(held, "small", money("0.70"), 10) as rest:
+    with releasing(await budgets.reserve(held, "small", money("0.70"), 10)) as rest:
         with pytest.raises(OverBudget) as caught:
             await budgets.reserve(held, "small", money("0.01"), 1)
         assert caught.value.metadata["retryable"] is True
@@ -57,7 +57,7 @@ async def test_what_is_settled_counts_and_what_failed_does_not(opened: Opened) -
 async def test_a_little_headroom_is_enough_to_be_let_in(opened: Opened) -> None:
     budgets = await opened(repositories := Books())
     repositories.known["key:ck_a"] = Spent(money("0.999999999"))
-    with await budgets.reserve(claim(1), "small", money(5), 1):
+    with releasing(await budgets.reserve(claim(1), "small", money(5), 1)):
         pass
 
 
@@ -69,7 +69,7 @@ async def test_the_largest_budget_is_exact_to_its_smallest_part(opened: Opened, 
         repositories = Books({"key:ck_a": Spent(money(most) - missing, int(most) - missing)})
         budgets = await opened(repositories)
         held = claim(most, unit=unit, period=BudgetPeriod.DAY if last else BudgetPeriod.MONTH)
-        with await budgets.reserve(held, "small", 1, 1) as first:
+        with releasing(await budgets.reserve(held, "small", 1, 1)) as first:
             assert await _let_in(budgets, held) is last
             await first.settle(1, 1)
         assert await _let_in(budgets, held) is last
@@ -86,7 +86,7 @@ async def _let_in(budgets: Budgets, held: list[Claim]) -> bool:
 async def test_what_costs_nothing_is_let_in_always(opened: Opened) -> None:
     budgets = await opened(repositories := Books())
     repositories.known["key:ck_a"] = Spent(money(2))
-    with await budgets.reserve(claim(1), "free", money(0), 100):
+    with releasing(await budgets.reserve(claim(1), "free", money(0), 100)):
         pass
 
 
@@ -95,16 +95,16 @@ async def test_all_budgets_are_held_or_none(opened: Opened) -> None:
     budgets = await opened(repositories)
     key = Claim("key:ck_a", (Budget(Decimal(10)),))
     project = Claim("project:prj_a", (Budget(Decimal(1)),))
-    with await budgets.reserve([key, project], "small", money(1), 1):
+    with releasing(await budgets.reserve([key, project], "small", money(1), 1)):
         with pytest.raises(OverBudget, match="this project"):
             await budgets.reserve([key, project], "small", money(10), 1)
-        with await budgets.reserve([key], "small", money(9), 1):
+        with releasing(await budgets.reserve([key], "small", money(9), 1)):
             pass  # nothing was left behind by the one that was refused
 
 
 async def test_a_budget_for_one_model_is_for_that_model(opened: Opened) -> None:
     budgets, held = await opened(Books()), claim(0, model="large")
-    with await budgets.reserve(held, "small", money(1), 1):
+    with releasing(await budgets.reserve(held, "small", money(1), 1)):
         pass
     with pytest.raises(OverBudget, match="for the model large"):
         await budgets.reserve(held, "large", money(1), 1)
@@ -112,7 +112,7 @@ async def test_a_budget_for_one_model_is_for_that_model(opened: Opened) -> None:
 
 async def test_tokens_can_be_counted(opened: Opened) -> None:
     budgets, held = await opened(Books()), claim(100, unit=Unit.TOKENS)
-    with await budgets.reserve(held, "small", money(0), 60) as one:
+    with releasing(await budgets.reserve(held, "small", money(0), 60)) as one:
         await one.settle(money(0), 100)
     with pytest.raises(OverBudget, match="100 tokens"):
         await budgets.reserve(held, "small", money(0), 1)
@@ -134,11 +134,11 @@ async def test_a_new_period_begins_anew(
     with pytest.raises(OverBudget):
         await budgets.reserve(held, "small", money(1), 1)
     repositories.now += after
-    with await budgets.reserve(held, "small", money(1), 1):
+    with releasing(await budgets.reserve(held, "small", money(1), 1)):
         await late.settle(money(1), 1)  # counts for the period it was let in in
         with pytest.raises(OverBudget):
             await budgets.reserve(held, "small", money(1), 1)
-    with await budgets.reserve(held, "small", money(1), 1):
+    with releasing(await budgets.reserve(held, "small", money(1), 1)):
         pass
     assert repositories.asked[-1][2].strftime("%Y-%m-%d") == since
 
@@ -146,11 +146,11 @@ async def test_a_new_period_begins_anew(
 async def test_a_clock_that_was_ahead_leaves_no_period_of_the_future_behind(opened: Opened) -> None:
     budgets, held = await opened(repositories := Books()), claim(1, period=BudgetPeriod.DAY)
     repositories.now += timedelta(days=400)
-    with await budgets.reserve(held, "small", money(1), 1) as then:
+    with releasing(await budgets.reserve(held, "small", money(1), 1)) as then:
         await then.settle(money(1), 1)
     repositories.now -= timedelta(days=400)
     for _ in range(2):
-        with await budgets.reserve(held, "small", money(1), 1) as today:
+        with releasing(await budgets.reserve(held, "small", money(1), 1)) as today:
             await today.settle(money(1), 1)
         with pytest.raises(OverBudget):
             await budgets.reserve(held, "small", money(1), 1)
@@ -159,9 +159,9 @@ async def test_a_clock_that_was_ahead_leaves_no_period_of_the_future_behind(open
 
 async def test_an_amount_that_is_changed_holds_at_once(opened: Opened) -> None:
     budgets = await opened(Books())
-    with await budgets.reserve(claim(1), "small", money(1), 1) as one:
+    with releasing(await budgets.reserve(claim(1), "small", money(1), 1)) as one:
         await one.settle(money(1), 1)
-    with await budgets.reserve(claim(2), "small", money(1), 1):
+    with releasing(await budgets.reserve(claim(2), "small", money(1), 1)):
         pass
     with pytest.raises(OverBudget):
         await budgets.reserve(claim(1), "small", money(1), 1)
@@ -169,7 +169,7 @@ async def test_an_amount_that_is_changed_holds_at_once(opened: Opened) -> None:
 
 async def test_a_reservation_ends_by_itself_and_may_still_be_settled(opened: Opened) -> None:
     repositories = Books()
-    budgets = await opened(repositories, BudgetOptions(lease_seconds=60))
+    budgets = await opened(repositories, lease_seconds=60)
     held = claim(1, period=BudgetPeriod.NEVER)
     lost = await budgets.reserve(held, "small", money(1), 1)
     repositories.now += timedelta(days=1)  # a clock that is put forward ends none
@@ -178,19 +178,21 @@ async def test_a_reservation_ends_by_itself_and_may_still_be_settled(opened: Ope
         await budgets.reserve(held, "small", money("0.5"), 1)
     repositories.seconds += 60
     budgets.expire()
-    with await budgets.reserve(held, "small", money("0.5"), 1):
+    with releasing(await budgets.reserve(held, "small", money("0.5"), 1)):
         pass
     await lost.settle(money(1), 1)
     await lost.settle(money(1), 1)  # once
     with pytest.raises(OverBudget):
         await budgets.reserve(held, "small", money(1), 1)
-    with await budgets.reserve(claim("1.5", period=BudgetPeriod.NEVER), "small", money(1), 1):
+    with releasing(
+        await budgets.reserve(claim("1.5", period=BudgetPeriod.NEVER), "small", money(1), 1)
+    ):
         pass
 
 
 async def test_what_others_settled_is_heard_of(opened: Opened) -> None:
     budgets = await opened(repositories := Books())
-    with await budgets.reserve(claim(1), "small", money(1), 1):
+    with releasing(await budgets.reserve(claim(1), "small", money(1), 1)):
         pass
     repositories.known["key:ck_a"] = Spent(money(1))
     await budgets.refresh()
@@ -203,7 +205,7 @@ async def test_what_is_not_known_is_503(opened: Opened) -> None:
     with pytest.raises(StoreUnavailable):
         await budgets.reserve(claim(1), "small", money(1), 1)
     repositories.away = False
-    with await budgets.reserve(claim(1), "small", money(1), 1):
+    with releasing(await budgets.reserve(claim(1), "small", money(1), 1)):
         repositories.away = True
         await budgets.refresh()
 
@@ -218,7 +220,7 @@ class Away:
 async def test_what_could_not_be_recorded_is_not_spent() -> None:
     repositories = Books()
     budgets, held, prices = (
-        Budgets(repositories, repositories.clock),
+        Budgets(repositories.spent, repositories.clock),
         claim(5),
         ModelPrices({"small": Tariff(request=Decimal(4))}),
     )
@@ -228,7 +230,7 @@ async def test_what_could_not_be_recorded_is_not_spent() -> None:
         with pytest.raises(StoreUnavailable):
             await Bookkeeping(ledger, budgets).enter(record)
     assert record.cost == money(4)
-    with await budgets.reserve(held, "small", money(4), 2):
+    with releasing(await budgets.reserve(held, "small", money(4), 2)):
         await budgets.reserve(held, "small", money(1), 2)
 
 
@@ -244,7 +246,7 @@ async def test_a_period_that_is_over_leaves_nothing_behind() -> None:
         return sum(isinstance(each, asyncio.Lock) for each in gc.get_objects())
 
     repositories, before = Books(), locks()
-    budgets = Budgets(repositories, repositories.clock)
+    budgets = Budgets(repositories.spent, repositories.clock)
     for number in range(10):
         owner = Claim(f"key:ck_{number}", (Budget(Decimal(1)),))
         (await budgets.reserve([owner], "small", money(0), 1)).release()

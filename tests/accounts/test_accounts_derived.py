@@ -30,7 +30,7 @@ from hypothesis.stateful import (
 from causerie.access.keys import Credential
 from causerie.errors import NotFound, ServiceError, Unauthenticated
 from causerie.hosted.accounts.issuing import KeyDraft
-from causerie.hosted.accounts.key_cache import KeyCache, KeyCacheOptions
+from causerie.hosted.accounts.key_cache import KeyCache
 from causerie.hosted.accounts.keys import Purpose
 from causerie.hosted.accounts.people import SYSTEM, Actor, Project, Role, User, actor_of
 from causerie.hosted.store.accounts import SqlStore
@@ -160,9 +160,9 @@ class Comings(RuleBasedStateMachine):
         other = Database(f"sqlite:///{file}")
         for each in (self.world.database, other):
             self.stack.push_async_callback(each.close)
-        options = KeyCacheOptions(poll_seconds=0.05, answer_seconds=60)
+        options = {"poll_seconds": 0.05, "answer_seconds": 60}
         self.rings = [
-            await self.stack.enter_async_context(KeyCache(store, options))
+            await self.stack.enter_async_context(KeyCache(store, **options))
             for store in (self.world.store, SqlStore(other))
         ]
         self.owner = await self.world.person()

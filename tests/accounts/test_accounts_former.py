@@ -17,7 +17,7 @@ from test_accounts_rights import ATTEMPTS, OWNED, Scene
 from causerie.access.keys import Credential
 from causerie.errors import Forbidden, InvalidRequest, NotFound, ServiceError, Unauthenticated
 from causerie.hosted.accounts.issuing import KeyDraft, NewKey
-from causerie.hosted.accounts.key_cache import KeyCache, KeyCacheOptions
+from causerie.hosted.accounts.key_cache import KeyCache
 from causerie.hosted.accounts.keys import NewLink, Purpose
 from causerie.hosted.accounts.people import (
     RIGHTS,
@@ -31,7 +31,7 @@ from causerie.hosted.accounts.people import (
 )
 from causerie.hosted.accounts.tokens import SessionClient
 
-SLOW = KeyCacheOptions(poll_seconds=3600, answer_seconds=60)
+SLOW = {"poll_seconds": 3600, "answer_seconds": 60}
 
 
 class Former(StrEnum):
@@ -71,7 +71,7 @@ async def remains(world: World, former: Former) -> Remains:
     project = await world.project(owner=owner, admin=admin, member=member)
     begun = await world.sign_in.with_password(admin.email, PASSWORD, SessionClient())
     manager = await world.key(project, admin, purpose=Purpose.MANAGEMENT)
-    async with KeyCache(world.store, SLOW) as key_cache:
+    async with KeyCache(world.store, **SLOW) as key_cache:
         stale = await key_cache.manager(Credential.of(manager.credential))
     made = await world.keys.create(stale, project.id, KeyDraft("robot"))
     assert made.key.created_by == manager.key.id
@@ -97,7 +97,7 @@ async def actor_by(left: Remains, means: Means) -> Actor:
     if means is Means.STALE_KEY:
         return left.stale
     shown = left.manager if means is Means.MANAGEMENT_KEY else left.made
-    async with KeyCache(world.store, SLOW) as key_cache:
+    async with KeyCache(world.store, **SLOW) as key_cache:
         return await key_cache.manager(Credential.of(shown.credential))
 
 
@@ -147,7 +147,7 @@ async def test_their_keys_infer_only_while_they_may_create_keys(
     world: World, former: Former
 ) -> None:
     left = await remains(world, former)
-    async with KeyCache(world.store, SLOW) as key_cache:
+    async with KeyCache(world.store, **SLOW) as key_cache:
         asked = key_cache.authenticate(Door(), Credential.of(left.made.credential))
         if former is Former.MEMBER:
             assert (await asked).key == left.made.key.id
@@ -185,7 +185,7 @@ async def test_nothing_revives_by_coming_back(world: World) -> None:
     with pytest.raises(NotFound):
         await world.users.link(left.offer.token)
     await world.keys.transfer(actor, left.made.key.id, actor.id)
-    async with KeyCache(world.store, SLOW) as key_cache:
+    async with KeyCache(world.store, **SLOW) as key_cache:
         await key_cache.authenticate(Door(), Credential.of(left.made.credential))
 
 
@@ -209,7 +209,7 @@ async def test_a_removal_transfers_keys_to_a_member_who_may_have_them(world: Wor
         await world.projects.remove(actor_of(member), project.id, member.id, keys_to=owner.id)
     done = await world.projects.remove(boss, project.id, member.id, keys_to=owner.id)
     assert [each.person for each in done.keys_transferred] == [owner.id]
-    async with KeyCache(world.store, SLOW) as key_cache:
+    async with KeyCache(world.store, **SLOW) as key_cache:
         caller = await key_cache.authenticate(Door(), Credential.of(made.credential))
     assert caller.user == owner.id
     anew = await world.projects.invite(boss, project.id, Role.MEMBER)

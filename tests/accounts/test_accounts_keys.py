@@ -23,13 +23,13 @@ from causerie.errors import (
 )
 from causerie.hosted.accounts.bounds import Budget, Limit, LimitsAndBudgets
 from causerie.hosted.accounts.issuing import KeyEdit
-from causerie.hosted.accounts.key_cache import AccountCaller, KeyCache, KeyCacheOptions
+from causerie.hosted.accounts.key_cache import AccountCaller, KeyCache
 from causerie.hosted.accounts.keys import KeyState, Purpose, new_secret
 from causerie.hosted.accounts.people import SYSTEM
 from causerie.hosted.store.accounts import SqlStore, Transaction
 from causerie.hosted.store.database import Database
 
-QUICK = KeyCacheOptions(poll_seconds=0.01)
+QUICK = {"poll_seconds": 0.01}
 
 
 HOSTED, OTHER = Door(), Door("other")
@@ -63,8 +63,9 @@ class Flaky:
 
 
 @asynccontextmanager
-async def key_cache(world: World, options: KeyCacheOptions = QUICK) -> AsyncIterator[KeyCache]:
-    async with KeyCache(world.store, options, now=lambda: nanoseconds(world.now)) as made:
+async def key_cache(world: World, **options: float) -> AsyncIterator[KeyCache]:
+    options = QUICK | options
+    async with KeyCache(world.store, now=lambda: nanoseconds(world.now), **options) as made:
         yield made
 
 
@@ -190,7 +191,7 @@ async def test_a_revoked_key_stops_in_every_process(world: World, made_url: str,
     project = await world.project()
     made = await world.key(project)
     other = Database(made_url)
-    remote = KeyCache(SqlStore(other), QUICK, now=lambda: nanoseconds(world.now))
+    remote = KeyCache(SqlStore(other), **QUICK, now=lambda: nanoseconds(world.now))
     async with key_cache(world) as here, remote as there:
         for each in (here, there):
             await enter(each, made.credential)
@@ -235,8 +236,8 @@ async def test_the_database_being_away_is_never_401(world: World, offline: int) 
     project = await world.project()
     known, unknown = await world.key(project), await world.key(project)
     store = Flaky(world.store)
-    options = KeyCacheOptions(poll_seconds=0.01, offline_seconds=offline)
-    async with KeyCache(store, options, now=lambda: nanoseconds(world.now)) as keys:
+    options = {**QUICK, "offline_seconds": offline, "now": lambda: nanoseconds(world.now)}
+    async with KeyCache(store, **options) as keys:
         await enter(keys, known.credential)
         store.away = True
         if offline:
@@ -252,8 +253,7 @@ async def test_the_database_being_away_is_never_401(world: World, offline: int) 
 async def test_a_database_that_hangs_is_503_in_time(world: World) -> None:
     made = await world.key(await world.project())
     store = Flaky(world.store)
-    options = KeyCacheOptions(poll_seconds=60, answer_seconds=0.5)
-    async with KeyCache(store, options) as keys:
+    async with KeyCache(store, poll_seconds=60, answer_seconds=0.5) as keys:
         store.hold = asyncio.Event()
         assert isinstance(await refusal(keys, made.credential), StoreUnavailable)
         store.hold = None
@@ -264,15 +264,15 @@ async def test_a_key_that_is_revoked_while_it_is_looked_up_does_not_stay(world: 
     """A read from before the change must not be kept after the change was heard of."""
     made = await world.key(await world.project())
     store = Flaky(world.store)
-    async with KeyCache(store, QUICK, now=lambda: nanoseconds(world.now)) as keys:
-        store.poller = keys._polling
+    async with KeyCache(store, **QUICK, now=lambda: nanoseconds(world.now)) as keys:
+        store.poller = keys._polling_task
         store.hold = asyncio.Event()
         asking = asyncio.ensure_future(outcome(keys, made.credential))
         await store.held.wait()  # it has read that the key works
         await world.keys.disable(SYSTEM, made.key.id)
-        before = keys._last_change
+        before = keys._last_change_number
         async with asyncio.timeout(60):
-            while keys._last_change == before:  # noqa: ASYNC110 - it sends no event
+            while keys._last_change_number == before:  # noqa: ASYNC110 - it sends no event
                 await asyncio.sleep(0.005)
         hold, store.hold = store.hold, None
         hold.set()
@@ -283,7 +283,7 @@ async def test_a_key_that_is_revoked_while_it_is_looked_up_does_not_stay(world: 
 async def test_many_that_ask_for_the_same_key_ask_once(world: World) -> None:
     made = await world.key(await world.project())
     store = Flaky(world.store)
-    async with KeyCache(store, KeyCacheOptions(poll_seconds=60)) as keys:
+    async with KeyCache(store, poll_seconds=60) as keys:
         before = store.reads
         await asyncio.gather(*(enter(keys, made.credential) for _ in range(50)))
         nothing = new_secret("ck_none")
@@ -295,8 +295,7 @@ async def test_many_that_ask_for_the_same_key_ask_once(world: World) -> None:
 async def test_what_is_remembered_is_bounded(world: World) -> None:
     project = await world.project()
     many = [await world.key(project) for _ in range(4)]
-    options = KeyCacheOptions(poll_seconds=60, capacity=2)
-    async with KeyCache(world.store, options) as keys:
+    async with KeyCache(world.store, poll_seconds=60, capacity=2) as keys:
         for _ in range(2):
             for each in many:
                 await enter(keys, each.credential)
@@ -306,7 +305,7 @@ async def test_what_is_remembered_is_bounded(world: World) -> None:
 async def test_changes_of_long_ago_drop_everything(world: World) -> None:
     project = await world.project()
     made = await world.key(project)
-    async with key_cache(world, KeyCacheOptions(poll_seconds=60)) as keys:
+    async with key_cache(world, poll_seconds=60) as keys:
         await enter(keys, made.credential)
         await world.keys.disable(SYSTEM, made.key.id)
         world.later(hours=2)
@@ -368,7 +367,7 @@ async def test_a_secret_that_is_nearly_right_costs_what_any_other_costs(world: W
     nearly = made.credential[:-1] + ("a" if made.credential[-1] != "a" else "b")
     guesses = (nearly, new_secret(made.key.id), new_secret("ck_nobodyhasthis"))
     told = set()
-    async with KeyCache(store, KeyCacheOptions(poll_seconds=3600)) as keys:
+    async with KeyCache(store, poll_seconds=3600) as keys:
         for guess in guesses:
             before = store.reads
             with pytest.raises(Unauthenticated) as refused:

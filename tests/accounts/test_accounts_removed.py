@@ -8,11 +8,11 @@ from accountkit import PASSWORD, World
 from causerie.access.keys import Credential
 from causerie.errors import Forbidden, NotFound, ServiceError, Unauthenticated
 from causerie.hosted.accounts.issuing import KeyDraft
-from causerie.hosted.accounts.key_cache import KeyCache, KeyCacheOptions
+from causerie.hosted.accounts.key_cache import KeyCache
 from causerie.hosted.accounts.keys import Purpose
 from causerie.hosted.accounts.people import SYSTEM, Actor, Project, Role, User, actor_of
 
-QUICK = KeyCacheOptions(poll_seconds=0.01)
+QUICK = {"poll_seconds": 0.01}
 
 
 async def team(world: World) -> tuple[Project, User, User]:
@@ -91,11 +91,11 @@ async def test_who_leaves_of_their_own_will_ends_no_invitation_of_others(world: 
 async def test_keys_made_by_a_management_key_of_the_removed_stop(world: World) -> None:
     project, owner, admin = await team(world)
     manager = await world.key(project, admin, purpose=Purpose.MANAGEMENT)
-    async with KeyCache(world.store, QUICK) as key_cache:
+    async with KeyCache(world.store, **QUICK) as key_cache:
         actor = await key_cache.manager(Credential.of(manager.credential))
         made = await world.keys.create(actor, project.id, KeyDraft("robot"))
     await world.projects.remove(actor_of(owner), project.id, admin.id)
-    async with KeyCache(world.store, QUICK) as key_cache:
+    async with KeyCache(world.store, **QUICK) as key_cache:
         for each in (manager, made):
             with pytest.raises(Unauthenticated):
                 await key_cache.manager(Credential.of(each.credential))
@@ -105,7 +105,7 @@ async def test_a_management_key_may_no_more_than_its_person_now(world: World) ->
     project, owner, admin = await team(world)
     manager = await world.key(project, admin, purpose=Purpose.MANAGEMENT)
     await world.projects.change_role(actor_of(owner), project.id, admin.id, Role.VIEWER)
-    async with KeyCache(world.store, QUICK) as key_cache:
+    async with KeyCache(world.store, **QUICK) as key_cache:
         actor: Actor = await key_cache.manager(Credential.of(manager.credential))
     await world.projects.see(actor, project.id)
     for attempt in (

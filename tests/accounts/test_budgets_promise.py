@@ -224,8 +224,7 @@ class Promise(RuleBasedStateMachine):
         one = self._ended(number)
 
         async def failed() -> None:
-            with one.reservation:
-                pass
+            one.reservation.release()
 
         self.runner.run(failed())
         self.runner.run(self._told())

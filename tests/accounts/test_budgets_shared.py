@@ -12,7 +12,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from budgetkit import Books, Services, claim, money, services
+from budgetkit import Books, Services, claim, money, releasing, services
 from limitkit import PATIENT
 from valkey.asyncio import Valkey
 from valkeyserver import ValkeyServer
@@ -20,7 +20,6 @@ from waiting import eventually
 
 from causerie.catalog.model import Tariff
 from causerie.distributed import connection
-from causerie.distributed.connection import ConnectionOptions
 from causerie.errors import OverBudget, StoreUnavailable
 from causerie.hosted.accounts.bookkeeping import Bookkeeping, ModelPrices, RequestHold
 from causerie.hosted.accounts.bounds import BudgetPeriod
@@ -31,8 +30,8 @@ from causerie.metering.meter import Record
 from causerie.metering.write_ahead_log import WriteAheadLog
 from causerie.protocol.events import Usage
 
-QUICK = ConnectionOptions(reply_seconds=30.0, connect_seconds=30.0, beat_seconds=0.1)
-HASTY = ConnectionOptions(reply_seconds=1.0, connect_seconds=30.0, beat_seconds=0.1)
+QUICK = {"reply_seconds": 30.0, "connect_seconds": 30.0, "beat_seconds": 0.1}
+HASTY = {"reply_seconds": 1.0, "connect_seconds": 30.0, "beat_seconds": 0.1}
 TEN = claim(10)
 
 REPLICA = """
@@ -47,7 +46,7 @@ async def main():
     books = Books()
     async with replica.running():
         await replica.wait()
-        budgets = Budgets(books, books.clock, shared_budgets=DistributedBudgets(replica))
+        budgets = Budgets(books.spent, books.clock, shared_budgets=DistributedBudgets(replica))
         await budgets.reserve(claim(10), "small", money(20), 1)
         print("held", file=sys.stderr, flush=True)
         await asyncio.Event().wait()
@@ -120,7 +119,7 @@ async def test_replicas_have_one_budget_together(valkey: ValkeyServer) -> None:
 
 @pytest.mark.full
 async def test_what_a_killed_replica_held_ends(valkey: ValkeyServer) -> None:
-    async with services(valkey, line=QUICK) as place:
+    async with services(valkey, **QUICK) as place:
         budgets = await place.budgets(Books())
         other = await asyncio.create_subprocess_exec(
             *(sys.executable, "-c", REPLICA, valkey.url, place.prefix),
@@ -146,7 +145,7 @@ async def test_what_a_killed_replica_held_ends(valkey: ValkeyServer) -> None:
 async def test_a_server_that_forgets_is_told_of_what_is_held_and_spent(
     own_valkey: ValkeyServer, gone: str
 ) -> None:
-    async with services(own_valkey, line=QUICK) as place:
+    async with services(own_valkey, **QUICK) as place:
         one, two = await place.budgets(repositories := Books()), await place.budgets(repositories)
         await spend(two, 2)
         repositories.known["key:ck_a"] = Spent(money(2))
@@ -171,7 +170,7 @@ async def test_a_server_that_forgets_is_told_of_what_is_held_and_spent(
 
 
 async def test_what_was_spent_while_the_server_was_away_counts(own_valkey: ValkeyServer) -> None:
-    async with services(own_valkey, line=QUICK) as place:
+    async with services(own_valkey, **QUICK) as place:
         one, two = await place.budgets(Books()), await place.budgets(repositories := Books())
         running = await hold(one, 4)
         assert await let_in(two)
@@ -193,7 +192,7 @@ async def test_what_was_spent_while_the_server_was_away_counts(own_valkey: Valke
 
 
 async def test_a_server_that_hangs_keeps_nobody_waiting(own_valkey: ValkeyServer) -> None:
-    async with services(own_valkey, line=HASTY) as place:
+    async with services(own_valkey, **HASTY) as place:
         one, two = await place.budgets(repositories := Books()), await place.budgets(repositories)
         first, second = await hold(one, 3), await hold(two, 3)
         before = names(place)
@@ -239,7 +238,7 @@ async def test_what_is_spent_counts_also_once_the_server_s_clock_was_put_forward
     valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else it would come late by that clock, and others would hear of it from the database only."""
-    async with services(valkey, line=QUICK) as place:
+    async with services(valkey, **QUICK) as place:
         one, two = await place.budgets(Books()), await place.budgets(Books())
         assert await let_in(two)
         ours, hour = connection._microseconds_now, 3600 * 10**6
@@ -253,7 +252,7 @@ async def test_what_is_spent_counts_also_once_the_server_s_clock_was_put_forward
 async def test_without_the_server_nobody_is_let_in_where_that_is_wanted(
     own_valkey: ValkeyServer,
 ) -> None:
-    async with services(own_valkey, line=QUICK, away="refuse") as place:
+    async with services(own_valkey, **QUICK, away="refuse") as place:
         budgets = await place.budgets(Books())
         running = await hold(budgets)
         own_valkey.kill()
@@ -267,7 +266,7 @@ async def test_without_the_server_nobody_is_let_in_where_that_is_wanted(
 
 
 async def test_where_nobody_knows_what_is_spent_it_is_503(valkey: ValkeyServer) -> None:
-    async with services(valkey, line=QUICK) as place:
+    async with services(valkey, **QUICK) as place:
         budgets = await place.budgets(repositories := Books())
         await spend(budgets, 1)
         async with Valkey.from_url(valkey.url) as client:
@@ -341,7 +340,7 @@ class Kept:
 async def test_a_request_that_is_cancelled_while_it_is_settled_is_recorded(
     own_valkey: ValkeyServer,
 ) -> None:
-    async with services(own_valkey, line=PATIENT) as place, Ledger(store := Kept()) as ledger:
+    async with services(own_valkey, **PATIENT) as place, Ledger(store := Kept()) as ledger:
         budgets = await place.budgets(Books())
         repositories = Bookkeeping(ledger, budgets)
         repositories.prices = ModelPrices({"small": Tariff(request=Decimal(4))})
@@ -368,7 +367,7 @@ async def test_what_replicas_count_is_in_the_journal_before(
     """A process that is killed while it settles leaves what the server may have counted by then."""
     journal = WriteAheadLog(tmp_path)
     async with (
-        services(own_valkey, line=PATIENT) as place,
+        services(own_valkey, **PATIENT) as place,
         Ledger(Kept(), journal) as ledger,
     ):
         budgets = await place.budgets(Books())
@@ -408,5 +407,5 @@ async def test_what_cannot_be_recorded_is_told_to_nobody_while_the_database_is_a
             record.held = RequestHold(repositories.prices, await hold(one, 4))
             with pytest.raises(StoreUnavailable):
                 await repositories.enter(record)
-        with await hold(other, 4):
+        with releasing(await hold(other, 4)):
             assert await let_in(one)

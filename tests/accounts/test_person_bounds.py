@@ -22,7 +22,7 @@ from causerie.errors import Forbidden, NotFound, OverBudget, RateLimited
 from causerie.hosted.accounts.bookkeeping import Bookkeeping, ModelPrices
 from causerie.hosted.accounts.bounds import UNBOUNDED, Budget, Limit, LimitsAndBudgets, Unit
 from causerie.hosted.accounts.budgets import Budgets
-from causerie.hosted.accounts.key_cache import AccountCaller, KeyCache, KeyCacheOptions, admitted
+from causerie.hosted.accounts.key_cache import AccountCaller, KeyCache, admitted
 from causerie.hosted.accounts.people import SYSTEM, actor_of
 from causerie.hosted.accounts.usage import By
 from causerie.hosted.store.usage import SqlUsage
@@ -31,7 +31,7 @@ from causerie.metering.meter import Record
 from causerie.protocol.events import Usage
 
 BOUNDS = LimitsAndBudgets((Limit(requests_per_minute=3),), (Budget(Decimal(10)),))
-QUICK = KeyCacheOptions(poll_seconds=0.01)
+QUICK = {"poll_seconds": 0.01}
 PRICES = ModelPrices({"small": Tariff(request=Decimal(4))})
 
 
@@ -62,7 +62,7 @@ async def test_a_budget_holds_over_keys_projects_and_playground(
 ) -> None:
     """Of 10 dollars at 4 a request, the third crosses the line, and the fourth is refused."""
     async with (
-        KeyCache(world.store, QUICK, now=lambda: int(world.now.timestamp()) * 10**9) as keys,
+        KeyCache(world.store, **QUICK, now=lambda: int(world.now.timestamp()) * 10**9) as keys,
         services(counted_in) as place,
         Ledger(SqlUsage(world.database)) as ledger,
     ):
@@ -86,7 +86,7 @@ async def test_limits_hold_over_keys_projects_and_playground(
 ) -> None:
     async with (
         AsyncExitStack() as stack,
-        KeyCache(world.store, QUICK, now=lambda: int(world.now.timestamp()) * 10**9) as keys,
+        KeyCache(world.store, **QUICK, now=lambda: int(world.now.timestamp()) * 10**9) as keys,
         Ledger(SqlUsage(world.database)) as ledger,
     ):
         first, second, playground, other = await _callers(world, keys)
@@ -97,7 +97,7 @@ async def test_limits_hold_over_keys_projects_and_playground(
                 await stack.enter_async_context(shared_counters(counted_in, prefix=prefix))
                 for _ in range(2)
             ]
-        desk = Bookkeeping(ledger, Budgets(Books(), Books().clock))
+        desk = Bookkeeping(ledger, Budgets(Books().spent, Books().clock))
         for number, caller in enumerate((first, second, playground)):
             place = counters[number % len(counters)]
             with await place.take(desk.scopes(caller, "small"), _need):
@@ -113,7 +113,9 @@ async def test_a_change_is_heard_of_and_follows_a_key_to_its_new_person(world: W
     ada, bo = await world.person(), await world.person()
     project = await world.project(owner=ada, member=bo)
     made = await world.key(project, bo)
-    async with KeyCache(world.store, QUICK, now=lambda: int(world.now.timestamp()) * 10**9) as keys:
+    async with KeyCache(
+        world.store, **QUICK, now=lambda: int(world.now.timestamp()) * 10**9
+    ) as keys:
 
         async def bounds() -> LimitsAndBudgets:
             caller = await keys.authenticate(Door(), Credential.of(made.credential))

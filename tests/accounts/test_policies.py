@@ -19,6 +19,7 @@ from causerie.hosted.accounts.people import SYSTEM, Role, actor_of
 from causerie.settings.load import load
 from causerie.settings.problems import SettingsError
 
+ADA = ("https://idp.example", "ada")
 PEOPLE = """
 [[policies]]
 name = "people"
@@ -88,7 +89,7 @@ async def test_a_personal_project_begins_with_what_is_set_for_it(
 ) -> None:
     console = f'[console]\nnew_project_budget = "{budget}"\n' if budget else ""
     lite.accounts.govern(read(tmp_path, console + policy))
-    user = await lite.users.sign_up(email="ada@example.org", name="Ada", password=None)
+    user = await lite.users.sign_up(email="ada@example.org", name="Ada", identity=ADA)
     [(project, _)] = await lite.projects.of(user)
     assert (await lite.projects.see(SYSTEM, project.id)).bounds == expected
 
@@ -99,7 +100,7 @@ async def test_a_personal_project_has_a_name_and_a_role_or_is_none(
     own = '[[policies]]\nname = "people"\nrole = "member"\n'
     named = f'{own}personal_project_name = "Project of {{name}} ({{email}})"\n'
     lite.accounts.govern(read(tmp_path, named))
-    ada = await lite.users.sign_up(email="ada@example.org", name="Ada", password=None)
+    ada = await lite.users.sign_up(email="ada@example.org", name="Ada", identity=ADA)
     [(project, membership)] = await lite.projects.of(ada)
     assert project.name == "Project of Ada (ada@example.org)"
     assert membership.role is Role.MEMBER
@@ -108,9 +109,7 @@ async def test_a_personal_project_has_a_name_and_a_role_or_is_none(
     never = '[[policies]]\nname = "people"\npersonal_projects = "never"\n'
     lite.accounts.govern(read(tmp_path, never))
     identity = ("https://idp.example", "ben")
-    ben = await lite.users.sign_up(
-        email="ben@example.org", name="Ben", password=None, identity=identity
-    )
+    ben = await lite.users.sign_up(email="ben@example.org", name="Ben", identity=identity)
     assert await lite.projects.of(ben) == []
 
 

@@ -11,7 +11,7 @@ from sqlalchemy import Table, func, select
 
 from causerie.errors import InvalidRequest
 from causerie.hosted.accounts.people import SYSTEM
-from causerie.hosted.accounts.recordings import Retention, RetentionOptions
+from causerie.hosted.accounts.recordings import Retention
 from causerie.hosted.accounts.records import Recording
 from causerie.hosted.accounts.usage import Step, UsageQuery
 from causerie.hosted.store.operations import SqlRetention
@@ -29,9 +29,7 @@ async def count(world: World, table: Table) -> int:
 
 
 def retention(world: World, **days: int) -> Retention:
-    made = Retention(SqlRetention(world.database), world.clock)
-    made.options = RetentionOptions(**days)
-    return made
+    return Retention(SqlRetention(world.database), world.clock, **days)
 
 
 async def test_old_requests_go_in_batches_and_their_sums_stay(world: World) -> None:
@@ -43,7 +41,7 @@ async def test_old_requests_go_in_batches_and_their_sums_stay(world: World) -> N
     before = await SqlUsageReader(world.database).sums(whole)
     await retention(world).sweep()  # for ever, unless a number is set
     assert await count(world, usage_records) == 1200
-    await retention(world, requests=7).sweep()
+    await retention(world, requests_days=7).sweep()
     kept = sum(one.at >= at - 7 * DAY for one in made)
     assert await count(world, usage_records) == kept == 480
     assert await SqlUsageReader(world.database).sums(whole) == before
@@ -56,9 +54,9 @@ async def test_audit_entries_go_after_their_days(world: World) -> None:
     await world.project()
     entries = await count(world, audit)
     world.now = NOW
-    await retention(world, audit=120).sweep()
+    await retention(world, audit_days=120).sweep()
     assert await count(world, audit) == entries
-    await retention(world, audit=90).sweep()
+    await retention(world, audit_days=90).sweep()
     left = await count(world, audit)
     assert 0 < left < entries
     assert await world.actions() == ["project.create"] * left
@@ -79,9 +77,9 @@ async def test_contents_have_a_bound_for_the_whole_service(world: World) -> None
                 for id, at in ((old, NOW - timedelta(days=20)), (record_id(), NOW))
             ]
         )
-    await retention(world, contents=30).sweep()
+    await retention(world, contents_days=30).sweep()
     assert await count(world, recordings) == 2
-    await retention(world, contents=14).sweep()
+    await retention(world, contents_days=14).sweep()
     assert await count(world, recordings) == 1
     world.recordings.most_days = 14
     with pytest.raises(InvalidRequest, match="1 to 14 days"):

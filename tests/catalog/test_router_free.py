@@ -18,13 +18,13 @@ from servicekit import ServiceView, service_view
 
 from causerie.errors import RateLimited, StoreUnavailable, UpstreamFailed
 from causerie.hosted.accounts.people import SYSTEM
-from causerie.hosted.accounts.statement import FreeAllowances, FreeOptions
+from causerie.hosted.accounts.statement import FreeAllowances
 from causerie.hosted.accounts.usage import UsageQuery, UsageSum
 from causerie.hosted.store.usage import SqlUsage, SqlUsageReader
 from causerie.metering.ledger import UsageRecord
 
 R = "/router/v1"
-OPTIONS = FreeOptions(requests=2, paid_requests=4, paid_from=Decimal(10))
+OPTIONS = {"requests": 2, "paid_requests": 4, "paid_from": Decimal(10)}
 
 
 class Passing:
@@ -41,9 +41,7 @@ def days_of(world: World, seconds: Passing, reader: SqlUsageReader | None = None
     """Those of a process that has just been started."""
     if reader is not None:
         world.store.usage = reader
-    made = FreeAllowances(world.store, seconds)
-    made.options = OPTIONS
-    return made
+    return FreeAllowances(world.store, seconds, **OPTIONS)
 
 
 async def past(world: World, project: str, **changes: object) -> None:
@@ -58,7 +56,7 @@ async def test_a_day_has_so_many_and_then_begins_anew(world: World) -> None:
     for _ in range(2):
         with await days.take("prj_a") as hold:
             pass
-    assert (hold.day_status.limit, hold.day_status.left) == (2, 0)
+    assert (hold.limit, hold.left) == (2, 0)
     with pytest.raises(RateLimited) as caught:
         await days.take("prj_a")
     refused = caught.value
@@ -71,7 +69,7 @@ async def test_a_day_has_so_many_and_then_begins_anew(world: World) -> None:
         pass  # another account
     world.now = datetime(2026, 11, 22, 0, 0, 0, tzinfo=UTC)
     with await days.take("prj_a") as hold:
-        assert hold.day_status.used == 1
+        assert hold.used == 1
 
 
 async def test_what_fails_is_given_back_and_what_is_left_counts(world: World) -> None:
@@ -168,7 +166,7 @@ async def test_without_a_database_those_who_are_known_go_on(world: World) -> Non
     reader.away = True
     seconds.now += 60
     with await days.take("prj_a") as hold:
-        assert hold.day_status.used == 2
+        assert hold.used == 2
     with pytest.raises(StoreUnavailable):
         await days.take("prj_b")
 

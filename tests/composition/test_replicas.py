@@ -226,7 +226,7 @@ async def test_the_connection_is_as_the_settings_say(monkeypatch: pytest.MonkeyP
         async with sharing(settings):
             pass
     (options,) = seen
-    assert (options.away, options.line.reply_seconds) == ("refuse", 7)
+    assert (options.away, options.reply_seconds) == ("refuse", 7)
 
 
 async def test_twice_as_many_as_a_budget_has_do_not_pass_it(

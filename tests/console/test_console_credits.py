@@ -113,7 +113,8 @@ async def test_people_create_few_projects_which_spend_nothing(place: Place) -> N
     first = LimitsAndBudgets(budgets=(Budget(Decimal(5)),), limits=(Limit(concurrent=2),))
     policies = Policies(personal_project=Beginning(first), own_projects=2)
     world.accounts.govern(policies)
-    person = await world.users.sign_up(email="eve@example.org", name="Eve", password=None)
+    identity = ("https://idp.example", "eve")
+    person = await world.users.sign_up(email="eve@example.org", name="Eve", identity=identity)
     [(mine, _)] = await world.projects.of(person)
     assert mine.name == "Eve's project"
     visitor = await place.visitor_of(person)

@@ -206,7 +206,7 @@ async def test_a_stream_whose_end_is_not_safe_is_charged_for_what_was_delivered(
     store.away = True
     price = ModelPrices({"small": Tariff(prompt=Decimal("0.01"))})
     async with Ledger(store, max_waiting=1) as made:
-        budgets = Budgets(Spending(), lambda: NOON * 1000)
+        budgets = Budgets(_nothing_spent, lambda: NOON * 1000)
         books = Bookkeeping(made, budgets)
         books.prices = price
         claims = [Claim("key:ck_a", (Budget(Decimal(100)),))]
@@ -216,18 +216,15 @@ async def test_a_stream_whose_end_is_not_safe_is_charged_for_what_was_delivered(
             usage = hold.priced(record(stream=stream, cost=0))
             with pytest.raises(StoreUnavailable):
                 await books.keep(usage, hold)
-        [counter] = budgets._counters.values()
+        [counter] = budgets._counters_by_place.values()
         assert (counter.spent, counter.reserved) == (2 * 10**9, 0)
         store.away = False
     kept = store.records
     assert [(one.status, one.cost) for one in kept] == [(503, BILLION), (503, BILLION)]
 
 
-class Spending:
-    """Nobody has spent anything."""
-
-    async def spent(self, owner: str, model: str, since: object) -> Spent:
-        return Spent()
+async def _nothing_spent(owner: str, model: str, since: object) -> Spent:
+    return Spent()
 
 
 async def test_whoever_leaves_while_the_database_is_away_is_told_nothing_and_is_charged() -> None:

@@ -27,7 +27,7 @@ from causerie.errors import InvalidRequest, UpstreamFailed
 from causerie.hosted.accounts.bounds import NOTHING_FOR_NEWCOMERS, LimitsAndBudgets
 from causerie.hosted.accounts.people import SYSTEM, Project
 from causerie.hosted.identity.provider import IdentityHttp
-from causerie.hosted.payments.stripe import Stripe, StripeOptions
+from causerie.hosted.payments.stripe import Stripe
 from causerie.observe.alerts import AlertKind, Condition
 
 DONE, LATER, BACK = (
@@ -42,11 +42,9 @@ class Checkout(Stripe):
     """Stripe's part of a service, with the alerts that it raised."""
 
     def __init__(self, world: World, url: str = "https://api.stripe.com") -> None:
-        options = StripeOptions(url=url, key=KEY, webhook_secret=SECRET, name="Acme")
         self.alerts: list[Condition] = []
-        super().__init__(
-            options, IdentityHttp(), world.accounts.credits, world.clock, self._keep_alert
-        )
+        service = IdentityHttp(), world.accounts.credits, world.clock
+        super().__init__(url, KEY, SECRET, "Acme", *service, self._keep_alert)
 
     async def _keep_alert(self, condition: Condition) -> None:
         self.alerts.append(condition)

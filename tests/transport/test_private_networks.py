@@ -166,7 +166,7 @@ async def test_providers_webhooks_and_sign_in_follow_the_setting() -> None:
             [IdentityProvider(name="sso", issuer=url, client_id="c")], Credentials(), networks
         )
         with pytest.raises(IdentityProviderFailed):
-            await sign_in._web.ask(url)
+            await sign_in._http.ask(url)
         assert here.connections == 0
         for connection in made.values():
             await connection.client.close()

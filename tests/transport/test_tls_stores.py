@@ -15,7 +15,7 @@ from valkeyserver import ValkeyServer
 from waiting import eventually
 
 from causerie.access.limits import Tokens
-from causerie.distributed.connection import ConnectionOptions, DistributedOptions, Replica
+from causerie.distributed.connection import DistributedOptions, Replica
 from causerie.distributed.limits import DistributedCounters, DistributedLease, LocalLease
 from causerie.errors import StoreUnavailable
 from causerie.hosted.store.database import Database, WrongAddress, upgrade
@@ -24,8 +24,9 @@ from causerie.settings.problems import SettingsError
 
 
 def counters(url: str, trusted: Path | None) -> DistributedCounters:
-    line = ConnectionOptions(connect_seconds=10, ca_file=None if trusted is None else str(trusted))
-    return DistributedCounters(Replica(url, DistributedOptions(line=line, prefix=token_hex(4))))
+    ca_file = None if trusted is None else str(trusted)
+    options = DistributedOptions(connect_seconds=10, ca_file=ca_file, prefix=token_hex(4))
+    return DistributedCounters(Replica(url, options))
 
 
 async def test_limits_over_tls(tls_valkey: ValkeyServer, certificates: Certificates) -> None:

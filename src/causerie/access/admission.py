@@ -81,12 +81,12 @@ class SlotQueue:
         self.max_wait_seconds = max_wait_seconds
         self._model = model
         self._slots = _Capacity(slots)
-        self._tokens = _Capacity(cache_tokens)
-        self._recent = 1.0  # seconds that a place is held, smoothed
+        self._cache_tokens = _Capacity(cache_tokens)
+        self._hold_seconds = 1.0  # seconds that a place is held, smoothed
 
     @property
     def waiting(self) -> int:
-        return len(self._slots.queue) + len(self._tokens.queue)
+        return len(self._slots.queue) + len(self._cache_tokens.queue)
 
     @property
     def spares(self) -> bool:
@@ -108,7 +108,7 @@ class SlotQueue:
         try:
             yield started - arrived
         finally:
-            self._recent += 0.2 * (time.monotonic() - started - self._recent)
+            self._hold_seconds += 0.2 * (time.monotonic() - started - self._hold_seconds)
             self._slots.give_back(places)
 
     async def _wait_for_turn(self, places: int) -> None:
@@ -134,7 +134,7 @@ class SlotQueue:
         Raises :class:`Overloaded` after ``max_wait_seconds``, and :class:`InvalidRequest` for more
         choices than the cache can hold.
         """
-        size, amount = self._tokens.size(), choices * tokens
+        size, amount = self._cache_tokens.size(), choices * tokens
         if not size:
             yield
             return
@@ -144,9 +144,9 @@ class SlotQueue:
                 f"this model holds {size} at the same time. Lower `n` or `max_tokens`.",
                 param="n",
             )
-        if not self._tokens.take_now(amount):
+        if not self._cache_tokens.take_now(amount):
             try:
-                await self._tokens.take(amount, self.max_wait_seconds)
+                await self._cache_tokens.take(amount, self.max_wait_seconds)
             except TimeoutError:
                 free = f"room for {amount} tokens in its cache"
                 seconds = f"{self.max_wait_seconds:g} s"
@@ -154,11 +154,11 @@ class SlotQueue:
         try:
             yield
         finally:
-            self._tokens.give_back(amount)
+            self._cache_tokens.give_back(amount)
 
     def _overloaded(self, why: str) -> Overloaded:
         turns = (self.waiting + 1) / max(self._slots.size(), 1)
-        wait = min(max(1, round(turns * self._recent)), 60)
+        wait = min(max(1, round(turns * self._hold_seconds)), 60)
         return Overloaded(
             f"The model {self._model} is busy: {why}. Try again in {wait} s.", retry_after=wait
         )

@@ -122,18 +122,18 @@ class Permissions:
 
     def __init__(self, rules: Sequence[AccessRule]) -> None:
         self._rules = tuple(rules)
-        self._verdicts: dict[str, tuple[Restricted, Verdict]] = {}
+        self._verdicts_by_model: dict[str, tuple[Restricted, Verdict]] = {}
 
     def verdict(self, model: Restricted) -> Verdict:
         """Return whether the rules allow a model, and which of its targets."""
         name = model.names[0]
-        known = self._verdicts.get(name)
+        known = self._verdicts_by_model.get(name)
         if known is not None and known[0] is model:
             return known[1]
-        found = self._verdict(model)
-        if len(self._verdicts) >= _KEPT:
-            self._verdicts.clear()
-        self._verdicts[name] = model, found
+        found = self._compute_verdict(model)
+        if len(self._verdicts_by_model) >= _KEPT:
+            self._verdicts_by_model.clear()
+        self._verdicts_by_model[name] = model, found
         return found
 
     def check(self, model: Restricted) -> None:
@@ -160,15 +160,15 @@ class Permissions:
             )
         return found
 
-    def _verdict(self, model: Restricted) -> Verdict:
+    def _compute_verdict(self, model: Restricted) -> Verdict:
         left = list(model.offers)
         for rule in self._rules:
             listed = rule.access.models
-            if listed is not None and not any(_lists(listed, name) for name in model.names):
+            if listed is not None and not any(_lists_model(listed, name) for name in model.names):
                 return Verdict(f"it is not among the models of {_WHOSE[rule.whose]}")
-            fitting = [one for one in left if not _excludes(rule.access, one)]
+            fitting = [one for one in left if not _exclusion_reason(rule.access, one)]
             if left and not fitting:
-                why = _excludes(rule.access, left[0])
+                why = _exclusion_reason(rule.access, left[0])
                 return Verdict(f"{why} for {_WHOSE[rule.whose]}")
             left = fitting
         if len(left) == len(model.offers):
@@ -176,12 +176,12 @@ class Permissions:
         return Verdict(targets=frozenset(one.target for one in left))
 
 
-def _lists(models: frozenset[str], name: str) -> bool:
+def _lists_model(models: frozenset[str], name: str) -> bool:
     beginnings = tuple(each[:-1] for each in models if each[-1:] == WILDCARD)
     return name in models or name.startswith(beginnings)
 
 
-def _excludes(access: Access, offer: TargetOffer) -> str:
+def _exclusion_reason(access: Access, offer: TargetOffer) -> str:
     if access.providers is not None and offer.provider not in access.providers:
         return f"the provider {offer.provider} is not allowed"
     for kind, price, most in (

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cache, lru_cache
 from hashlib import sha256
 from hmac import compare_digest
 from typing import Protocol
@@ -166,10 +167,7 @@ def wrong_key(credential: Credential) -> Unauthenticated:
 
 
 class StaticKeys:
-    """Keys from the configuration; callers are made once for each door."""
-
-    def __init__(self) -> None:
-        self._callers: dict[tuple[str, str], Caller] = {}
+    """Keys from the configuration."""
 
     def authenticate(self, door: Locked, credential: Credential | None) -> Caller:
         """Return the caller with this credential, or raise :class:`Unauthenticated`.
@@ -177,7 +175,7 @@ class StaticKeys:
         Every key of the door is compared in constant time, whichever matches.
         """
         if door.keys is None:
-            return self._callers.get(("", door.name)) or self._caller("", "anonymous", door)
+            return _configured_caller("", "anonymous", door.name)
         if credential is None:
             raise no_key()
         found = ""
@@ -186,11 +184,12 @@ class StaticKeys:
                 found = key.id
         if not found:
             raise wrong_key(credential)
-        return self._callers.get((found, door.name)) or self._caller(found, found, door)
+        return _configured_caller(found, found, door.name)
 
-    def _caller(self, key: str, name: str, door: Locked) -> Caller:
-        caller = self._callers[key, door.name] = Caller(key=key, name=name, door=door.name)
-        return caller
+
+@cache
+def _configured_caller(key: str, name: str, door: str) -> Caller:
+    return Caller(key=key, name=name, door=door)
 
 
 class KeyAuthenticator(Protocol):
@@ -231,13 +230,6 @@ class FreeReservation(AbstractContextManager[object], Protocol):
     charged: bool
 
     @property
-    def day_status(self) -> DayStatus: ...
-
-
-class DayStatus(Protocol):
-    """State of a project's daily allowance."""
-
-    @property
     def headers(self) -> Mapping[str, str]: ...
 
 
@@ -258,31 +250,25 @@ class AccountPorts:
     """``None`` if another process counts free requests."""
 
 
-_KEPT = 10_000
 _BUSY_SECONDS = 2
 
 
-class FreeScopes(Struct, eq=False):
+class FreeScopes:
     """Rate scopes of free models, one for each account, all with the same rates.
 
     Free requests do not wait for a ``busy`` target, where they would delay paid ones.
     """
 
-    _rates: Rates
-    _is_busy: Callable[[str], bool]
-    _scopes_by_account: dict[str, RateScope] = {}
+    def __init__(self, rates: Rates, is_busy: Callable[[str], bool]) -> None:
+        def scope_of(account: str) -> RateScope:
+            return RateScope("project", f"{free_name(account)} models", rates)
+
+        self._scope_of_account = lru_cache(maxsize=10_000)(scope_of)
+        self._is_busy = is_busy
 
     def of(self, caller: Caller) -> RateScope:
         """Return the scope of the caller's project, or else of its key or door."""
-        account = caller.project or caller.key or caller.name
-        scope = self._scopes_by_account.get(account)
-        if scope is None:
-            if len(self._scopes_by_account) >= _KEPT:
-                del self._scopes_by_account[next(iter(self._scopes_by_account))]
-            scope = self._scopes_by_account[account] = RateScope(
-                "project", f"{free_name(account)} models", self._rates
-            )
-        return scope
+        return self._scope_of_account(caller.project or caller.key or caller.name)
 
     def spare(self, model: str, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
         """Return targets that are not busy; raise :class:`RateLimited` if all are."""

@@ -149,7 +149,7 @@ def limited(refused: QuotaRefusal) -> RateLimited:
     else:
         status = f"{used} used or reserved, and this request may need {refusal.needed}"
     return RateLimited(
-        f"{_begin_sentence(refusal.scope)} {counted(refusal.limit, noun)} "
+        f"{_scope_may_have(refusal.scope)} {counted(refusal.limit, noun)} "
         f"{'at the same time' if running else 'per minute'}; "
         f"{status}. Try again in {wait} s.",
         code=_CODES.get(refusal.measure, "tokens"),
@@ -164,7 +164,7 @@ def limited(refused: QuotaRefusal) -> RateLimited:
     )
 
 
-def _begin_sentence(scope: RateScope) -> str:
+def _scope_may_have(scope: RateScope) -> str:
     return f"The {scope.kind} {scope.name} may have"
 
 
@@ -172,7 +172,7 @@ def too_large(scope: RateScope, needed: int) -> InvalidRequest:
     """Return the error for a prompt that exceeds a limit of one minute alone."""
     most = scope.most_input
     return InvalidRequest(
-        f"{_begin_sentence(scope)} {most} tokens of input per minute; the messages are estimated "
+        f"{_scope_may_have(scope)} {most} tokens of input per minute; the messages are estimated "
         f"at {needed}, so this request can never be let in. Shorten it, or have the limit raised.",
         param="messages",
         metadata={
@@ -277,11 +277,9 @@ def needed(scopes: Sequence[RateScope], estimate: Callable[[], Tokens]) -> Token
     return need
 
 
-def estimate(
-    request: ChatRequest, candidates: Sequence[Candidate] = (), unnamed_output: int = UNNAMED_OUTPUT
-) -> Tokens:
+def estimate(request: ChatRequest, candidates: Sequence[Candidate] = ()) -> Tokens:
     """Estimate the prompt by its size and the output by its limit and those of ``candidates``."""
-    output = request.max_tokens if request.max_tokens is not None else unnamed_output
+    output = request.max_tokens if request.max_tokens is not None else UNNAMED_OUTPUT
     bounds = [one.bounds.max_output_tokens for one in candidates]
     granted = max((output if most is None else min(most, output) for most in bounds), default=0)
     units = 0 if request.passed is None else request.passed.units

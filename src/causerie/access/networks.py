@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache, partial
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
 from causerie.errors import Forbidden, InvalidRequest
@@ -10,7 +11,6 @@ from causerie.errors import Forbidden, InvalidRequest
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 _MOST = 200
-_KEPT = 4096
 
 
 def tidy_networks(given: Sequence[str] | None) -> tuple[str, ...] | None:
@@ -31,8 +31,8 @@ class NetworkList:
     """Lists of networks, compiled; an address has to be in one of each list."""
 
     def __init__(self, lists: Sequence[Sequence[str]]) -> None:
-        self._network_lists = [[ip_network(each) for each in networks] for networks in lists]
-        self._allowed_addresses: dict[str, bool] = {}
+        compiled = [[ip_network(each) for each in networks] for networks in lists]
+        self._allows_address = lru_cache(maxsize=4096)(partial(_is_in_each, compiled))
 
     @staticmethod
     def of(*lists: Sequence[str] | None) -> NetworkList | None:
@@ -42,27 +42,21 @@ class NetworkList:
 
     def check(self, address: str, what: str) -> None:
         """Raise :class:`Forbidden` for an address that may not use ``what``."""
-        allowed = self._allowed_addresses.get(address)
-        if allowed is None:
-            if len(self._allowed_addresses) >= _KEPT:
-                self._allowed_addresses.clear()
-            allowed = self._allowed_addresses[address] = self._allows(address)
-        if not allowed:
+        if not self._allows_address(address):
             raise Forbidden(
                 f"{what} may not be used from the address {address[:64] or 'unknown'}.",
                 code="network_not_allowed",
             )
 
-    def _allows(self, text: str) -> bool:
-        try:
-            address = ip_address(text)
-        except ValueError:
-            return False
-        mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
-        address = mapped or address
-        return all(
-            any(address in network for network in networks) for networks in self._network_lists
-        )
+
+def _is_in_each(network_lists: Sequence[Sequence[Network]], text: str) -> bool:
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return False
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    address = mapped or address
+    return all(any(address in network for network in networks) for networks in network_lists)
 
 
 def client_address(peer: str, forwarded: Iterable[str], proxies: Sequence[Network]) -> str:

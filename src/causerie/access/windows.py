@@ -78,9 +78,8 @@ class _Windows(dict[str, _Window]):
         return window
 
 
-_Part = tuple[
-    limits.RateScope, _Window, _Tick, int
-]  # what was taken of one scope, and how much output
+_Part = tuple[limits.RateScope, _Window, _Tick, int]
+"""What was taken of one scope: at last, how much output."""
 
 
 class MemoryLease(limits.Lease):
@@ -122,23 +121,18 @@ class MemoryLease(limits.Lease):
             left = scope.requests - window.requests
             if left < fewest:
                 fewest = left
-                wait = (
-                    reset if oldest.requests else _microseconds_until_expiry(window, _requests, now)
-                )
+                wait = reset if oldest.requests else _ticks_until_expiry(window, _requests, now)
                 requests = scope.requests, left if left > 0 else 0, wait
             if scope.counts_tokens:
                 left, limit, read = scope.tokens - window.tokens, scope.tokens, _tokens
-                if scope.splits and scope.input - window.input < left:
-                    left, limit, read = scope.input - window.input, scope.input, _input
-                if scope.splits and scope.output - _output_tokens(window) < left:
-                    left, limit, read = (
-                        scope.output - _output_tokens(window),
-                        scope.output,
-                        _output_tokens,
-                    )
+                if scope.splits:
+                    if scope.input - window.input < left:
+                        left, limit, read = scope.input - window.input, scope.input, _input
+                    if (output := scope.output - _output_tokens(window)) < left:
+                        left, limit, read = output, scope.output, _output_tokens
                 if left < least:
                     least = left
-                    wait = reset if read(oldest) else _microseconds_until_expiry(window, read, now)
+                    wait = reset if read(oldest) else _ticks_until_expiry(window, read, now)
                     tokens = limit, left if left > 0 else 0, wait
         return requests, tokens
 
@@ -156,9 +150,6 @@ class MemoryCounters:
     def __init__(self, clock: Callable[[], int] = time.monotonic_ns) -> None:
         self._clock = clock
         self._windows = _Windows(clock)
-
-    def __len__(self) -> int:
-        return len(self._windows)
 
     async def take(
         self, scopes: Sequence[limits.RateScope], estimate: Callable[[], limits.Tokens]
@@ -239,7 +230,7 @@ def _output_tokens(counts: _Tick | _Window) -> int:
 _READS = (_requests, _tokens, _input, _output_tokens)
 
 
-def _microseconds_until_expiry(window: _Window, read: _Read, now: int) -> int:
+def _ticks_until_expiry(window: _Window, read: _Read, now: int) -> int:
     return next((tick.at + _MINUTE - now for tick in window.ticks if read(tick)), 0)
 
 

@@ -27,7 +27,7 @@ from causerie.hosted.accounts.bookkeeping import Bookkeeping
 from causerie.hosted.accounts.bounds import Unit
 from causerie.hosted.accounts.budgets import Budgets
 from causerie.hosted.accounts.encryption import Cipher, WrongKey, key_of_file
-from causerie.hosted.accounts.key_cache import KeyCache, KeyCacheOptions
+from causerie.hosted.accounts.key_cache import KeyCache
 from causerie.hosted.accounts.operating import Entries
 from causerie.hosted.accounts.passwords import Passwords
 from causerie.hosted.accounts.recordings import Recorder, Retention
@@ -222,12 +222,12 @@ async def account_backend(
         database = await stack.enter_async_context(opened(store))
         cipher = await sealed(database, store, secret_keys)
         sql = SqlStore(database, cipher)
-        key_cache = KeyCache(sql, KeyCacheOptions(offline_seconds=store.offline_seconds))
+        key_cache = KeyCache(sql, offline_seconds=store.offline_seconds)
         write_ahead_log = _write_ahead_log(store, 1 if place is None else place.number)
         if write_ahead_log is not None:
             stack.callback(write_ahead_log.close)
         ledger = Ledger(SqlUsage(database), write_ahead_log)
-        budgets = Budgets(sql.usage, time.time_ns, shared_budgets=shared_budgets)
+        budgets = Budgets(sql.usage.spent, time.time_ns, shared_budgets=shared_budgets)
         accounts = Accounts(sql, Passwords())
         scope_budgets = LiveScopeBudgets(accounts.scope_budgets, _clock)
         recorder, retention = Recorder(sql), Retention(SqlRetention(database), _clock)

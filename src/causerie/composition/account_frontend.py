@@ -47,9 +47,7 @@ from causerie.hosted.accounts.people import (
     actor_of,
 )
 from causerie.hosted.accounts.projects import Projects
-from causerie.hosted.accounts.recordings import RetentionOptions
 from causerie.hosted.accounts.records import AuditEntry
-from causerie.hosted.accounts.statement import FreeOptions
 from causerie.hosted.accounts.tokens import SignInPolicy
 from causerie.hosted.console.application import ConsoleApplication
 from causerie.hosted.console.public_chat import PublicChatOptions
@@ -60,7 +58,7 @@ from causerie.hosted.management.application import Management, OperatorKeys
 from causerie.hosted.management.scim import Scim
 from causerie.hosted.operations.ports import Operations
 from causerie.hosted.operations.probes import Examinations, Results
-from causerie.hosted.payments.stripe import Sales, Stripe, StripeOptions
+from causerie.hosted.payments.stripe import Sales, Stripe
 from causerie.http.addresses import IpNetwork
 from causerie.http.exchange import Exchange
 from causerie.http.tasks import owned
@@ -367,21 +365,18 @@ class AccountFrontend:
             for each, provider in zip(listed, self._providers, strict=True)
             for key in each.scim_keys
         }
-        self.backed.free_days.options = FreeOptions(
-            requests=free.requests_per_day,
-            paid_requests=free.paid_requests_per_day,
-            paid_from=money(free.paid_from),
-        )
+        days = self.backed.free_days
+        days.requests, days.paid_requests = free.requests_per_day, free.paid_requests_per_day
+        days.paid_from = money(free.paid_from)
         self.backed.conditions.low_balance = money(settings.payments.low_balance)
         governing = policies(settings)
         self.backed.accounts.govern(governing)
         self.backed.bookkeeping.logs_contents = bool(governing.loggers)
         self.backed.store.on_audit = log_audit if settings.logging.audit else None
         self.backed.accounts.sign_in.policy = sign_in_policy(settings)
-        kept = settings.retention
-        self.backed.retention.options = RetentionOptions(
-            kept.requests_days, kept.audit_days, kept.contents_days
-        )
+        kept, retention = settings.retention, self.backed.retention
+        retention.requests_days, retention.audit_days = kept.requests_days, kept.audit_days
+        retention.contents_days = kept.contents_days
         self.backed.accounts.recordings.most_days = kept.contents_days
         self._managers.keys = tuple(map(KeyDigest.parse, settings.console.operator_keys))
 
@@ -444,14 +439,12 @@ class AccountFrontend:
             await alerts.observe([condition], alert_options(running.now.settings))
 
         if options.stripe_key is not None:
-            asked = StripeOptions(
-                url=options.stripe_url,
-                key=secrets["payments.stripe_key"],
-                webhook_secret=secrets["payments.stripe_webhook_secret"],
-                name=settings.branding.name,
-            )
+            key, webhook_secret = "payments.stripe_key", "payments.stripe_webhook_secret"
             credits, clock = self.backed.accounts.credits, self.backed.clock
-            stripe = Stripe(asked, IdentityHttp(), credits, clock, alert)
+            stripe = Stripe(
+                *(options.stripe_url, secrets[key], secrets[webhook_secret]),
+                *(settings.branding.name, IdentityHttp(), credits, clock, alert),
+            )
         amounts = map(money, (options.least, options.most, options.low_balance))
         return Sales(stripe, options.page, [*map(money, options.amounts)], *amounts)
 

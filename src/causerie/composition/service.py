@@ -166,8 +166,7 @@ async def sharing(shared: SharedSettings) -> AsyncIterator[Distribution]:
     # Imported here: the server's client takes memory, which a single replica does not need.
     from causerie.distributed import connection, limits  # noqa: PLC0415 - see above
 
-    reach = connection.ConnectionOptions(shared.reply_seconds, ca_file=shared.ca_file)
-    options = connection.DistributedOptions(away=shared.away, prefix=shared.prefix, line=reach)
+    options = alike(connection.DistributedOptions, shared)
     try:
         here = connection.Replica(shared.url, options)
     except ValueError as error:

@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import sha1
 from importlib.resources import files
 from secrets import token_urlsafe
@@ -42,19 +42,6 @@ class ConnectionLost(Exception):
     """No reply will come; the server may have executed the command or not."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionOptions:
-    """Options of the connection to the server."""
-
-    reply_seconds: float = 0.25
-    """Time limit for the replies to commands that were sent together."""
-    connect_seconds: float = 2.0
-    beat_seconds: float = 3.0
-    """Interval of the commands that keep a connection alive."""
-    ca_file: str | None = None
-    """Certificates to trust in addition to the system's."""
-
-
 class SharedOperation(Struct, frozen=True, eq=False):
     """A command for the server, and the callbacks for its answer or failure.
 
@@ -77,15 +64,19 @@ _LENGTH = struct.Struct("<I")
 
 @dataclass(frozen=True, slots=True)
 class DistributedOptions:
-    """Options of a replica."""
-
     away: Literal["memory", "refuse"] = "memory"
     """Without the server, count in memory, or refuse callers with limits."""
     life_seconds: float = 15.0
     """After this time without a command of a process, its running requests do not count."""
     prefix: str = "causerie"
     """Prefix of all keys."""
-    line: ConnectionOptions = field(default_factory=ConnectionOptions)
+    reply_seconds: float = 0.25
+    """Time limit for the replies to commands that were sent together."""
+    connect_seconds: float = 2.0
+    beat_seconds: float = 3.0
+    """Interval of the commands that keep a connection alive."""
+    ca_file: str | None = None
+    """Certificates to trust in addition to the system's."""
 
 
 class Replica:
@@ -105,16 +96,16 @@ class Replica:
         self._options = options = options or DistributedOptions()
         tls: dict[str, Any] = {}
         if url.startswith(("valkeys:", "rediss:")):
-            tls = {"ssl_check_hostname": True, "ssl_ca_certs": options.line.ca_file}
+            tls = {"ssl_check_hostname": True, "ssl_ca_certs": options.ca_file}
         self._pool = ConnectionPool.from_url(url, socket_timeout=None, lib_name=None, **tls)
-        self._waiting: deque[SharedOperation] = deque()
+        self._operations: deque[SharedOperation] = deque()
         self._has_commands = asyncio.Event()
         self._random = random.Random()
         self._loss_logged = self._failure_logged = False
-        self._ready = asyncio.Event()
-        self._held_reports: list[tuple[Callable[[], Held], Report]] = []
-        self._reported: list[Held] = []  # of each holder, when this process joined
-        self._place = f"{{{options.prefix}}}"  # braces: one slot of a cluster for all keys
+        self._connected = asyncio.Event()
+        self._holders: list[tuple[Callable[[], Held], Report]] = []
+        self._sent_holds: list[Held] = []  # of each holder, when this process joined
+        self._key_prefix = f"{{{options.prefix}}}"  # braces: one slot of a cluster for all keys
         self._clock_offset = 0  # microseconds of the server's clock before ours, at least
         self.process = ""
         self.joins = 0
@@ -122,7 +113,7 @@ class Replica:
     @property
     def here(self) -> bool:
         """Return whether the server is connected; otherwise each replica counts for itself."""
-        return self._ready.is_set()
+        return self._connected.is_set()
 
     @property
     def untold_join(self) -> int:
@@ -145,11 +136,11 @@ class Replica:
                 raise failure
 
     async def wait(self) -> None:
-        await self._ready.wait()
+        await self._connected.wait()
 
     def holder(self, held: Callable[[], Held], report: Report) -> None:
         """Add callbacks that return what a part of this process holds, and the words for it."""
-        self._held_reports.append((held, report))
+        self._holders.append((held, report))
 
     def alone(self, what: str) -> None:
         """Raise :class:`StoreUnavailable` if callers are refused without the server."""
@@ -160,7 +151,7 @@ class Replica:
             )
 
     def key(self, name: str) -> str:
-        return f"{self._place}:{name}"
+        return f"{self._key_prefix}:{name}"
 
     def send(self, operation: SharedOperation) -> None:
         """Send an operation after all earlier ones; it fails at once without a connection.
@@ -168,7 +159,7 @@ class Replica:
         What is lost with a connection is part of what this process reports on the next one.
         """
         if self.here:
-            self._waiting.append(operation)
+            self._operations.append(operation)
             self._has_commands.set()
         else:
             operation.failed()
@@ -208,7 +199,7 @@ class Replica:
 
     def waits_until(self) -> int:
         """Return the time limit of an operation sent now, in microseconds of the server's clock."""
-        reply_microseconds = int(self._options.line.reply_seconds * 1_000_000)
+        reply_microseconds = int(self._options.reply_seconds * 1_000_000)
         return _microseconds_now() + self._clock_offset + reply_microseconds
 
     async def _keep_connected(self) -> None:
@@ -230,7 +221,7 @@ class Replica:
             self._connection_lost(None)
 
     async def _open_connection(self, connection: AbstractConnection) -> None:
-        async with asyncio.timeout(self._options.line.connect_seconds):
+        async with asyncio.timeout(self._options.connect_seconds):
             if isinstance(connection, SSLConnection):  # reads many certificates: not in the loop
                 await asyncio.to_thread(connection.ssl_context.get)
             await connection.connect()  # type: ignore[no-untyped-call]  # untyped there
@@ -238,28 +229,28 @@ class Replica:
             await connection.read_response()
             former, self.process = self.process, token_urlsafe(6)
             self.joins += 1
-            self._reported = [dict(held()) for held, _ in self._held_reports]
-            reports = self._reports([{} for _ in self._held_reports], self._reported)
+            self._sent_holds = [dict(held()) for held, _ in self._holders]
+            reports = self._hold_changes([{} for _ in self._holders], self._sent_holds)
             await self._exchange_batch(connection, reports, former)
         self._loss_logged = self._failure_logged = False
-        self._ready.set()
-        for report in self._reports(self._reported, [held() for held, _ in self._held_reports]):
+        self._connected.set()
+        for report in self._hold_changes(self._sent_holds, [held() for held, _ in self._holders]):
             self.send(report)  # changed while the reply to the first report was on its way
         _log.info("limits.shared")
 
     async def _serve_operations(self, connection: AbstractConnection) -> None:
-        beat_seconds = self._options.line.beat_seconds
+        beat_seconds = self._options.beat_seconds
         loop = asyncio.get_running_loop()
         beat_at = loop.time() + beat_seconds
         while True:
-            if not self._waiting:
+            if not self._operations:
                 self._has_commands.clear()
                 with suppress(TimeoutError):
                     async with asyncio.timeout_at(beat_at):
                         await self._has_commands.wait()
-            batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), _BATCH))]
+            batch = [self._operations.popleft() for _ in range(min(len(self._operations), _BATCH))]
             try:
-                async with asyncio.timeout(self._options.line.reply_seconds):
+                async with asyncio.timeout(self._options.reply_seconds):
                     await self._exchange_batch(connection, batch)  # an empty one says that we live
             finally:
                 for operation in batch:  # those that have no answer; the others are gone from it
@@ -305,13 +296,13 @@ class Replica:
             self._loss_logged = True
             reason = {} if (why := _tls_failure(failure)) is None else {"reason": why}
             _log.warning("limits.store_away", failure=type(failure).__name__, **reason)
-        self._ready.clear()
-        while self._waiting:
-            self._waiting.popleft().failed()
+        self._connected.clear()
+        while self._operations:
+            self._operations.popleft().failed()
 
-    def _reports(self, before: Sequence[Held], after: Sequence[Held]) -> list[SharedOperation]:
+    def _hold_changes(self, before: Sequence[Held], after: Sequence[Held]) -> list[SharedOperation]:
         found = []
-        for (_, report), was, held in zip(self._held_reports, before, after, strict=True):
+        for (_, report), was, held in zip(self._holders, before, after, strict=True):
             keys = [key for key in {*was, *held} if was.get(key, 0) != held.get(key, 0)]
             if keys:
                 changed = {key: held.get(key, 0) for key in keys}

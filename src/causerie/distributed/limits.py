@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from struct import Struct as Layout
@@ -147,31 +147,20 @@ class DistributedLease(Lease):
         self.keeper.release(taken, requests)
 
 
-class LocalLease(Lease):
+class LocalLease(MemoryLease):
     """A lease on windows in memory, taken without the server."""
 
     keeper: DistributedCounters
-    scopes: Sequence[RateScope]
-    lease: MemoryLease
     join: int
     """Number of the join at which the server was not told of it."""
 
     def release(self, input: int, output: int) -> None:
-        self.lease.release(input, output)
-        self._free_places()
-
-    def undo(self) -> None:
-        self.lease.undo()
-        self._free_places()
-
-    def _free_places(self) -> None:
+        super().release(input, output)
+        scopes = [scope for scope, *_ in self.parts]
         if self.keeper.replica.joins == self.join:
-            self.keeper.count(self.scopes, -1)
+            self.keeper.count(scopes, -1)
         else:
-            self.keeper.release([(scope, 0, 0, 0) for scope in self.scopes])
-
-    def limit_statuses(self) -> LimitStatuses:
-        return self.lease.limit_statuses()
+            self.keeper.release([(scope, 0, 0, 0) for scope in scopes])
 
 
 class DistributedCounters:
@@ -180,10 +169,10 @@ class DistributedCounters:
     def __init__(self, replica: Replica, *, now: Callable[[], int] | None = None) -> None:
         self.replica = replica
         self._clock = now
-        self._memory = MemoryCounters()
-        self._running: Counter[str] = Counter()
+        self._memory_counters = MemoryCounters()
+        self._running_requests: Counter[str] = Counter()
         replica.holder(
-            lambda: dict(zip(self._keys(self._running), self._running.values(), strict=True)),
+            lambda: {self._key(id): count for id, count in self._running_requests.items()},
             lambda held: pack(f"<c{len(held)}d", b"j", *held.values()),
         )
 
@@ -194,10 +183,7 @@ class DistributedCounters:
     async def take(
         self, scopes: Sequence[RateScope], estimate: Callable[[], Tokens]
     ) -> DistributedLease | LocalLease:
-        """Return a lease as :meth:`causerie.access.limits.RateLimiter.take`.
-
-        Also raises :class:`StoreUnavailable` if callers are refused without the server.
-        """
+        """Return a lease; raise :class:`StoreUnavailable` too, as configured without the server."""
         need = needed(scopes, estimate)
         if self.replica.here:
             try:
@@ -213,13 +199,14 @@ class DistributedCounters:
         full = [
             concurrency(scope, running)
             for scope in scopes
-            if (running := self._running[scope.id]) >= scope.concurrent
+            if (running := self._running_requests[scope.id]) >= scope.concurrent
         ]
         if full:
             raise limited(QuotaRefusal(tuple(full), (None, None)))
-        lease = self._memory.take_now(scopes, lambda: need)
+        lease = self._memory_counters.take_now(scopes, lambda: need)
         self.count(scopes, 1)
-        return LocalLease(self, scopes, lease, self.replica.untold_join)
+        join = self.replica.untold_join
+        return LocalLease(lease.clock, lease.input, lease.parts, self, join)
 
     async def _take_from_limits(
         self, scopes: Sequence[RateScope], need: Tokens
@@ -230,7 +217,7 @@ class DistributedCounters:
             limits = scope.requests, scope.tokens, scope.input, scope.output, scope.concurrent
             words += _LIMITS.pack(*limits, output if scope.counts_tokens else -1)
         answer = partial(self._answer, scopes, need.input, outputs)
-        keys = self._keys(scope.id for scope in scopes)
+        keys = [self._key(scope.id) for scope in scopes]
         return await self.replica.ask(words, keys, answer, _undo_lease)
 
     def _answer(
@@ -250,9 +237,9 @@ class DistributedCounters:
     def count(self, scopes: Sequence[RateScope], more: int) -> None:
         """Add to the number of running requests."""
         for scope in scopes:
-            self._running[scope.id] += more
-            if not self._running[scope.id]:
-                del self._running[scope.id]
+            self._running_requests[scope.id] += more
+            if not self._running_requests[scope.id]:
+                del self._running_requests[scope.id]
 
     def release(self, taken: Sequence[tuple[RateScope, int, int, int]], requests: int = 0) -> None:
         """Release what was taken, without waiting for the server.
@@ -263,7 +250,8 @@ class DistributedCounters:
         self.count([scope for scope, *_ in taken], -1)
         words = _ASKED.pack(b"r", self._server_time(), requests)
         words += b"".join(_USED.pack(*used) for _, *used in taken)
-        self.replica.send(SharedOperation(words, self._keys(scope.id for scope, *_ in taken)))
+        keys = [self._key(scope.id) for scope, *_ in taken]
+        self.replica.send(SharedOperation(words, keys))
 
     def _server_time(self) -> int:
         # Of the server's clock: 0 says now.
@@ -273,8 +261,8 @@ class DistributedCounters:
         """Return a monotonic time in microseconds."""
         return time.monotonic_ns() // 1000 if self._clock is None else self._clock()
 
-    def _keys(self, ids: Iterable[str]) -> list[str]:
-        return [self.replica.key(f"scope:{id}") for id in ids]
+    def _key(self, scope_id: str) -> str:
+        return self.replica.key(f"scope:{scope_id}")
 
 
 def _undo_lease(taken: DistributedLease | QuotaRefusal) -> None:
@@ -292,27 +280,20 @@ _PARTS = Layout("<2d")
 
 
 class DistributedBudgets:
-    """The budgets of one replica."""
-
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
-        self._reserved: Counter[str] = Counter()  # amounts by place
-        self._untold: dict[int, int] = {}  # holds without the server, by identity: a join
+        self._reserved_amounts: Counter[str] = Counter()  # amounts by place
+        self._untold_holds: dict[int, int] = {}  # holds without the server, by identity: a join
         replica.holder(
-            lambda: dict(zip(self._keys(self._reserved), self._reserved.values(), strict=True)),
+            lambda: {self._key(place): n for place, n in self._reserved_amounts.items()},
             lambda held: b"k" + b"".join(_PARTS.pack(*divmod(n, _BILLION)) for n in held.values()),
         )
 
     @property
     def joins(self) -> int:
-        """Number of times that this process has joined the server."""
         return self._replica.joins
 
     async def hold(self, wants: Sequence[HoldRequest], *, read: bool) -> HoldAnswer | None:
-        """Hold all amounts or none; return ``None`` without a server.
-
-        Raises :class:`StoreUnavailable` if callers are refused then.
-        """
         if self._replica.here:
             with suppress(ConnectionLost):
                 return await self._hold_shared(wants, read)
@@ -328,7 +309,7 @@ class DistributedBudgets:
         for want in wants:
             for amount in (want.amount, want.estimate, want.spent):
                 words += _PARTS.pack(*divmod(amount, _BILLION))
-        keys = self._keys(want.place for want in wants)
+        keys = [self._key(want.place) for want in wants]
         return await self._replica.ask(words, keys, partial(self._answer, wants), undo)
 
     def _answer(self, wants: Sequence[HoldRequest], answer: bytes) -> HoldAnswer:
@@ -345,24 +326,21 @@ class DistributedBudgets:
         return HoldAnswer(HoldOutcome.HELD, stood)
 
     def held_alone(self, wants: Sequence[HoldRequest]) -> None:
-        """Count holds while the server is unavailable."""
         self._count_held(wants, 1)
-        self._untold[id(wants)] = self._replica.untold_join
+        self._untold_holds[id(wants)] = self._replica.untold_join
 
     def give_back(self, wants: Sequence[HoldRequest]) -> None:
-        """Release holds without waiting for the server."""
         self._count_held(wants, -1)
-        if self._untold.pop(id(wants), None) != self._replica.joins:
+        if self._untold_holds.pop(id(wants), None) != self._replica.joins:
             command = self._settle_command(wants, [0] * len(wants), held=True)
             self._replica.send(SharedOperation(*command))
 
     async def settle(
         self, wants: Sequence[HoldRequest], spent: Sequence[int], *, held: bool
     ) -> None:
-        """Add spent amounts; return when the server has counted them or never will."""
         if held:
             self._count_held(wants, -1)
-            held = self._untold.pop(id(wants), None) != self._replica.joins
+            held = self._untold_holds.pop(id(wants), None) != self._replica.joins
         with suppress(ConnectionLost):
             await self._replica.ask(*self._settle_command(wants, spent, held=held), bytes)
 
@@ -373,13 +351,13 @@ class DistributedBudgets:
         for want, more in zip(wants, spent, strict=True):
             estimate = want.estimate if held else 0
             words += _SPENT.pack(*divmod(estimate, _BILLION), *divmod(more, _BILLION))
-        return words, self._keys(want.place for want in wants)
+        return words, [self._key(want.place) for want in wants]
 
-    def _keys(self, places: Iterable[str]) -> list[str]:
-        return [self._replica.key(f"budget:{place}") for place in places]
+    def _key(self, place: str) -> str:
+        return self._replica.key(f"budget:{place}")
 
     def _count_held(self, wants: Sequence[HoldRequest], times: int) -> None:
         for want in wants:
-            self._reserved[want.place] += times * want.estimate
-            if not self._reserved[want.place]:
-                del self._reserved[want.place]
+            self._reserved_amounts[want.place] += times * want.estimate
+            if not self._reserved_amounts[want.place]:
+                del self._reserved_amounts[want.place]

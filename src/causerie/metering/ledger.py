@@ -104,7 +104,6 @@ class UsageRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def amount(self) -> Decimal:
-        """Return the cost as an amount of money."""
         return amount_of(self.cost)
 
     @property
@@ -169,14 +168,14 @@ class Ledger:
     ) -> None:
         self._store = store
         self._write_ahead_log = write_ahead_log
-        self._max_batch = self._batch = max_batch
+        self._max_batch_size = self._batch_size = max_batch
         self._max_waiting = max_waiting
         self._waiting_records: deque[_Waiting] = deque()
         self._records_waiting = asyncio.Event()
         self._closing = self._database_away = False
         self.journal_fails = False
         """Whether the journal did not take the last record."""
-        self._writer: asyncio.Task[None] | None = None
+        self._writer_task: asyncio.Task[None] | None = None
 
     @property
     def waiting(self) -> int:
@@ -212,21 +211,18 @@ class Ledger:
         return ""
 
     async def __aenter__(self) -> Ledger:
-        """Write what an earlier run left in the journal, and start the writer.
-
-        Raises :class:`StoreUnavailable` if that cannot be written.
-        """
+        """Write what an earlier run left, and start the writer; raise :class:`StoreUnavailable`."""
         if self._write_ahead_log is not None:
             left = list(self._write_ahead_log.left())
             if interrupted := sum(each.code == INTERRUPTED for each in left):
                 log.warning("requests ended with the process before this one", records=interrupted)
-            for start in range(0, len(left), self._max_batch):
-                await self._take_over(left[start : start + self._max_batch])
+            for start in range(0, len(left), self._max_batch_size):
+                await self._store_leftovers(left[start : start + self._max_batch_size])
             self._write_ahead_log.begin()
-        self._writer = asyncio.get_running_loop().create_task(self._write_records())
+        self._writer_task = asyncio.get_running_loop().create_task(self._write_records())
         return self
 
-    async def _take_over(self, left: Sequence[UsageRecord]) -> None:
+    async def _store_leftovers(self, left: Sequence[UsageRecord]) -> None:
         # What the database refuses now as it did before must not keep the service from starting.
         try:
             await self._store.append(left)
@@ -234,23 +230,23 @@ class Ledger:
             raise
         except Exception:  # noqa: BLE001 - one bad record must not hold up all others
             if len(left) == 1:
-                self._set_aside(left[0])
+                self._keep_refused_record(left[0])
                 return
             for each in left:
-                await self._take_over([each])
+                await self._store_leftovers([each])
 
     async def __aexit__(self, *failure: object) -> None:
         """Write the queue, and end; records that cannot be written stay in the journal."""
         self._closing = True
         self._records_waiting.set()
-        if self._writer is not None:
-            await asyncio.wait([self._writer])
-            self._writer.result()
+        if self._writer_task is not None:
+            await asyncio.wait([self._writer_task])
+            self._writer_task.result()
         if self._waiting_records and self._write_ahead_log is None:
             log.error("usage is lost: the database is away", records=len(self._waiting_records))
 
     def begin_request(self, record: UsageRecord) -> None:
-        """Write the record that a request leaves if this process ends before :meth:`commit`.
+        """Write what a request leaves if this process ends before :meth:`commit`.
 
         Raises :class:`StoreUnavailable` if neither journal nor database would keep the end.
         """
@@ -292,9 +288,8 @@ class Ledger:
         if not waiting.mark:
             self._waiting_records.append(waiting)
             self._records_waiting.set()
-        if not waiting.done and not (
-            self._database_away and record.status >= _FAILED
-        ):  # which is told anyway
+        client_learns_anyway = self._database_away and record.status >= _FAILED
+        if not waiting.done and not client_learns_anyway:
             waiting.kept = asyncio.get_running_loop().create_future()
             await waiting.kept  # whoever leaves is told nothing, so the record stays as it is
 
@@ -308,11 +303,11 @@ class Ledger:
                 await self._records_waiting.wait()
             if self._write_ahead_log is not None and not self._closing:
                 await asyncio.sleep(_GATHERED)  # nobody waits: fewer transactions cost less
-            batch = list(islice(self._waiting_records, self._batch))
+            batch = list(islice(self._waiting_records, self._batch_size))
             try:
                 await self._store.append([each.record for each in batch])
             except StoreUnavailable as failure:
-                self._put_off(failure)
+                self._fail_waiting_callers(failure)
                 if self._closing:
                     return
                 await asyncio.sleep(pause)
@@ -324,7 +319,7 @@ class Ledger:
                 self._database_away = False
                 self._finish_batch(batch)
 
-    def _put_off(self, failure: StoreUnavailable) -> None:
+    def _fail_waiting_callers(self, failure: StoreUnavailable) -> None:
         # While the database is away records stay here and nobody waits for it.
         self._database_away = True
         for each in self._waiting_records:
@@ -339,12 +334,12 @@ class Ledger:
         # Each record is tried alone to find the one that the database refuses.
         self._database_away = False
         if len(batch) > 1:
-            self._batch = 1
+            self._batch_size = 1
             return
-        self._set_aside(batch[0].record)
+        self._keep_refused_record(batch[0].record)
         self._finish_batch(batch, failure)
 
-    def _set_aside(self, record: UsageRecord) -> None:
+    def _keep_refused_record(self, record: UsageRecord) -> None:
         log.error("the database refuses a usage record", record=to_builtins(record))
         if self._write_ahead_log is not None:
             self._write_ahead_log.set_aside(record)
@@ -357,7 +352,7 @@ class Ledger:
         if self._write_ahead_log is not None:
             self._write_ahead_log.applied(batch[-1].mark)
         if not self._waiting_records:
-            self._batch = self._max_batch
+            self._batch_size = self._max_batch_size
 
 
 def _usage_not_recordable() -> StoreUnavailable:

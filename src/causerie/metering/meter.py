@@ -39,11 +39,9 @@ class Contents(Struct, eq=False):
 
     _request: ChatRequest
     context: ResponseContext
-    _completion: ReplyFormat
+    _format_reply: ReplyFormat
     _kept_events: list[events.Event] = []
-    _is_open_by_choice: dict[
-        int, bool
-    ] = {}  # choices that have started: whether they have not ended
+    _is_open_by_choice: dict[int, bool] = {}  # of those that have started
     _usage: events.Usage | None = None
     _kept_size: int = 0
     _is_cut: bool = False
@@ -85,12 +83,9 @@ class Contents(Struct, eq=False):
         """
         if not self._is_open_by_choice:
             return Excerpt("", cut=False)
-        ends = [
-            events.Finished("error", one)
-            for one, started in self._is_open_by_choice.items()
-            if started
-        ]
-        whole = self._completion(self.context, [*self._kept_events, *ends, self._usage or used])
+        broken_off = [one for one, is_open in self._is_open_by_choice.items() if is_open]
+        ends = [events.Finished("error", one) for one in broken_off]
+        whole = self._format_reply(self.context, [*self._kept_events, *ends, self._usage or used])
         return _bounded_excerpt(whole, cut=self._is_cut)
 
     def _keep_event(self, event: events.Event) -> bool:
@@ -200,10 +195,7 @@ class Record(Struct):
         self.asked = shown if len(name) <= _LONGEST_NAME else f"{shown}…"
 
     def first_token(self, elsewhere: float) -> float:
-        """Record the first content-bearing event, after ``elsewhere`` seconds at targets.
-
-        Returns the overhead in seconds.
-        """
+        """Record the first content, after ``elsewhere`` seconds at targets; return the overhead."""
         self.first_token_seconds = seconds = time.monotonic() - self.started
         self.overhead_seconds = overhead = seconds - elsewhere if seconds > elsewhere else 0.0
         return overhead
@@ -264,8 +256,6 @@ class Record(Struct):
 
 
 class RecordSink(Protocol):
-    """Destination of records."""
-
     def write(self, record: Record) -> None: ...
 
 
@@ -316,10 +306,7 @@ class Meter:
         )
 
     def begin_request(self, record: Record, prompt: Callable[[], int]) -> Awaitable[None] | None:
-        """Write to the ledger, if any, that the request goes to a target now.
-
-        Then it leaves a record even if this process ends first. Raises :class:`ServiceError`.
-        """
+        """Write to the ledger that a request goes to a target; raise :class:`ServiceError`."""
         if self.bookkeeping is None:
             return None
         return self.bookkeeping.begin_request(record, prompt())

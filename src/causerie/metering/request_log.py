@@ -57,12 +57,12 @@ class RequestLog:
     """Writes a line for each record; a failure of the service is a warning."""
 
     def __init__(self, log_buffer: LogBuffer) -> None:
-        self._tell = log_buffer.tell
+        self._buffer_line = log_buffer.tell
         self.shows_door = False
         """The line on a terminal names the door."""
 
     def write(self, record: Record) -> None:
-        self._tell("warning" if record.status >= 500 else "info", self, record)
+        self._buffer_line("warning" if record.status >= 500 else "info", self, record)
 
     def line(self, subject: Record, when: datetime) -> RequestLine:
         """Return the JSON line; times are to a tenth of a millisecond."""

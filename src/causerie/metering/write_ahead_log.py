@@ -43,26 +43,24 @@ class WriteAheadLog:
         """Raises :class:`WriteAheadLogTaken` and :class:`OSError`."""
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._folder = folder
-        self._sync = sync
+        self._waits_for_disk = sync
         self._part_bytes = part_bytes
-        self._lock = FileLock(folder / "lock", timeout=0)
+        self._folder_lock = FileLock(folder / "lock", timeout=0)
         try:
-            self._lock.acquire()
+            self._folder_lock.acquire()
         except Timeout as failure:
             raise WriteAheadLogTaken(f"another process writes its usage to {folder}") from failure
         self._newest_mark = 0
         self._synced_mark = 0
-        self._lost_marks = range(
-            0
-        )  # the marks of what the disk did not keep when it was last asked to
-        self._flushing = asyncio.Lock()
-        self._file: int | None = None
+        self._lost_marks = range(0)  # of what the disk did not keep when it was last asked to
+        self._flush_lock = asyncio.Lock()
+        self._current_file: int | None = None
         self._full_files: list[int] = []  # files that are full and still to be flushed
-        self._running: dict[str, bytes] = {}  # the lines of requests that run, by their ids
+        self._begun_lines: dict[str, bytes] = {}  # the lines of requests that run, by their ids
         self._part_size = 0
-        self._turns_at = 0  # size of the file with which the next one is started
+        self._next_part_at = 0  # size of the file with which the next one is started
         self._part_number = 0
-        self._parts: deque[tuple[int, Path]] = deque()  # the last mark of each that is full
+        self._full_parts: deque[tuple[int, Path]] = deque()  # the last mark of each that is full
 
     def left(self) -> Sequence[UsageRecord]:
         """Return records of an earlier process; the last are those of interrupted requests."""
@@ -85,31 +83,28 @@ class WriteAheadLog:
         self._begin_next_part()
 
     def begin_request(self, record: UsageRecord) -> None:
-        """Append the record of a starting request, for the case that this process ends first.
-
-        Raises :class:`OSError`.
-        """
+        """Append what a request leaves if this process ends first; raise :class:`OSError`."""
         line = _RUNNING + _record_line(record)
         self._append_line(line)
-        self._running[record.id] = line
+        self._begun_lines[record.id] = line
 
     def write(self, record: UsageRecord) -> int:
         """Append the record of an ended request, and return its mark; raise :class:`OSError`."""
-        self._running.pop(record.id, None)
+        self._begun_lines.pop(record.id, None)
         self._append_line(_record_line(record))
         self._newest_mark += 1
-        if self._part_size >= self._turns_at:
-            self._turns_at = self._part_size + self._part_bytes
+        if self._part_size >= self._next_part_at:
+            self._next_part_at = self._part_size + self._part_bytes
             with suppress(OSError):  # this one goes on until there can be another
                 self._begin_next_part()
         return self._newest_mark
 
     def _append_line(self, line: bytes) -> None:
-        if self._file is None:
+        if self._current_file is None:
             raise OSError("the journal is not open")
-        written = os.write(self._file, line)
+        written = os.write(self._current_file, line)
         if written != len(line):  # a full disk: the next line must not stand behind a piece
-            os.ftruncate(self._file, self._part_size)
+            os.ftruncate(self._current_file, self._part_size)
             raise OSError("the disk takes no more")
         self._part_size += written
 
@@ -119,22 +114,22 @@ class WriteAheadLog:
         try:
             self._append_line(bytes(_CHECK_BYTES))
         finally:
-            if self._file is not None:
-                os.ftruncate(self._file, size)
+            if self._current_file is not None:
+                os.ftruncate(self._current_file, size)
                 self._part_size = size
 
     async def flushed(self, mark: int) -> None:
         """Return when everything up to a mark is safe; raise :class:`OSError`."""
-        if not self._sync:
+        if not self._waits_for_disk:
             return
-        async with self._flushing:
+        async with self._flush_lock:
             if mark in self._lost_marks:
                 raise OSError("the disk did not keep it")  # it says so only once itself
-            if self._file is None or mark <= self._synced_mark:
+            if self._current_file is None or mark <= self._synced_mark:
                 return
             reached, full = self._newest_mark, tuple(self._full_files)
             try:
-                for file in (*full, self._file):
+                for file in (*full, self._current_file):
                     await asyncio.to_thread(_flush_and_close, os.dup(file))
             except OSError:
                 self._lost_marks = range(self._synced_mark + 1, reached + 1)
@@ -151,23 +146,22 @@ class WriteAheadLog:
 
     def applied(self, mark: int) -> None:
         """Remove the files whose records the database has up to this mark."""
-        while self._parts and self._parts[0][0] <= mark:
-            _, part = self._parts.popleft()
+        while self._full_parts and self._full_parts[0][0] <= mark:
+            _, part = self._full_parts.popleft()
             with suppress(OSError):  # one that stays is read again, and each record counts once
                 part.unlink()
 
     def close(self) -> None:
-        """Close the files, and release the lock."""
-        if self._file is not None:
-            self._full_files.append(self._file)
-            self._file = None
+        if self._current_file is not None:
+            self._full_files.append(self._current_file)
+            self._current_file = None
         while self._full_files:
             _close_file(self._full_files.pop())
-        self._lock.release()
+        self._folder_lock.release()
 
     def _begin_next_part(self) -> None:
         # Lines of all running requests are copied, so the files before it can be removed.
-        part, content = self._part_path(self._part_number + 1), b"".join(self._running.values())
+        part, content = self._part_path(self._part_number + 1), b"".join(self._begun_lines.values())
         file = os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND, 0o600)
         try:
             written = os.write(file, content) if content else 0
@@ -177,13 +171,13 @@ class WriteAheadLog:
             os.close(file)
             part.unlink()
             raise
-        full, self._file, self._part_size = self._file, file, written
-        self._turns_at = written + self._part_bytes
+        full, self._current_file, self._part_size = self._current_file, file, written
+        self._next_part_at = written + self._part_bytes
         if full is not None:
-            self._parts.append((self._newest_mark, self._part_path(self._part_number)))
+            self._full_parts.append((self._newest_mark, self._part_path(self._part_number)))
             self._full_files.append(full)
         self._part_number += 1
-        while self._full_files and not self._sync:
+        while self._full_files and not self._waits_for_disk:
             _close_file(self._full_files.pop())
 
     def _part_path(self, number: int) -> Path:

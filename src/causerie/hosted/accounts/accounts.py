@@ -18,8 +18,6 @@ from causerie.hosted.store.accounts import SqlStore
 
 
 class Accounts:
-    """The services of one store."""
-
     def __init__(self, store: SqlStore, passwords: Passwords) -> None:
         self.users = Users(store, passwords)
         self.sign_ups = SignUps(store)
@@ -39,12 +37,11 @@ class Accounts:
         self.entries = Entries(store)
         self.person_bounds = PersonBounds(store)
         self.rankings = Rankings(store)
-        self._governed = (self.users, self.projects, self.recordings)
+        self._services_with_policies = (self.users, self.projects, self.recordings)
         memberships = GroupMemberships(store)
         self.arrivals = SsoProvisioning(self.users, self.sign_in, memberships)
         self.provisioning = Provisioning(store, self.users, memberships)
 
     def govern(self, policies: Policies) -> None:
-        """Put policies in force."""
-        for each in self._governed:
+        for each in self._services_with_policies:
             each.policies = policies

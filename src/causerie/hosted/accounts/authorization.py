@@ -13,15 +13,17 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from causerie.access.allowed import ALL, Access
 from causerie.errors import Forbidden, InvalidRequest, NotFound
 from causerie.hosted.accounts.bounds import NOTHING_FOR_NEWCOMERS, UNBOUNDED, LimitsAndBudgets, Unit
 from causerie.hosted.accounts.keys import (
+    LINK_LIVES,
     ApiKey,
     KeyState,
     LinkKind,
+    NewLink,
     OneTimeLink,
     Purpose,
     may_hold,
@@ -39,7 +41,7 @@ from causerie.hosted.accounts.people import (
     extent,
 )
 from causerie.hosted.accounts.records import difference, entry
-from causerie.hosted.accounts.tokens import digest
+from causerie.hosted.accounts.tokens import digest, new_id, new_token
 from causerie.hosted.store.accounts import SqlStore, Transaction
 
 Clock = Callable[[], datetime]
@@ -150,6 +152,22 @@ def needed(link: OneTimeLink) -> tuple[Action, ...]:
         return (Action.USERS_INVITE, *((Action.OPERATORS_CHANGE,) if link.operator else ()))
     owner = (Action.OWNERS_CHANGE,) if link.role is Role.OWNER else ()
     return (Action.MEMBERS_INVITE, *owner)
+
+
+async def add_link(tx: Transaction, kind: LinkKind, actor: Actor, **granted: Any) -> NewLink:
+    """Create a link with the lifetime of its kind, which gives what is ``granted``."""
+    token = new_token()
+    link = OneTimeLink(
+        id=new_id("lnk"),
+        kind=kind,
+        digest=digest(token),
+        created_by=actor.label,
+        created_at=tx.now,
+        expires_at=tx.now + LINK_LIVES[kind],
+        **{"person": actor.person, **granted},
+    )
+    await tx.links.add(link)
+    return NewLink(link, token)
 
 
 async def supported(tx: Transaction, link: OneTimeLink) -> bool:
@@ -263,8 +281,6 @@ class Beginning:
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """Policies of one service."""
-
     person: Beginning = field(default_factory=Beginning)
     project: Beginning = field(default_factory=Beginning)
     personal_project: Beginning | None = field(default_factory=Beginning)
@@ -290,7 +306,11 @@ class Policies:
 
 
 class AccountService:
-    """A service over one store."""
+    """A service over one store.
+
+    Methods with an actor raise :class:`Forbidden` without the right, and :class:`NotFound` for what
+    the actor may not see.
+    """
 
     policies = Policies()
 
@@ -313,12 +333,12 @@ class AccountService:
     def _reading(
         self, actor: Actor, action: Action, project_id: str | None = None
     ) -> AbstractAsyncContextManager[Transaction]:
-        return _permitted(self._store.reading(), actor, action, project_id)
+        return _permitted_transaction(self._store.reading(), actor, action, project_id)
 
     def _writing(
         self, actor: Actor, action: Action, project_id: str | None = None
     ) -> AbstractAsyncContextManager[Transaction]:
-        return _permitted(self._store.writing(), actor, action, project_id)
+        return _permitted_transaction(self._store.writing(), actor, action, project_id)
 
 
 async def set_bounds(tx: Transaction, actor: Actor, bounds: Mapping[str, LimitsAndBudgets]) -> None:
@@ -336,7 +356,7 @@ async def set_bounds(tx: Transaction, actor: Actor, bounds: Mapping[str, LimitsA
 
 
 @asynccontextmanager
-async def _permitted(
+async def _permitted_transaction(
     begun: AbstractAsyncContextManager[Transaction],
     actor: Actor,
     action: Action,

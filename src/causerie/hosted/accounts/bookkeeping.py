@@ -12,13 +12,13 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from msgspec import Struct, field, structs
+from msgspec import Struct, structs
 
 from causerie.access.keys import Caller
 from causerie.access.limits import RateScope, SpentProviders, Tokens
 from causerie.catalog.model import TargetTariffs, Tariff
 from causerie.errors import InternalError, StoreUnavailable
-from causerie.hosted.accounts.budgets import Budgets, Entitlements, Reservation
+from causerie.hosted.accounts.budgets import Budgets, Reservation, entitlement
 from causerie.hosted.accounts.key_cache import AccountCaller
 from causerie.hosted.accounts.recordings import Recorder
 from causerie.hosted.accounts.spending import LiveScopeBudgets
@@ -76,7 +76,7 @@ def _usage_so_far(record: Record, before: UsageRecord) -> UsageRecord | None:
         served_by=outcome.answered_by,
         attempts=len(outcome.tried),
         **_copied_fields(used, *_TOKENS),
-        first_token_us=_us_if_known(record.first_token_seconds),
+        first_token_us=_microseconds_if_known(record.first_token_seconds),
         duration_us=_microseconds(time.monotonic() - record.started),
     )
 
@@ -88,7 +88,7 @@ def _ended_usage(record: Record, before: UsageRecord) -> UsageRecord:
         **_copied_fields(record, *_ENDED),
         **_copied_fields(record.used, *_TOKENS, "units", "estimated"),
         queue_us=_microseconds(record.queue_seconds),
-        first_token_us=_us_if_known(record.first_token_seconds),
+        first_token_us=_microseconds_if_known(record.first_token_seconds),
         duration_us=_microseconds(record.duration_seconds),
         upstream_us=_microseconds(record.upstream_seconds),
         tried=tuple(record.tried),
@@ -99,7 +99,7 @@ def _microseconds(seconds: float) -> int:
     return int(seconds * 1_000_000)
 
 
-def _us_if_known(seconds: float | None) -> int | None:
+def _microseconds_if_known(seconds: float | None) -> int | None:
     return None if seconds is None else int(seconds * 1_000_000)
 
 
@@ -108,8 +108,6 @@ _NONE_SPENT: SpentProviders = {}
 
 
 class ModelPrices(Struct, frozen=True):
-    """Prices of models."""
-
     models: Mapping[str, Tariff] = {}
     """By model id: the highest price of its targets."""
     endpoints: Mapping[tuple[str, str], Tariff] = {}
@@ -164,10 +162,9 @@ class Bookkeeping(Struct):
 
     _ledger: Ledger
     _budgets: Budgets
-    _recorder: Recorder | None = None
+    _content_recorder: Recorder | None = None
     _scope_budgets: LiveScopeBudgets | None = None
-    _entitlements: Entitlements = field(default_factory=Entitlements)
-    _running: dict[str, tuple[Record, UsageRecord]] = {}
+    _running_requests: dict[str, tuple[Record, UsageRecord]] = {}
     _due_checkpoints: list[str] = []
     _checkpoint_timer: asyncio.TimerHandle | None = None
     prices: ModelPrices = ModelPrices()
@@ -182,10 +179,9 @@ class Bookkeeping(Struct):
         return self._ledger.waiting, self._ledger.journal_fails
 
     def scopes(self, caller: Caller, model: str) -> tuple[RateScope, ...]:
-        """Return the scopes of the limits that apply to this caller and model."""
         if not isinstance(caller, AccountCaller):
             return ()
-        return self._entitlements.of(caller.grant, model).scopes
+        return entitlement(caller.grant, model).scopes
 
     @property
     def spent_providers(self) -> SpentProviders:
@@ -199,19 +195,13 @@ class Bookkeeping(Struct):
         named: str = "",
         tag: str = "",
     ) -> RequestHold:
-        """Reserve the estimated cost of a request in the budgets that apply.
-
-        ``named`` is the model that was asked for, where that is not the id of an entry.
-
-        Raises :class:`OverBudget`, and :class:`StoreUnavailable` if usage cannot be recorded or
-        read.
-        """
+        """Reserve a request's highest cost; raise :class:`StoreUnavailable` too."""
         if self._ledger.full:
             raise StoreUnavailable("Usage cannot be recorded now. Try again.")
         prices = self.prices
         if not isinstance(caller, AccountCaller):
             return RequestHold(prices, None, model)
-        claims = self._entitlements.of(caller.grant, model).claims
+        claims = entitlement(caller.grant, model).claims
         if tag and self._scope_budgets is not None:
             claims = (*claims, *self._scope_budgets.tags.get(tag, ()))
         if not claims:
@@ -223,18 +213,13 @@ class Bookkeeping(Struct):
         return RequestHold(prices, reservation, model)
 
     def release(self, held: object) -> None:
-        """Release a reservation of :meth:`reserve`."""
         if isinstance(held, RequestHold) and held.reservation is not None:
             held.reservation.release()
 
     def begin_request(self, record: Record, prompt: int) -> None:
-        """Write the usage record that applies if this process ends before the request.
-
-        Raises :class:`StoreUnavailable` if usage cannot be recorded.
-        """
         usage = _interrupted_usage(record, prompt)
         record.id = usage.id
-        self._running[usage.id] = record, usage
+        self._running_requests[usage.id] = record, usage
         if self._checkpoint_timer is None:
             self._schedule_checkpoint(_CHECKPOINT_SECONDS)
         self._ledger.begin_request(usage)
@@ -243,29 +228,25 @@ class Bookkeeping(Struct):
         self._checkpoint_timer = asyncio.get_running_loop().call_later(seconds, self._checkpoint)
 
     def _checkpoint(self) -> None:
-        due = self._due_checkpoints = self._due_checkpoints or list(self._running)
+        due = self._due_checkpoints = self._due_checkpoints or list(self._running_requests)
         for id in due[-_BATCH:]:
-            if id in self._running:
-                record, before = self._running[id]
+            if id in self._running_requests:
+                record, before = self._running_requests[id]
                 usage = _usage_so_far(record, before)
                 if usage is not None:
-                    self._running[id] = record, usage
+                    self._running_requests[id] = record, usage
                     with suppress(StoreUnavailable):  # the record that was written before stays
                         self._ledger.begin_request(self._hold_of(record).priced(usage))
         del due[-_BATCH:]
         self._checkpoint_timer = None
-        if self._running:
+        if self._running_requests:
             self._schedule_checkpoint(0 if due else _CHECKPOINT_SECONDS)
 
     def _hold_of(self, record: Record) -> RequestHold:
         return record.held if isinstance(record.held, RequestHold) else RequestHold(self.prices)
 
     async def enter(self, record: Record) -> None:
-        """Settle the cost of an ended request, and store its record durably.
-
-        Raises :class:`StoreUnavailable` if the record cannot be stored.
-        """
-        running = self._running.pop(record.id, None)
+        running = self._running_requests.pop(record.id, None)
         begun = _interrupted_usage(record, 0) if running is None else running[1]
         hold = self._hold_of(record)
         usage = hold.priced(_ended_usage(record, begun))
@@ -273,14 +254,14 @@ class Bookkeeping(Struct):
         contents = record.contents
         record.contents = record.held = None  # the record is kept until it is counted
         kept = contents is not None and record.attempts and self.logs_contents
-        if kept and contents is not None and self._recorder is not None:
-            self._recorder.put(usage, contents)
+        if kept and contents is not None and self._content_recorder is not None:
+            self._content_recorder.put(usage, contents)
         await self.keep(usage, hold)
         if self._scope_budgets is not None:
             self._scope_budgets.count(usage)
 
     async def keep(self, usage: UsageRecord, hold: RequestHold) -> None:
-        """Settle and store a record with its cost; raise as :meth:`enter`."""
+        """Settle and store a record with its cost; raise :class:`StoreUnavailable`."""
         reservation = hold.reservation
         if reservation is None:
             await self._ledger.commit(usage)

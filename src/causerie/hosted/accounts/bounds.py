@@ -6,6 +6,7 @@ kept.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -60,8 +61,6 @@ class BudgetPeriod(StrEnum):
 
 
 class Unit(StrEnum):
-    """Unit that a budget counts in."""
-
     MONEY = "money"
     TOKENS = "tokens"
 
@@ -129,9 +128,9 @@ class LimitsAndBudgets(Struct, frozen=True, forbid_unknown_fields=True):
 
     def words(self) -> str:
         """Return one line for the audit log."""
-        budgets = [f"{each.words()}{_for_model(each.model)}" for each in self.budgets]
+        budgets = [f"{each.words()}{_model_suffix(each.model)}" for each in self.budgets]
         limits = [
-            f"{getattr(each, name):,} {name}{_for_model(each.model)}"
+            f"{getattr(each, name):,} {name}{_model_suffix(each.model)}"
             for each in self.limits
             for name in LIMITS
             if getattr(each, name) is not None
@@ -140,10 +139,10 @@ class LimitsAndBudgets(Struct, frozen=True, forbid_unknown_fields=True):
 
     def added_to(self, before: LimitsAndBudgets) -> LimitsAndBudgets:
         """Return these and the former ones that none of these replaces."""
-        limits, budgets = {each.model for each in self.limits}, set(map(_place_of, self.budgets))
+        limits, budgets = {each.model for each in self.limits}, set(map(_budget_key, self.budgets))
         return LimitsAndBudgets(
             (*self.limits, *(each for each in before.limits if each.model not in limits)),
-            (*self.budgets, *(each for each in before.budgets if _place_of(each) not in budgets)),
+            (*self.budgets, *(each for each in before.budgets if _budget_key(each) not in budgets)),
         )
 
     def tightened(self, own: LimitsAndBudgets) -> LimitsAndBudgets:
@@ -153,9 +152,9 @@ class LimitsAndBudgets(Struct, frozen=True, forbid_unknown_fields=True):
         limits = {each.model: each for each in self.limits}
         for each in own.limits:
             limits[each.model] = _stricter_limit(limits.get(each.model, each), each)
-        budgets = {(*_place_of(each), each.soft): each for each in self.budgets}
+        budgets = {(*_budget_key(each), each.soft): each for each in self.budgets}
         for one in own.budgets:
-            place = (*_place_of(one), one.soft)
+            place = (*_budget_key(one), one.soft)
             budgets[place] = min(budgets.get(place, one), one, key=lambda each: each.amount)
         return LimitsAndBudgets((*limits.values(),), (*budgets.values(),))
 
@@ -178,9 +177,8 @@ class LimitsAndBudgets(Struct, frozen=True, forbid_unknown_fields=True):
                         param=f"{within}limits[{index}].{name}",
                     )
         _check_unique([(each.model,) for each in self.limits], f"{within}limits", "model")
-        _check_unique(
-            [_place_of(each) for each in self.budgets], f"{within}budgets", "model, unit and period"
-        )
+        budgets = [_budget_key(each) for each in self.budgets]
+        _check_unique(budgets, f"{within}budgets", "model, unit and period")
 
 
 UNBOUNDED = LimitsAndBudgets()
@@ -199,7 +197,7 @@ def _amount_problem(budget: Budget) -> str:
     return ""
 
 
-def _place_of(budget: Budget) -> tuple[str, Unit, BudgetPeriod]:
+def _budget_key(budget: Budget) -> tuple[str, Unit, BudgetPeriod]:
     return budget.model, budget.unit, budget.period
 
 
@@ -218,11 +216,11 @@ def own_bounds(project_id: str, user_id: str = "") -> str:
     return f"member:{project_id}/{user_id}" if user_id else f"own:{project_id}"
 
 
-def _for_model(model: str) -> str:
+def _model_suffix(model: str) -> str:
     return f" for {model}" if model else ""
 
 
-def _check_unique(places: list[tuple[str, ...]], param: str, what: str) -> None:
+def _check_unique(places: Sequence[tuple[str, ...]], param: str, what: str) -> None:
     if len(set(places)) != len(places):
         raise InvalidRequest(f"There is one entry for each {what}; join them.", param=param)
 

@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Protocol
+from functools import lru_cache
 from weakref import WeakValueDictionary
 
 from msgspec import Struct, structs
@@ -43,12 +43,6 @@ from causerie.protocol.model_entries import free_name, is_free
 _SECOND = 1_000_000_000
 
 
-class SpentReader(Protocol):
-    """The part of :class:`~causerie.hosted.store.usage.SqlUsageReader` that budgets need."""
-
-    async def spent(self, owner: str, model: str, since: datetime) -> Spent: ...
-
-
 class Claim(Struct, frozen=True):
     """Budgets of one owner: ``key:ID``, ``user:ID``, ``project:ID`` or ``tag:NAME``."""
 
@@ -60,13 +54,6 @@ class Claim(Struct, frozen=True):
     def __post_init__(self) -> None:
         named = tuple(f"{self.owner}:{one.model}:{one.unit}:{one.period}" for one in self.budgets)
         structs.force_setattr(self, "places", named)
-
-
-class BudgetOptions(Struct, frozen=True, kw_only=True):
-    """Options; a reservation ends after ``lease_seconds`` at the latest."""
-
-    refresh_seconds: float = 5.0
-    lease_seconds: float = 3600.0
 
 
 class _Counter(Struct):
@@ -85,7 +72,7 @@ class _Counter(Struct):
     joins: int | None = None  # of the replicas by this process, when the database was read for that
 
 
-class _Part(Struct):
+class _HeldAmount(Struct):
     counter: _Counter
     amount: int
 
@@ -96,14 +83,14 @@ class _Part(Struct):
 
 
 class Reservation(Struct, eq=False):
-    """Reservation of one request; leaving the block releases what was not settled."""
+    """Reservation of one request, until it is settled or released."""
 
     _budgets: Budgets
-    _parts: Sequence[_Part]
-    _requests: Sequence[HoldRequest]
+    _held_amounts: Sequence[_HeldAmount]
+    _hold_requests: Sequence[HoldRequest]
     ends: float
-    _settled: Sequence[tuple[_Counter, int]] = ()
-    _is_open: bool = True
+    _settled_amounts: Sequence[tuple[_Counter, int]] = ()
+    _is_held: bool = True
 
     async def settle(self, cost: int, tokens: int) -> None:
         """Count the actual use once, also after the reservation has expired.
@@ -111,12 +98,12 @@ class Reservation(Struct, eq=False):
         ``cost`` is in billionths. Returns when other replicas count it too, or can only read it
         from the database.
         """
-        held, parts = self._close(), self._parts
+        held, parts = self._end_hold(), self._held_amounts
         if not parts:
             return
-        self._parts = ()
+        self._held_amounts = ()
         settled = [(part.counter, part.counter.budget.counted(cost, tokens)) for part in parts]
-        self._settled = settled
+        self._settled_amounts = settled
         for counter, more in settled:
             counter.spent += more
         shared_budgets = self._budgets.shared_budgets
@@ -124,51 +111,48 @@ class Reservation(Struct, eq=False):
             return
         spent = [more for _, more in settled]
         if any(spent):
-            await shared_budgets.settle(self._requests, spent, held=held)
+            await shared_budgets.settle(self._hold_requests, spent, held=held)
         elif held:
-            shared_budgets.give_back(self._requests)
+            shared_budgets.give_back(self._hold_requests)
 
     def take_back(self) -> None:
         """Revoke the settled use in this process; other replicas still count it."""
-        for counter, less in self._settled:
+        for counter, less in self._settled_amounts:
             counter.spent -= less
-        self._settled = ()
+        self._settled_amounts = ()
         self.release()
-        self._parts = ()
+        self._held_amounts = ()
 
     def release(self) -> None:
         shared_budgets = self._budgets.shared_budgets
-        if self._close() and self._parts and shared_budgets is not None:
-            shared_budgets.give_back(self._requests)
+        if self._end_hold() and self._held_amounts and shared_budgets is not None:
+            shared_budgets.give_back(self._hold_requests)
 
-    def _close(self) -> bool:
-        was_open, self._is_open = self._is_open, False
+    def _end_hold(self) -> bool:
+        was_open, self._is_held = self._is_held, False
         if was_open:
-            for part in self._parts:
+            for part in self._held_amounts:
                 part.counter.reserved -= part.amount
             self._budgets.running.discard(self)
         return was_open
-
-    def __enter__(self) -> Reservation:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.release()
 
 
 @dataclass(eq=False, slots=True)
 class Budgets:
     """Budgets of one process, shared with other replicas by ``shared_budgets`` if there are any.
 
-    ``now`` returns nanoseconds since 1970, ``seconds`` a monotonic time.
+    ``_spent_since`` reads the use by an owner of a model (empty: of all) from a time on. ``_clock``
+    returns nanoseconds since 1970, ``seconds`` a monotonic time.
     """
 
-    _reader: SpentReader
+    _spent_since: Callable[[str, str, datetime], Awaitable[Spent]]
     _clock: Callable[[], int]
-    _options: BudgetOptions = field(default_factory=BudgetOptions)
     shared_budgets: SharedBudgetStore | None = None
     seconds: Callable[[], float] = time.monotonic
-    _counters: dict[str, _Counter] = field(default_factory=dict)
+    refresh_seconds: float = 5.0
+    lease_seconds: float = 3600.0
+    """A reservation ends after this time at the latest."""
+    _counters_by_place: dict[str, _Counter] = field(default_factory=dict)
     _load_locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     running: set[Reservation] = field(default_factory=set)
 
@@ -181,7 +165,7 @@ class Budgets:
         settled use cannot be read.
         """
         now, known = self._clock(), False
-        parts: list[_Part] = []
+        parts: list[_HeldAmount] = []
         for claim in claims:
             for place, budget in zip(claim.places, claim.budgets, strict=True):
                 if not covers(budget.model, model):
@@ -190,22 +174,22 @@ class Budgets:
                 known = known or counter is not None
                 if counter is None:
                     counter = await self._load_counter(claim.owner, place, budget, now)
-                parts.append(_Part(counter, counter.budget.counted(cost, tokens)))
+                parts.append(_HeldAmount(counter, counter.budget.counted(cost, tokens)))
         wants: Sequence[HoldRequest] = ()
         if parts and self.shared_budgets is not None:
             wants = await self._hold_shared(self.shared_budgets, parts, read=not known)
         else:
-            self._check_amounts(parts)
+            self._refuse_if_any_spent(parts)
         for part in parts:
             part.counter.reserved += part.amount
             part.counter.used = True
-        ends = self.seconds() + self._options.lease_seconds
+        ends = self.seconds() + self.lease_seconds
         reservation = Reservation(self, parts, wants, ends)
         self.running.add(reservation)
         return reservation
 
     async def _hold_shared(
-        self, shared_budgets: SharedBudgetStore, parts: Sequence[_Part], *, read: bool
+        self, shared_budgets: SharedBudgetStore, parts: Sequence[_HeldAmount], *, read: bool
     ) -> Sequence[HoldRequest]:
         for part in parts:
             await self._read_after_join(part.counter, shared_budgets.joins)
@@ -214,18 +198,18 @@ class Budgets:
         answer = await shared_budgets.hold(wants, read=read)
         if answer is not None and answer.outcome is HoldOutcome.UNKNOWN:
             for part, before in zip(parts, reads, strict=True):
-                await self._read_once(part.counter, before)
+                await self._read_unless_read_since(part.counter, before)
             wants = [part.request for part in parts]
             answer = await shared_budgets.hold(wants, read=True)
         if answer is None:
-            self._check_amounts(parts)
+            self._refuse_if_any_spent(parts)
             shared_budgets.held_alone(wants)
             return wants
         for part, (spent, _) in zip(parts, answer.stood, strict=True):
             part.counter.spent = max(part.counter.spent, spent)
         if answer.outcome is HoldOutcome.REFUSED:
             for part, want, stood in zip(parts, wants, answer.stood, strict=True):
-                self._check_allowance(part, want.amount, *stood)
+                self._refuse_if_spent(part, want.amount, *stood)
         return wants
 
     async def _read_after_join(self, counter: _Counter, joins: int) -> None:
@@ -234,25 +218,25 @@ class Budgets:
             return
         if counter.joins is not None:
             try:
-                await self._read_once(counter, counter.reads)
+                await self._read_unless_read_since(counter, counter.reads)
             except StoreUnavailable:
                 return  # at the next request, or with the next refresh
         counter.joins = joins
 
-    async def _read_once(self, counter: _Counter, reads: int) -> None:
+    async def _read_unless_read_since(self, counter: _Counter, reads: int) -> None:
         async with self._load_locks.setdefault(counter.place, asyncio.Lock()):
             if counter.reads == reads:
                 await self._read_spent(counter)
 
     async def _read_spent(self, counter: _Counter) -> None:
-        spent = await self._reader.spent(counter.owner, counter.budget.model, counter.since)
+        spent = await self._spent_since(counter.owner, counter.budget.model, counter.since)
         counter.reads += 1
         counter.spent = max(counter.spent, counter.budget.counted(spent.cost, spent.tokens))
 
     async def follow(self) -> None:
         """Read the settled use of others and expire reservations, until cancelled."""
         while True:
-            await asyncio.sleep(self._options.refresh_seconds)
+            await asyncio.sleep(self.refresh_seconds)
             self.expire()
             await self.refresh()
 
@@ -261,13 +245,13 @@ class Budgets:
         now, seconds = self._clock(), self.seconds()
         for each in [each for each in self.running if each.ends <= seconds]:
             each.release()
-        for place, counter in list(self._counters.items()):
+        for place, counter in list(self._counters_by_place.items()):
             if not counter.begins <= now < counter.ends:
-                del self._counters[place]
+                del self._counters_by_place[place]
 
     async def refresh(self) -> None:
         """Read the settled use of all processes, unless the database is unavailable."""
-        for counter in [each for each in self._counters.values() if each.used]:
+        for counter in [each for each in self._counters_by_place.values() if each.used]:
             try:
                 await self._read_spent(counter)
             except StoreUnavailable:
@@ -275,7 +259,7 @@ class Budgets:
             counter.used = counter.reserved > 0
 
     def _current_counter(self, place: str, budget: Budget, now: int) -> _Counter | None:
-        counter = self._counters.get(place)
+        counter = self._counters_by_place.get(place)
         if counter is None or not counter.begins <= now < counter.ends:  # a clock may be put back
             return None
         if counter.budget is not budget:
@@ -289,7 +273,7 @@ class Budgets:
                 return found
             at = datetime.fromtimestamp(now / _SECOND, UTC)
             since, end = budget.period.start(at), budget.period.end(at)
-            spent = await self._reader.spent(owner, budget.model, since)
+            spent = await self._spent_since(owner, budget.model, since)
             begins = int(since.timestamp()) * _SECOND
             ends = int(end.timestamp()) * _SECOND if end is not None else 2**63
             shared_place = f"{place}:{since:%Y%m%d}"
@@ -297,15 +281,15 @@ class Budgets:
                 owner, place, budget, budget.whole, since, begins, ends, shared_place
             )
             counter.spent = counter.budget.counted(spent.cost, spent.tokens)
-            self._counters[place] = counter
+            self._counters_by_place[place] = counter
             return counter
 
-    def _check_amounts(self, parts: Sequence[_Part]) -> None:
+    def _refuse_if_any_spent(self, parts: Sequence[_HeldAmount]) -> None:
         for part in parts:
             counter = part.counter
-            self._check_allowance(part, counter.amount, counter.spent, counter.reserved)
+            self._refuse_if_spent(part, counter.amount, counter.spent, counter.reserved)
 
-    def _check_allowance(self, part: _Part, amount: int, spent: int, reserved: int) -> None:
+    def _refuse_if_spent(self, part: _HeldAmount, amount: int, spent: int, reserved: int) -> None:
         if part.amount == 0 or spent + reserved < amount:
             return
         at = datetime.fromtimestamp(self._clock() / _SECOND, UTC)
@@ -349,9 +333,6 @@ def _over_budget(counter: _Counter, at: datetime, *, waits: bool) -> OverBudget:
     )
 
 
-_KEPT = 10_000
-
-
 class Entitlement(Struct, frozen=True):
     """Scopes of the limits and owners of the budgets that apply."""
 
@@ -359,26 +340,9 @@ class Entitlement(Struct, frozen=True):
     claims: tuple[Claim, ...]
 
 
-class Entitlements:
-    """A cache of entitlements; a changed grant is another object, which replaces its entry."""
-
-    def __init__(self) -> None:
-        self._cache: dict[tuple[str, str], tuple[Grant, Entitlement]] = {}
-
-    def of(self, grant: Grant, model: str) -> Entitlement:
-        """Return the limits and budgets of this grant for the model with this id."""
-        place = (grant.key.id, model)
-        known = self._cache.get(place)
-        if known is not None and known[0] is grant:
-            return known[1]
-        entitlement = _entitlement(grant, model)
-        if len(self._cache) >= _KEPT:
-            del self._cache[next(iter(self._cache))]
-        self._cache[place] = (grant, entitlement)
-        return entitlement
-
-
-def _entitlement(grant: Grant, model: str) -> Entitlement:
+@lru_cache(maxsize=10_000)  # a changed grant is another object
+def entitlement(grant: Grant, model: str) -> Entitlement:
+    """Return the limits and budgets of a grant for the model with this id."""
     key, person, project = grant.key.id, grant.key.person, grant.key.project_id
     bounds: Sequence[tuple[ScopeKind, str, LimitsAndBudgets]] = (
         ("key", key, grant.key.bounds),

@@ -37,14 +37,14 @@ class Cipher:
         for key in keys:
             if len(key) < SHORTEST_KEY:
                 raise ValueError(f"a key has at least {SHORTEST_KEY} characters")
-        self._ciphers = {
+        self._ciphers_by_key_name = {
             _derived_key(key, b"name", 6).hex(): AESGCM(_derived_key(key, b"cipher", 32))
             for key in keys
         }
 
     def seal(self, secret: str, purpose: str) -> str:
         """Encrypt a text; raise :class:`WrongKey` without keys."""
-        for name, cipher in self._ciphers.items():
+        for name, cipher in self._ciphers_by_key_name.items():
             nonce = secrets.token_bytes(_NONCE_BYTES)
             sealed = cipher.encrypt(nonce, secret.encode(), purpose.encode())
             text = base64.urlsafe_b64encode(nonce + sealed).decode()
@@ -54,7 +54,7 @@ class Cipher:
     def open(self, sealed: str, purpose: str) -> str:
         """Decrypt a text; raise :class:`WrongKey`."""
         version, name, text = _sealed_parts(sealed)
-        cipher = self._ciphers.get(name)
+        cipher = self._ciphers_by_key_name.get(name)
         if version != _VERSION or cipher is None:
             raise WrongKey("it was sealed with a key that is not here")
         try:
@@ -65,7 +65,7 @@ class Cipher:
         return opened.decode()
 
     def fresh(self, sealed: str) -> bool:
-        return _sealed_parts(sealed)[1] == next(iter(self._ciphers), None)
+        return _sealed_parts(sealed)[1] == next(iter(self._ciphers_by_key_name), None)
 
 
 def new_key() -> str:

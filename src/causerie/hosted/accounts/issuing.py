@@ -84,11 +84,7 @@ class NewKey:
 
 
 class KeyIssuing(AccountService):
-    """API keys of projects.
-
-    Methods raise :class:`Forbidden` without the right, and :class:`NotFound` for keys that the
-    actor may not see.
-    """
+    """API keys of projects."""
 
     async def create(self, actor: Actor, project_id: str, draft: KeyDraft) -> NewKey:
         """Create a key; raise :class:`InvalidRequest` for a wrong draft."""
@@ -107,7 +103,7 @@ class KeyIssuing(AccountService):
                 **asdict(draft) | tidied,
             )
             project = await visible_project(tx, actor, project_id, Action.KEYS_CREATE)
-            await self._management_only(tx, actor, key)
+            await self._require_for_management_key(tx, actor, key)
             if project.archived_at is not None:
                 raise conflict("archived", "The project is archived; bring it back first.")
             await tx.keys.add(key, KeySecret(digest(credential), key.id))
@@ -190,10 +186,7 @@ class KeyIssuing(AccountService):
             await self._save_change(tx, actor, "key.delete", replace(key, deleted_at=tx.now))
 
     async def transfer(self, actor: Actor, key_id: str, to: str) -> ApiKey:
-        """Let a key derive from another member; a withdrawn key works again.
-
-        Raises :class:`InvalidRequest` if that member may not have it.
-        """
+        """Let a key derive from a member who may have it; a withdrawn key works again."""
         async with self._store.writing() as tx:
             key = await self._changeable_key(tx, actor, key_id, Action.KEYS_TRANSFER)
             changed = await handed_over(tx, key, to)
@@ -215,10 +208,10 @@ class KeyIssuing(AccountService):
         except NotFound as failure:
             raise no_such("key") from failure  # the words would tell that it is there
         if action is not Action.KEYS_SEE:
-            await self._management_only(tx, actor, key)
+            await self._require_for_management_key(tx, actor, key)
         return key
 
-    async def _management_only(self, tx: Transaction, actor: Actor, key: ApiKey) -> None:
+    async def _require_for_management_key(self, tx: Transaction, actor: Actor, key: ApiKey) -> None:
         if key.purpose is Purpose.MANAGEMENT:
             await require(tx, actor, Action.MANAGEMENT_KEYS, key.project_id)
 
@@ -260,8 +253,6 @@ class NewOperatorKey:
 
 
 class OperatorKeyIssuing(AccountService):
-    """Operator keys; methods with an actor raise :class:`Forbidden` without the right."""
-
     async def create(
         self,
         actor: Actor,

@@ -32,16 +32,6 @@ _FOR_EVER = 2**63
 _SCOPES = tuple(f"{kind}:" for kind in SCOPES)
 
 
-class KeyCacheOptions(Struct, frozen=True, kw_only=True):
-    """Options of the key cache."""
-
-    poll_seconds: float = 0.5
-    offline_seconds: float = 600.0
-    """Time for which known keys keep working without a database."""
-    answer_seconds: float = 2.0
-    capacity: int = 100_000
-
-
 class AccountCaller(Caller, frozen=True):
     """A caller with a key of accounts; ``grant`` is that of the time of admission."""
 
@@ -54,7 +44,7 @@ class _Known(Struct):
     callers: dict[str, AccountCaller]
 
 
-def _changed_already() -> asyncio.Event:
+def _set_event() -> asyncio.Event:
     # By whoever was faster than the cache began to follow.
     changed = asyncio.Event()
     changed.set()
@@ -68,39 +58,38 @@ class KeyCache(Struct):
     """
 
     _store: SqlStore
-    _options: KeyCacheOptions = KeyCacheOptions()
+    poll_seconds: float = 0.5
+    offline_seconds: float = 600.0
+    """Time for which known keys keep working without a database."""
+    answer_seconds: float = 2.0
+    capacity: int = 100_000
     now: Callable[[], int] = time.time_ns
     _cached_keys: dict[bytes, _Known] = {}
-    _digests: dict[str, set[bytes]] = {}  # by key, project and person
+    _digests_by_subject: dict[str, set[bytes]] = {}  # by key, project and person
     _absent_until: dict[bytes, int] = {}
-    _lookups: dict[bytes, asyncio.Future[_Known | None]] = {}
-    _last_change: int = 0
-    _is_trusted: bool = True
-    _tasks: asyncio.TaskGroup = field(default_factory=asyncio.TaskGroup)
-    _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
-    _polling: asyncio.Task[None] | None = None
-    configuration_changed: asyncio.Event = field(default_factory=_changed_already)
-    scopes_changed: asyncio.Event = field(default_factory=_changed_already)
+    _running_lookups: dict[bytes, asyncio.Future[_Known | None]] = {}
+    _last_change_number: int = 0
+    _is_fresh_enough: bool = True
+    _background_tasks: asyncio.TaskGroup = field(default_factory=asyncio.TaskGroup)
+    _exit_stack: AsyncExitStack = field(default_factory=AsyncExitStack)
+    _polling_task: asyncio.Task[None] | None = None
+    configuration_changed: asyncio.Event = field(default_factory=_set_event)
+    scopes_changed: asyncio.Event = field(default_factory=_set_event)
 
     async def __aenter__(self) -> KeyCache:
         """Start to follow changes; raise :class:`StoreUnavailable`."""
-        self._last_change, _ = await self._read_changes()
-        await self._stack.enter_async_context(self._tasks)
-        self._polling = self._tasks.create_task(self._poll_changes())
+        self._last_change_number, _ = await self._read_changes()
+        await self._exit_stack.enter_async_context(self._background_tasks)
+        self._polling_task = self._background_tasks.create_task(self._poll_changes())
         return self
 
     async def __aexit__(self, *failure: object) -> None:
-        if self._polling is not None:
-            self._polling.cancel()
-        await self._stack.aclose()
+        if self._polling_task is not None:
+            self._polling_task.cancel()
+        await self._exit_stack.aclose()
 
     async def authenticate(self, door: Named, credential: Credential | None) -> AccountCaller:
-        """Return the caller with this key at this door.
-
-        Raises :class:`Unauthenticated` for unknown, expired and revoked keys alike,
-        :class:`Forbidden` if the key excludes the door, and :class:`StoreUnavailable` if the key
-        cannot be verified.
-        """
+        """Return the caller with this key; unknown, expired and revoked ones get the same error."""
         known = await self._verified_key(credential)
         caller = known.callers.get(door.name)
         if caller is None:
@@ -128,7 +117,7 @@ class KeyCache(Struct):
         known = self._cached_keys.get(credential.digest) or await self._find_key(credential)
         if self.now() >= known.until:
             raise wrong_key(credential)
-        if not self._is_trusted:
+        if not self._is_fresh_enough:
             raise StoreUnavailable("The API key cannot be verified now. Try again.")
         return known
 
@@ -137,13 +126,13 @@ class KeyCache(Struct):
         digest = credential.digest
         if not credential.formed or self._absent_until.get(digest, 0) > self.now():
             raise wrong_key(credential)
-        lookup = self._lookups.get(digest)
+        lookup = self._running_lookups.get(digest)
         if lookup is None:
-            if len(self._lookups) >= _LOOKUPS_AT_ONCE:
+            if len(self._running_lookups) >= _LOOKUPS_AT_ONCE:
                 raise StoreUnavailable("Too many unknown API keys at this moment. Try again.")
             lookup = asyncio.get_running_loop().create_future()
-            self._lookups[digest] = lookup
-            self._tasks.create_task(self._look_up(digest, lookup))
+            self._running_lookups[digest] = lookup
+            self._background_tasks.create_task(self._look_up(digest, lookup))
         known = await asyncio.shield(lookup)
         if known is None:
             raise wrong_key(credential)
@@ -164,65 +153,62 @@ class KeyCache(Struct):
                     del self._absent_until[next(iter(self._absent_until))]
                 self._absent_until[digest] = self.now() + _ABSENT_SECONDS * _SECOND
         finally:
-            del self._lookups[digest]
+            del self._running_lookups[digest]
             lookup.cancel()  # where this task was cancelled
 
     async def _read_grant(self, digest: bytes) -> Grant | None:
         # Asked again until the grant is as new as the changes that were read when it is kept.
         try:
-            async with asyncio.timeout(self._options.answer_seconds):
+            async with asyncio.timeout(self.answer_seconds):
                 while True:
                     async with self._store.reading() as tx:
-                        number, _ = await tx.keys.changes(self._last_change)
+                        number, _ = await tx.keys.changes(self._last_change_number)
                         found = await tx.keys.grant(digest)
-                    if number >= self._last_change:
+                    if number >= self._last_change_number:
                         return found
         except TimeoutError as failure:
             raise StoreUnavailable("The API key cannot be verified now. Try again.") from failure
 
     def _keep_key(self, digest: bytes, grant: Grant) -> _Known:
-        if len(self._cached_keys) >= self._options.capacity:
+        if len(self._cached_keys) >= self.capacity:
             self._drop_key(next(iter(self._cached_keys)))
         until = _FOR_EVER if grant.until is None else int(grant.until.timestamp() * _SECOND)
         known = _Known(grant, until if grant.works else 0, {})
         self._cached_keys[digest] = known
         for subject in _announced_subjects(grant):
-            self._digests.setdefault(subject, set()).add(digest)
+            self._digests_by_subject.setdefault(subject, set()).add(digest)
         return known
 
     def _drop_key(self, digest: bytes) -> None:
         known = self._cached_keys.pop(digest)
         for subject in _announced_subjects(known.grant):
-            left = self._digests[subject]
+            left = self._digests_by_subject[subject]
             left.discard(digest)
             if not left:
-                del self._digests[subject]
+                del self._digests_by_subject[subject]
 
     async def _poll_changes(self) -> None:
         clock = asyncio.get_running_loop().time
         heard = clock()
         while True:
-            await asyncio.sleep(self._options.poll_seconds)
+            await asyncio.sleep(self.poll_seconds)
             try:
                 number, subjects = await self._read_changes()
             except StoreUnavailable:  # of which the log has a line each minute
-                self._is_trusted = clock() - heard < self._options.offline_seconds
+                self._is_fresh_enough = clock() - heard < self.offline_seconds
                 continue
             self._apply_changes(number, subjects)
-            heard, self._is_trusted = clock(), True
+            heard, self._is_fresh_enough = clock(), True
 
     async def _read_changes(self) -> tuple[int, Sequence[str] | None]:
         try:
-            async with (
-                asyncio.timeout(self._options.answer_seconds),
-                self._store.reading() as tx,
-            ):
-                return await tx.keys.changes(self._last_change)
+            async with asyncio.timeout(self.answer_seconds), self._store.reading() as tx:
+                return await tx.keys.changes(self._last_change_number)
         except TimeoutError as failure:
             raise StoreUnavailable() from failure
 
     def _apply_changes(self, number: int, subjects: Sequence[str] | None) -> None:
-        self._last_change = number
+        self._last_change_number = number
         if subjects is None or CHANGED in subjects:
             self.configuration_changed.set()
         if subjects is None or any(each.startswith(_SCOPES) for each in subjects):
@@ -232,7 +218,7 @@ class KeyCache(Struct):
                 self._drop_key(digest)
             return
         for subject in subjects:
-            for digest in list(self._digests.get(subject, ())):
+            for digest in list(self._digests_by_subject.get(subject, ())):
                 self._drop_key(digest)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any
 
 from causerie.access.allowed import AccessRule
 from causerie.access.networks import NetworkList
@@ -24,12 +23,10 @@ from causerie.hosted.accounts.people import (
     columns,
     extent,
 )
-from causerie.hosted.accounts.tokens import digest, letters, new_id, new_token
+from causerie.hosted.accounts.tokens import letters, new_token
 
 
 class Purpose(StrEnum):
-    """Purpose of a key, which has one only."""
-
     INFERENCE = "inference"
     MANAGEMENT = "management"
 
@@ -111,7 +108,7 @@ class KeySecret:
     expires_at: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Grant:
     """Permissions of one secret: all that the request path needs of it."""
 
@@ -152,7 +149,6 @@ class OperatorKey:
     deleted_at: datetime | None = None
 
     def good(self, now: datetime) -> bool:
-        """Return whether it works."""
         ended = self.expires_at is not None and self.expires_at <= now
         return self.deleted_at is None and not ended
 
@@ -167,8 +163,6 @@ def new_secret(key_id: str) -> str:
 
 
 class LinkKind(StrEnum):
-    """Purpose of a one-time link."""
-
     OWNER = "owner"
     INVITATION = "invitation"
     RESET = "reset"
@@ -176,7 +170,7 @@ class LinkKind(StrEnum):
     """It gives the account of ``user_id`` the address that it was sent to."""
 
 
-_LIFETIMES = {
+LINK_LIVES = {
     LinkKind.OWNER: timedelta(days=1),
     LinkKind.INVITATION: timedelta(days=7),
     LinkKind.RESET: timedelta(hours=2),
@@ -221,22 +215,6 @@ class NewLink:
 
     link: OneTimeLink
     token: str = field(repr=False)
-
-
-def new_link(kind: LinkKind, now: datetime, actor: Actor, **granted: Any) -> NewLink:
-    """Create a link with the lifetime of its kind, which gives what is ``granted``."""
-    token = new_token()
-    link = OneTimeLink(
-        id=new_id("lnk"),
-        kind=kind,
-        digest=digest(token),
-        **granted,
-        created_by=actor.label,
-        created_at=now,
-        expires_at=now + _LIFETIMES[kind],
-        person=actor.person,
-    )
-    return NewLink(link, token)
 
 
 def no_such_link() -> NotFound:

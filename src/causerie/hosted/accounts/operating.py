@@ -41,7 +41,6 @@ class Entries(AccountService):
             return await tx.entries.every()
 
     def drafted(self, actor: Actor, draft: EntryDraft) -> StoredEntry:
-        """Return the new entry of a draft."""
         now, who = self._clock(), actor.label
         return alike(
             StoredEntry,
@@ -53,7 +52,6 @@ class Entries(AccountService):
         )
 
     def changed(self, actor: Actor, before: StoredEntry, draft: EntryDraft) -> StoredEntry:
-        """Return an entry as a draft changes it."""
         return replace(
             before,
             name=draft.name,

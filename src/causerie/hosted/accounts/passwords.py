@@ -11,7 +11,6 @@ import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Literal, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -49,7 +48,7 @@ class Passwords:
     def __init__(self, hasher: PasswordHasher | None = None) -> None:
         self._hasher = hasher or PasswordHasher()  # the second recommendation of RFC 9106
         self._hash_slots = asyncio.Semaphore(_AT_ONCE)
-        self._in_line = 0
+        self._waiting_hashes = 0
         self._dummy_hash = self._hasher.hash("nobody has this password") if hasher else NOBODY
 
     async def hash_new(self, password: str, about: Iterable[str]) -> str:
@@ -58,18 +57,17 @@ class Passwords:
         Raises :class:`InvalidRequest` for one that is short, common, or like ``about``: what others
         know of the user, such as name and address.
         """
-        password = _normalized(password)
+        password = _normalized_password(password)
         if not _SHORTEST <= len(password) <= _LONGEST:
             raise InvalidRequest(
                 f"A password has {_SHORTEST} to {_LONGEST} characters.", param="password"
             )
-        return await self._hash_in_thread(partial(self._hashed, password, tuple(about)))
+        return await self._hash_in_thread(self._hash_if_strong, password, tuple(about))
 
     async def matches(self, kept: str | None, password: str) -> bool:
         """Return whether the password matches; without a stored hash it takes as long."""
-        return await self._hash_in_thread(
-            partial(self._verify_hash, kept, _normalized(password[:_LONGEST]))
-        )
+        given = _normalized_password(password[:_LONGEST])
+        return await self._hash_in_thread(self._verify_hash, kept, given)
 
     def _verify_hash(self, kept: str | None, password: str) -> bool:
         try:
@@ -78,7 +76,7 @@ class Passwords:
             return False
         return kept is not None
 
-    def _hashed(self, password: str, about: tuple[str, ...]) -> str:
+    def _hash_if_strong(self, password: str, about: tuple[str, ...]) -> str:
         known = [part for word in about for part in (word, *word.replace("@", ".").split("."))]
         found = zxcvbn(password[:_LOOKED_AT], user_inputs=[*known, "causerie"])
         if found["score"] < _ENOUGH:
@@ -90,18 +88,18 @@ class Passwords:
             )
         return self._hasher.hash(password)
 
-    async def _hash_in_thread(self, work: Callable[[], _T]) -> _T:
-        if self._in_line >= _IN_LINE:
+    async def _hash_in_thread(self, work: Callable[..., _T], *given: object) -> _T:
+        if self._waiting_hashes >= _IN_LINE:
             raise Overloaded("Too many people sign in at this moment. Try again in a second.")
-        self._in_line += 1
+        self._waiting_hashes += 1
         try:
             async with self._hash_slots:
-                return await asyncio.to_thread(work)
+                return await asyncio.to_thread(work, *given)
         finally:
-            self._in_line -= 1
+            self._waiting_hashes -= 1
 
 
-def _normalized(password: str) -> str:
+def _normalized_password(password: str) -> str:
     return unicodedata.normalize("NFKC", password)
 
 

@@ -14,8 +14,6 @@ from causerie.access.networks import NetworkList
 
 
 class Role(StrEnum):
-    """Role of a user in a project."""
-
     OWNER = "owner"
     ADMIN = "admin"
     MEMBER = "member"
@@ -108,8 +106,6 @@ class Project:
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """A user's role in a project."""
-
     project_id: str
     user_id: str
     role: Role
@@ -230,8 +226,6 @@ class Vouched:
 
 
 class Extent(IntEnum):
-    """Extent of a right."""
-
     NO = 0
     OWN = 1
     ALL = 2

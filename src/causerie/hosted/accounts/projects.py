@@ -14,6 +14,7 @@ from causerie.hosted.accounts.authorization import (
     AccountService,
     Beginning,
     Narrowed,
+    add_link,
     conflict,
     existing,
     handed_over,
@@ -34,7 +35,6 @@ from causerie.hosted.accounts.keys import (
     NewLink,
     OneTimeLink,
     Purpose,
-    new_link,
 )
 from causerie.hosted.accounts.people import (
     Action,
@@ -65,11 +65,7 @@ class ProjectOverview:
 
 
 class Projects(AccountService):
-    """Projects, their memberships and their audit log.
-
-    Methods raise :class:`Forbidden` without the right, and :class:`NotFound` for what the actor may
-    not see.
-    """
+    """Projects, their memberships and their audit log."""
 
     async def create(self, actor: Actor, name: str, *, owner: str | None = None) -> Project:
         """Create a project; its owner is this user, or the one who creates it."""
@@ -127,10 +123,7 @@ class Projects(AccountService):
             return ProjectOverview(project, granted.tightened(own), granted, own)
 
     async def ask(self, actor: Actor, project_id: str) -> Grant:
-        """Return what a user may ask without a key, in a project that pays for it.
-
-        Raises :class:`Forbidden` if it is archived, too.
-        """
+        """Return what a user may ask without a key, in a project that pays and is not archived."""
         async with self._store.reading() as tx:
             project = await visible_project(tx, actor, project_id, Action.MODELS_ASK)
             if project.archived_at is not None:
@@ -189,7 +182,7 @@ class Projects(AccountService):
             after = replace(before, **changed)
             await tx.projects.change(after)
             await tx.keys.announce(f"project:{project_id}")
-            details = differences(_words(before), _words(after))
+            details = differences(_fields_as_words(before), _fields_as_words(after))
             await tx.audit.record(actor, f"project.{verb}", project_id, project_id, **details)
         return after
 
@@ -210,10 +203,7 @@ class Projects(AccountService):
     async def lower(
         self, actor: Actor, project_id: str, bounds: LimitsAndBudgets, user_id: str = ""
     ) -> LimitsAndBudgets:
-        """Replace the limits and budgets that owners set, for the project or for a member.
-
-        They hold beside those of operators. Raises :class:`InvalidRequest`.
-        """
+        """Replace the limits and budgets that owners set, beside those of operators."""
         bounds.check()
         owner = own_bounds(project_id, user_id)
         async with self._writing(actor, Action.BOUNDS_LOWER, project_id) as tx:
@@ -244,10 +234,9 @@ class Projects(AccountService):
         async with self._writing(actor, Action.MEMBERS_INVITE, project_id) as tx:
             await self._require_owner_rights(tx, actor, project_id, role)
             granted = {"email": address, "project_id": project_id, "role": role}
-            made = new_link(LinkKind.INVITATION, tx.now, actor, **granted)
             if address:  # the last one that was sent works
                 await withdraw_open(tx, project_id, address, others=False)
-            await tx.links.add(made.link)
+            made = await add_link(tx, LinkKind.INVITATION, actor, **granted)
             details = {"role": role, "email": address or "anybody"}
             await tx.audit.record(actor, "member.invite", made.link.id, project_id, **details)
         return made
@@ -263,10 +252,7 @@ class Projects(AccountService):
             await tx.audit.record(actor, "member.withdraw", link_id, project_id)
 
     async def add(self, actor: Actor, project_id: str, user_id: str, role: Role) -> Membership:
-        """Make a user a member without an invitation; one who is a member with the role stays.
-
-        Raises :class:`InvalidRequest` for a member with another role.
-        """
+        """Make a user a member without an invitation; a member with another role is a conflict."""
         async with self._writing(actor, Action.MEMBERS_ADD, project_id) as tx:
             await self._require_owner_rights(tx, actor, project_id, role)
             existing(await tx.people.find(user_id), "user")
@@ -365,16 +351,12 @@ class Projects(AccountService):
         return Narrowed(keys_transferred=tuple(given))
 
 
-def _words(project: Project) -> dict[str, str]:
+def _fields_as_words(project: Project) -> dict[str, str]:
     return {"name": project.name, "networks": ", ".join(project.networks or ("all",))}
 
 
 class AccessRules(AccountService):
-    """Rules of projects, of users (without a project) and of members (with both).
-
-    Methods raise :class:`Forbidden` without the right, and :class:`NotFound` for what the actor may
-    not see.
-    """
+    """Rules of projects, of users (without a project) and of members (with both)."""
 
     async def see(self, actor: Actor, project_id: str = "", user_id: str = "") -> Access:
         async with self._store.reading() as tx:

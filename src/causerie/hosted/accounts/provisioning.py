@@ -34,7 +34,7 @@ from causerie.hosted.accounts.people import (
     Vouched,
 )
 from causerie.hosted.accounts.records import Taken, difference, differences
-from causerie.hosted.accounts.sign_in import AccountDisabled, SignIn, SignInRefused
+from causerie.hosted.accounts.sign_in import AccountDisabled, SignIn, SignInRefused, no_account
 from causerie.hosted.accounts.tokens import NewSession, SessionClient, new_id, tidy_email, tidy_name
 from causerie.hosted.accounts.users import Users
 from causerie.hosted.store.accounts import SqlStore, Transaction
@@ -91,11 +91,10 @@ class Provisioning(AccountService):
         """Create an account, or take up the one that the directory deleted before."""
         async with self._store.reading() as tx:
             user = await tx.people.one(email=tidy_email(person.email))
-            await _check_unique(tx, "", "", person.user_name)
+            await _check_person_unique(tx, "", "", person.user_name)
         if user is None or user.disabled_at is None or user.external_id != REMOVED:
-            user = await self._users.create(
-                directory.actor, email=person.email, name=person.name, password=None
-            )
+            email, name = person.email, person.name
+            user = await self._users.create(directory.actor, email=email, name=name)
         return await self._describe_person(directory, user.id, lambda _: person)
 
     async def change(
@@ -113,17 +112,17 @@ class Provisioning(AccountService):
             before = existing(await tx.people.find(user_id), "user")
             person = describe(before)
             email, name = tidy_email(person.email), tidy_name(person.name)
-            await _check_unique(tx, user_id, email, person.user_name)
+            await _check_person_unique(tx, user_id, email, person.user_name)
             after = replace(before, email=email, name=name, user_name=person.user_name)
             after = replace(after, external_id=person.external_id)
             if after != before:
                 await tx.people.change(after)
-                changes = differences(_words(before), _words(after))
+                changes = differences(_fields_as_words(before), _fields_as_words(after))
                 await tx.audit.record(directory.actor, "user.provision", user_id, **changes)
         if person.active is (after.disabled_at is not None):
             disabled = not person.active
             after = await self._users.disable(directory.actor, user_id, disabled=disabled)
-            await self._settle_people(directory, [user_id])
+            await self._apply_grants_to(directory, [user_id])
         return after
 
     async def remove(self, directory: GroupClaims, user_id: str) -> None:
@@ -165,7 +164,7 @@ class Provisioning(AccountService):
             new_id("grp"), directory.provider, wanted.name, wanted.external_id, self._clock()
         )
         async with self._store.writing() as tx:
-            await _check_name(tx, group)
+            await _check_group_name_free(tx, group)
             await tx.groups.add(group)
             affected = await self._set_members(tx, group.id, wanted.members)
             await tx.audit.record(directory.actor, "group.create", group.id, name=group.name)
@@ -184,7 +183,7 @@ class Provisioning(AccountService):
             held = (await tx.groups.members([group_id]))[group_id]
             wanted = describe(before, held)
             after = replace(before, name=wanted.name, external_id=wanted.external_id)
-            await _check_name(tx, after)
+            await _check_group_name_free(tx, after)
             await tx.groups.change(after)
             affected = await self._set_members(tx, group_id, wanted.members)
             details = {"name": after.name, "moved": str(len(affected))}
@@ -220,9 +219,9 @@ class Provisioning(AccountService):
     ) -> None:
         names = {name for each in groups for name in (each.name, each.external_id)}
         if any(grant.group in names for grant in directory.grants):
-            await self._settle_people(directory, user_ids)
+            await self._apply_grants_to(directory, user_ids)
 
-    async def _settle_people(self, directory: GroupClaims, user_ids: Collection[str]) -> None:
+    async def _apply_grants_to(self, directory: GroupClaims, user_ids: Collection[str]) -> None:
         # One transaction for each, so that a large group does not hold up the database.
         for id in sorted(user_ids):
             async with self._store.reading() as tx:
@@ -232,7 +231,7 @@ class Provisioning(AccountService):
                     await self._memberships.settle(tx, user, directory)
 
 
-def _words(user: User) -> dict[str, str]:
+def _fields_as_words(user: User) -> dict[str, str]:
     return {"email": user.email, "name": user.name, "user_name": user.user_name}
 
 
@@ -243,14 +242,14 @@ async def _directory_group(tx: Transaction, directory: GroupClaims, group_id: st
     return group
 
 
-async def _check_unique(tx: Transaction, user_id: str, email: str, user_name: str) -> None:
+async def _check_person_unique(tx: Transaction, user_id: str, email: str, user_name: str) -> None:
     same_email = await tx.people.one(email=email)
     _, same_name = await tx.people.search({"user_name": user_name}, 0, 2)
     if any(each is not None and each.id != user_id for each in (same_email, *same_name)):
         raise conflict("taken", "Another user has this userName or address.")
 
 
-async def _check_name(tx: Transaction, group: IdentityGroup) -> None:
+async def _check_group_name_free(tx: Transaction, group: IdentityGroup) -> None:
     _, same = await tx.groups.search(group.provider, {"name": group.name}, 0, 2)
     if any(each.id != group.id for each in same):
         raise conflict("taken", "There is a group with this displayName.")
@@ -383,7 +382,7 @@ class SsoProvisioning:
 
     _users: Users
     _sign_in: SignIn
-    _groups: GroupMemberships
+    _memberships: GroupMemberships
 
     async def enter(
         self,
@@ -407,15 +406,11 @@ class SsoProvisioning:
             if isinstance(failure.__cause__, AccountDisabled):
                 raise
             if not link_token and not await self._join_by_email(who, join):
-                why = _no_sign_up(who, domains)
+                why = _sign_up_refusal(who, domains)
                 if why:
-                    raise _no_account() from SignInRefused(why)
-                await self._users.sign_up(
-                    email=who.email,
-                    name=_tidy_claimed_name(who),
-                    password=None,
-                    identity=who.identity,
-                )
+                    raise no_account() from SignInRefused(why)
+                name = _tidy_claimed_name(who)
+                await self._users.sign_up(email=who.email, name=name, identity=who.identity)
         if link_token:
             await self._accept_invitation(who, link_token)
         return await self._open_session(who, client, old_token)
@@ -445,13 +440,13 @@ class SsoProvisioning:
         except InvalidRequest as failure:
             if failure.code != "taken" or who.email_verified:
                 raise
-            raise _no_account() from failure  # the address may be anybody's
+            raise no_account() from failure  # the address may be anybody's
 
     async def _open_session(
         self, who: Vouched, client: SessionClient, old_token: str | None
     ) -> NewSession:
         # First, so that the session has the rights that the groups give now.
-        await self._groups.apply(who.issuer, who.subject, who.groups)
+        await self._memberships.apply(who.issuer, who.subject, who.groups)
         return await self._sign_in.with_identity(
             who.issuer, who.subject, client, old_token=old_token
         )
@@ -464,7 +459,7 @@ def _tidy_claimed_name(who: Vouched) -> str:
         return tidy_name(who.email.partition("@")[0] or "somebody")
 
 
-def _no_sign_up(who: Vouched, domains: Collection[str]) -> str:
+def _sign_up_refusal(who: Vouched, domains: Collection[str]) -> str:
     # Why a new account is not created; empty: it is.
     _, at, domain = who.email.rpartition("@")
     if not at:
@@ -474,7 +469,3 @@ def _no_sign_up(who: Vouched, domains: Collection[str]) -> str:
     if domain not in domains and ANY_DOMAIN not in domains:
         return f"no account has this identity, and {domain} is none of the domains that may sign up"
     return ""
-
-
-def _no_account() -> Unauthenticated:
-    return Unauthenticated("No account here belongs to this identity.", code="no_account")

@@ -60,19 +60,19 @@ class Recorder(Struct):
     _waiting_recordings: deque[_Waiting] = field(default_factory=deque)
     _recordings_waiting: asyncio.Event = field(default_factory=asyncio.Event)
     _closing: bool = False
-    _writer: asyncio.Task[None] | None = None
+    _writer_task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Recorder:
-        self._writer = asyncio.get_running_loop().create_task(self._write_waiting())
+        self._writer_task = asyncio.get_running_loop().create_task(self._write_waiting_recordings())
         return self
 
     async def __aexit__(self, *failure: object) -> None:
         """Write what waits, then stop."""
         self._closing = True
         self._recordings_waiting.set()
-        if self._writer is not None:
-            await asyncio.wait([self._writer])
-            self._writer.result()
+        if self._writer_task is not None:
+            await asyncio.wait([self._writer_task])
+            self._writer_task.result()
 
     def put(self, usage: UsageRecord, contents: Contents) -> None:
         """Queue contents to be written."""
@@ -84,7 +84,7 @@ class Recorder(Struct):
         self._waiting_recordings.append(_Waiting(usage, contents, weight))
         self._recordings_waiting.set()
 
-    async def _write_waiting(self) -> None:
+    async def _write_waiting_recordings(self) -> None:
         while True:
             while not self._waiting_recordings:
                 if self._closing:
@@ -253,21 +253,18 @@ _MEASUREMENTS_DAYS = 90
 _PAUSE = 0.1  # between two batches: requests are written in between
 
 
-class RetentionOptions(Struct, frozen=True):
-    """Days for which rows are kept; ``None``: requests and audit entries for ever."""
-
-    requests: int | None = None
-    audit: int | None = None
-    contents: int | None = None
-    """At most; projects choose fewer."""
-
-
 class Retention(Struct):
-    """Deletes what is older than the ``options`` say, in the background and in small batches."""
+    """Deletes what is older than so many days, in the background and in small batches.
+
+    ``None`` keeps requests and audit entries for ever.
+    """
 
     _store: SqlRetention
     _clock: Clock
-    options: RetentionOptions = RetentionOptions()
+    requests_days: int | None = None
+    audit_days: int | None = None
+    contents_days: int | None = None
+    """At most; projects choose fewer."""
 
     async def follow(self, seconds: float = 60.0) -> None:
         """Delete every so many seconds, until cancelled."""
@@ -280,22 +277,22 @@ class Retention(Struct):
 
     async def sweep(self) -> None:
         """Delete everything whose time is over now; raise :class:`StoreUnavailable`."""
-        store, options = self._store, self.options
-        await self._delete_all(
-            partial(store.contents, self._clock(), self._days_ago(options.contents))
+        store = self._store
+        await self._delete_in_batches(
+            partial(store.contents, self._clock(), self._days_ago(self.contents_days))
         )
         for days, delete in (
-            (options.requests, store.requests),
-            (options.audit, store.audit),
+            (self.requests_days, store.requests),
+            (self.audit_days, store.audit),
             (_MEASUREMENTS_DAYS, store.measurements),
         ):
             if (before := self._days_ago(days)) is not None:
-                await self._delete_all(partial(delete, before))
+                await self._delete_in_batches(partial(delete, before))
 
     def _days_ago(self, days: int | None) -> datetime | None:
         return None if days is None else self._clock() - timedelta(days=days)
 
-    async def _delete_all(self, delete: Callable[[int], Awaitable[int]]) -> None:
+    async def _delete_in_batches(self, delete: Callable[[int], Awaitable[int]]) -> None:
         found = _DELETED
         while found == _DELETED:
             found = await delete(_DELETED)

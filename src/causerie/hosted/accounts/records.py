@@ -127,8 +127,6 @@ ENTRY_KINDS: Mapping[str, AuditKind] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """One entry of the audit log."""
-
     at: datetime
     actor: str
     actor_name: str

@@ -84,7 +84,7 @@ class UsageReports(AccountService):
         """Return the sums of a project, or with ``None`` of the whole service."""
         await self._require_right(actor, project_id, Action.USAGE_SEE)
         question.check()
-        return await self._store.usage.sums(_narrowed(question, project_id))
+        return await self._store.usage.sums(_of_project(question, project_id))
 
     async def spending(
         self,
@@ -112,10 +112,7 @@ class UsageReports(AccountService):
     async def used(
         self, actor: Actor, by: By, since: datetime, project_id: str | None = None
     ) -> Mapping[str, Used]:
-        """Return cost and last day of use since a midnight UTC, by project or user.
-
-        With a project, by its keys.
-        """
+        """Return cost and last day of use since a midnight UTC, by project, user or key."""
         await self._require_right(actor, project_id, Action.USAGE_SEE)
         return await self._store.usage.used(by, since, project_id)
 
@@ -130,14 +127,14 @@ class UsageReports(AccountService):
         await self._require_right(actor, project_id, Action.USAGE_SEE)
         question.check()
         question.check_times()
-        return await self._store.usage.first_tokens(_narrowed(question, project_id), PERCENTILES)
+        return await self._store.usage.first_tokens(_of_project(question, project_id), PERCENTILES)
 
     async def requests(
         self, actor: Actor, project_id: str | None, filter: RecordFilter
     ) -> Sequence[UsageRecord]:
         """Return single requests of a project, or of the whole service, newest first."""
         await self._require_right(actor, project_id, Action.ACTIVITY_SEE)
-        return await self._store.usage.records(_narrowed(filter, project_id))
+        return await self._store.usage.records(_of_project(filter, project_id))
 
     async def charged(
         self, actor: Actor, question: ChargedQuery
@@ -182,7 +179,7 @@ def _spending_of(budget: Budget, sums: Sequence[UsageSum], now: datetime) -> Spe
     return Spending(budget, spent, budget.period.end(now))
 
 
-def _narrowed(question: _Question, project_id: str | None) -> _Question:
+def _of_project(question: _Question, project_id: str | None) -> _Question:
     return replace(question, project=project_id or question.project)
 
 
@@ -247,7 +244,7 @@ class Rankings(AccountService):
     def __init__(self, store: SqlStore) -> None:
         super().__init__(store)
         self._cached_sums: dict[tuple[object, RankingPeriod], _Sums] = {}
-        self._report_lock = asyncio.Lock()
+        self._sums_lock = asyncio.Lock()
 
     async def of_all(
         self, by: Literal["model", "provider"], actor: Actor, period: RankingPeriod
@@ -261,7 +258,7 @@ class Rankings(AccountService):
     async def ranked(self, by: str, period: RankingPeriod, naming: Naming) -> Ranking:
         """Return a ranking for everybody, which the caller has to allow."""
         sums = await self._cached_period_sums(by, period)
-        now, before = _by_name(sums.now, naming), _by_name(sums.before, naming)
+        now, before = _sums_by_name(sums.now, naming), _sums_by_name(sums.before, naming)
         ranks_before = {each: rank for rank, each in enumerate(before, 1)}
         rows = [
             Ranked(each, rank, tokens, requests, ranks_before.get(each))
@@ -281,7 +278,7 @@ class Rankings(AccountService):
         return await asyncio.to_thread(_tokens_over_time, found, naming)  # of a month's targets
 
     async def _cached_period_sums(self, by: str, period: RankingPeriod) -> _Sums:
-        async with self._report_lock:
+        async with self._sums_lock:
             place, now = (_PAIRS[by], period), self._clock()
             kept = self._cached_sums.get(place)
             if kept is None or not timedelta() <= now - kept.read_at < timedelta(minutes=1):
@@ -301,7 +298,7 @@ class Rankings(AccountService):
         return _Sums(now, since, until, before, every, steps)
 
 
-def _by_name(sums: Iterable[TokenSum], naming: Naming) -> Mapping[str, tuple[int, int]]:
+def _sums_by_name(sums: Iterable[TokenSum], naming: Naming) -> Mapping[str, tuple[int, int]]:
     found: dict[str, tuple[int, int]] = {}
     for _, pair, tokens, requests in sums:
         if tokens and (name := naming(*pair)):

@@ -19,6 +19,7 @@ from causerie.errors import Forbidden, InvalidRequest, NotFound, Overloaded, Una
 from causerie.hosted.accounts import passwords
 from causerie.hosted.accounts.authorization import (
     AccountService,
+    add_link,
     conflict,
     no_such,
     shut_out,
@@ -29,7 +30,6 @@ from causerie.hosted.accounts.keys import (
     LinkKind,
     NewLink,
     OneTimeLink,
-    new_link,
     no_such_link,
 )
 from causerie.hosted.accounts.passwords import Passwords
@@ -53,12 +53,14 @@ from causerie.hosted.accounts.tokens import (
     SignInPolicy,
     Stage,
     digest,
-    new_session,
+    new_id,
+    new_token,
     tidy_email,
     tidy_name,
 )
 from causerie.hosted.store.accounts import SqlStore, Transaction
 
+_AGENT_LENGTH = 300
 _log = structlog.get_logger(__name__)
 _SIGN_IN_PAGE = Actor("system", "sign-in", "sign-in page")  # refuses who has no account
 
@@ -175,7 +177,7 @@ class SignIn(AccountService):
                 if who.identity is not None:
                     user = await tx.people.by_identity(*who.identity)
                 actor = actor_of(user) if user is not None else _SIGN_IN_PAGE
-                subject = user.id if user is not None else _plain_address(who.email)
+                subject = user.id if user is not None else _address_or_nothing(who.email)
                 await tx.audit.record(actor, "sign_in.refuse", subject, **details)
             _log.warning("sign_in.refused", why=why, method=method, user=user.id if user else "")
             raise
@@ -215,30 +217,23 @@ class SignIn(AccountService):
             kept = user.password if known and user is not None else None
             right = await self._passwords.matches(kept, password)
             if user is None or not right:
-                raise _wrong_credentials() from _why_not(user)
+                raise _wrong_credentials() from _refusal_cause(user)
         return user
 
     async def with_identity(
         self, issuer: str, subject: str, client: SessionClient, *, old_token: str | None = None
     ) -> NewSession:
-        """Begin a session of the user with this identity; raise :class:`Unauthenticated`.
-
-        Two-factor authentication is left to the provider.
-        """
+        """Begin a session of the user with this identity; raise :class:`Unauthenticated`."""
         async with self._store.writing() as tx:
             user = await tx.people.by_identity(issuer, subject)
             if user is None or user.disabled_at is not None:
                 unknown = SignInRefused("no account has this identity")
-                raise Unauthenticated(
-                    "No account here belongs to this identity.", code="no_account"
-                ) from (unknown if user is None else AccountDisabled())
+                raise no_account() from (unknown if user is None else AccountDisabled())
+            # A second factor is the provider's to ask for.
             return await self._open_session(tx, user, client, old_token, issuer)
 
     async def with_code(self, token: str, code: str, client: SessionClient) -> NewSession:
-        """Complete a sign-in with a code or a recovery code.
-
-        Raises :class:`Unauthenticated`, and :class:`RateLimited` after too many failures.
-        """
+        """Complete a sign-in with a code or recovery code; raise as :meth:`with_password`."""
         now = self._clock()
         async with self._store.reading() as tx:
             session = await tx.sessions.one(digest=digest(token))
@@ -249,7 +244,7 @@ class SignIn(AccountService):
         async with self.audited(client, PASSWORD) as who, self._store.writing() as tx:
             who.user = user = await tx.people.find(session.user_id)
             if user is None or user.disabled_at is not None:
-                raise _wrong_credentials() from _why_not(user)
+                raise _wrong_credentials() from _refusal_cause(user)
             await _use_code(tx, user.id, code)
             await succeeded(tx, tried)
             return await self._open_session(tx, user, client, token)
@@ -318,9 +313,7 @@ class SignIn(AccountService):
             return await self._open_session(tx, user, client, old_token)
         await _end_session(tx, old_token)
         stage, life = Stage.SECOND_FACTOR, SECOND_FACTOR_LIFE
-        made = new_session(user.id, stage, tx.now, client, life, PASSWORD)
-        await tx.sessions.add(made.session)
-        return made
+        return await _add_session(tx, user, stage, client, life, PASSWORD)
 
     async def _open_session(
         self,
@@ -333,11 +326,30 @@ class SignIn(AccountService):
         await _end_session(tx, old_token)
         await tx.sessions.forget()
         await tx.attempts.forget()
-        made = new_session(user.id, Stage.OPEN, tx.now, client, self.policy.life, method)
-        await tx.sessions.add(made.session)
+        made = await _add_session(tx, user, Stage.OPEN, client, self.policy.life, method)
         details = {"method": method, "address": client.address}
         await tx.audit.record(actor_of(user), "sign_in.succeed", user.id, **details)
         return made
+
+
+async def _add_session(
+    tx: Transaction, user: User, stage: Stage, client: SessionClient, life: timedelta, method: str
+) -> NewSession:
+    token = new_token()
+    session = Session(
+        id=new_id("ses"),
+        digest=digest(token),
+        user_id=user.id,
+        stage=stage,
+        created_at=tx.now,
+        seen_at=tx.now,
+        expires_at=tx.now + life,
+        address=client.address,
+        agent=client.agent[:_AGENT_LENGTH],
+        method=method,
+    )
+    await tx.sessions.add(session)
+    return NewSession(session, token)
 
 
 async def _has_factor(tx: Transaction, user_id: str) -> bool:
@@ -363,7 +375,7 @@ async def _end_session(tx: Transaction, token: str | None) -> None:
         await tx.sessions.remove(digest=digest(token))
 
 
-def _why_not(user: User | None) -> SignInRefused:
+def _refusal_cause(user: User | None) -> SignInRefused:
     if user is None:
         return SignInRefused("no account has this address")
     if user.disabled_at is not None:
@@ -372,12 +384,16 @@ def _why_not(user: User | None) -> SignInRefused:
     return SignInRefused("the account has no password" if missing else "the password is wrong")
 
 
-def _plain_address(email: str) -> str:
+def _address_or_nothing(email: str) -> str:
     # What is no address may be a password in the wrong field.
     try:
         return tidy_email(email)
     except InvalidRequest:
         return ""
+
+
+def no_account() -> Unauthenticated:
+    return Unauthenticated("No account here belongs to this identity.", code="no_account")
 
 
 def _wrong_credentials() -> Unauthenticated:
@@ -393,7 +409,11 @@ class Enrolment:
 
 
 class OwnAccount(AccountService):
-    """Changes of one's own account."""
+    """Changes of one's own account.
+
+    Methods that take a password or a code raise :class:`Unauthenticated` for a wrong one
+    (:meth:`confirm`: :class:`InvalidRequest`), and :class:`RateLimited` after too many failures.
+    """
 
     def __init__(self, store: SqlStore, passwords: Passwords) -> None:
         super().__init__(store)
@@ -401,13 +421,13 @@ class OwnAccount(AccountService):
         self._attempts = Attempts(store)
 
     async def rename(self, user: User, name: str) -> User:
-        return await self._change(user, name=tidy_name(name))
+        return await self._change_user(user, name=tidy_name(name))
 
     async def choose_reminders(self, user: User, wanted: Collection[str]) -> User:
         """Set which of :data:`REMINDERS` a person gets."""
-        return await self._change(user, muted=frozenset(REMINDERS) - {*wanted})
+        return await self._change_user(user, muted=frozenset(REMINDERS) - {*wanted})
 
-    async def _change(self, user: User, **changed: Any) -> User:
+    async def _change_user(self, user: User, **changed: Any) -> User:
         async with self._store.writing() as tx:
             after = replace(await _reread_user(tx, user), **changed)
             await tx.people.change(after)
@@ -422,10 +442,7 @@ class OwnAccount(AccountService):
         *,
         session_id: str | None = None,
     ) -> User:
-        """Change the password, and end every session but this one.
-
-        Raises :class:`Unauthenticated`, and :class:`RateLimited` after too many failures.
-        """
+        """Change the password, and end every session but this one."""
         await self._prove_password(user, old, client)
         hashed = await self._passwords.hash_new(new, (user.email, user.name))
         async with self._store.writing() as tx:
@@ -436,10 +453,10 @@ class OwnAccount(AccountService):
     async def reset_password(self, token: str, new: str) -> User:
         """Set a new password by a link, and end every session; raise :class:`NotFound`."""
         async with self._store.reading() as tx:
-            link, user = await _user_link(tx, token)
+            link, user = await _link_and_user(tx, token)
         hashed = await self._passwords.hash_new(new, (user.email, user.name))
         async with self._store.writing() as tx:
-            await _user_link(tx, token)  # hashing took a while
+            await _link_and_user(tx, token)  # hashing took a while
             if not await tx.links.use(link.id):
                 raise no_such_link()
             return await self._set_password(tx, user, hashed, but=None)
@@ -447,10 +464,7 @@ class OwnAccount(AccountService):
     async def new_address(
         self, user: User, email: str, password: str, client: SessionClient
     ) -> NewLink | None:
-        """Create a link for a new address of the account; ``None`` if another account has it.
-
-        Raises :class:`Unauthenticated`, and :class:`RateLimited` after too many failures.
-        """
+        """Create a link for a new address of the account; ``None`` if another account has it."""
         email = tidy_email(email)
         if user.user_name:
             raise conflict("provisioned", "Your directory sets the address of this account.")
@@ -458,16 +472,15 @@ class OwnAccount(AccountService):
         async with self._store.writing() as tx:
             if await tx.people.one(email=email) is not None:
                 return None
-            made = new_link(LinkKind.ADDRESS, tx.now, ADDRESS, email=email, user_id=user.id)
             former = await tx.links.open(user_id=user.id, kind=LinkKind.ADDRESS)
             await tx.links.withdraw(former)
-            await tx.links.add(made.link)
-        return made
+            granted = {"email": email, "user_id": user.id}
+            return await add_link(tx, LinkKind.ADDRESS, ADDRESS, **granted)
 
     async def change_address(self, token: str) -> tuple[str, str]:
         """Set a new address by a link; return the old and the new one."""
         async with self._store.writing() as tx:
-            link, user = await _user_link(tx, token, LinkKind.ADDRESS)
+            link, user = await _link_and_user(tx, token, LinkKind.ADDRESS)
             taken = await tx.people.one(email=link.email) is not None
             if taken or not await tx.links.use(link.id):
                 raise no_such_link()
@@ -482,8 +495,8 @@ class OwnAccount(AccountService):
         """Delete one's own account: its personal data, its ways in, its keys and its own projects.
 
         Projects without another member are archived, and what they have logged is deleted. Usage
-        and the audit log keep the id. Raises :class:`Unauthenticated`, and :class:`InvalidRequest`
-        for the last operator, and for the last owner of a project that others are in.
+        and the audit log keep the id. Raises :class:`InvalidRequest` for the last operator, and for
+        the last owner of a project that others are in.
         """
         if user.password is not None:
             await self._prove_password(user, password, client)
@@ -532,10 +545,7 @@ class OwnAccount(AccountService):
         return Enrolment(secret, passwords.totp_address(secret, user.email, issuer))
 
     async def confirm(self, user: User, code: str, client: SessionClient) -> Sequence[str]:
-        """Put two-factor authentication in force; return the recovery codes, which are shown once.
-
-        Raises :class:`InvalidRequest`, and :class:`RateLimited` after too many failures.
-        """
+        """Put two-factor authentication in force; return the recovery codes, shown only once."""
         tried = await self._attempts.begin_code(user.id, client)
         async with self._store.writing() as tx:
             factor, now = await tx.factors.find(user.id), tx.now
@@ -554,10 +564,7 @@ class OwnAccount(AccountService):
     async def remove_factor(
         self, user: User, password: str, code: str, client: SessionClient
     ) -> None:
-        """Remove two-factor authentication, with a code and the password if there is one.
-
-        Raises :class:`Unauthenticated`, and :class:`RateLimited` after too many failures.
-        """
+        """Remove two-factor authentication, with a code and the password if there is one."""
         if user.password is not None:
             await self._prove_password(user, password, client)
         tried = await self._attempts.begin_code(user.id, client)
@@ -593,7 +600,7 @@ def _wrong_current_password() -> Unauthenticated:
     return Unauthenticated("The password is wrong.", code="wrong_credentials")
 
 
-async def _user_link(
+async def _link_and_user(
     tx: Transaction, token: str, kind: LinkKind = LinkKind.RESET
 ) -> tuple[OneTimeLink, User]:
     link = await usable_link(tx, token)

@@ -133,7 +133,7 @@ class Summaries(AccountService):
         """Return all projects, by name."""
         async with self._reading(actor, Action.USERS_SEE) as tx:
             found, keys = await tx.projects.every(), await tx.keys.counts("project_id")
-        used = await self._used_by(actor, By.PROJECT)
+        used = await self._used_lately(actor, By.PROJECT)
         balances = await Watching(self._store).balances()
         left = {each.project.id: each.left for each in balances}
         return [
@@ -147,7 +147,7 @@ class Summaries(AccountService):
         async with self._reading(actor, Action.USERS_SEE) as tx:
             found, keys = await tx.people.every(), await tx.keys.counts("person")
             seen = await tx.sessions.last_seen()
-        used = await self._used_by(actor, By.USER)
+        used = await self._used_lately(actor, By.USER)
         summaries = []
         for each in found:
             of = used.get(each.id, _UNUSED)
@@ -158,7 +158,7 @@ class Summaries(AccountService):
 
     async def costs_of_keys(self, actor: Actor, project_id: str) -> Mapping[str, Decimal]:
         """Return the cost of a project's keys in 30 days; keys without requests are absent."""
-        used = await self._used_by(actor, By.KEY, project_id)
+        used = await self._used_lately(actor, By.KEY, project_id)
         return {key: each.cost for key, each in used.items()}
 
     async def spending(
@@ -170,7 +170,7 @@ class Summaries(AccountService):
         budgets = {id: bounds[each].budgets for id, each in owners.items()}
         return await UsageReports(self._store).spending(actor, by, budgets)
 
-    async def _used_by(
+    async def _used_lately(
         self, actor: Actor, by: By, project_id: str | None = None
     ) -> Mapping[str, Used]:
         since = BudgetPeriod.DAY.start(self._clock()) - timedelta(days=DAYS - 1)
@@ -322,10 +322,7 @@ class ScopeBudgets(AccountService):
     async def set(
         self, actor: Actor, kind: str, name: str, budgets: Sequence[Budget]
     ) -> Sequence[ScopeSpending]:
-        """Replace the budgets of a tag or a provider, and return those of all.
-
-        Raises :class:`InvalidRequest`.
-        """
+        """Replace the budgets of a tag or a provider, and return those of all."""
         if kind not in SCOPES:
             raise InvalidRequest("A budget is of a tag or a provider.", param="kind")
         if not 0 < len(name) <= _LONGEST_NAME or name != name.strip() or not name.isprintable():
@@ -346,7 +343,7 @@ class ScopeBudgets(AccountService):
 class LiveScopeBudgets(Struct):
     """The budgets of tags and providers that one process enforces."""
 
-    _rules: ScopeBudgets
+    _scope_budgets: ScopeBudgets
     _clock: Clock
     _provider_spending: dict[tuple[str, Budget, datetime | None], Decimal] = {}
     tags: Mapping[str, tuple[Claim, ...]] = {}
@@ -369,7 +366,7 @@ class LiveScopeBudgets(Struct):
         """Read the budgets and what all processes have spent; raise :class:`StoreUnavailable`."""
         tags: dict[str, tuple[Claim, ...]] = {}
         providers: dict[tuple[str, Budget, datetime | None], Decimal] = {}
-        for each in await self._rules.every():
+        for each in await self._scope_budgets.every():
             hard = [one for one in each.spending if not one.budget.soft]
             if each.kind == "tag" and hard:
                 claim = Claim(f"tag:{each.name}", tuple(one.budget for one in hard))
@@ -381,7 +378,7 @@ class LiveScopeBudgets(Struct):
                     counted = self._provider_spending.get(place, one.spent)
                     providers[place] = max(one.spent, counted)
         self.tags, self._provider_spending = tags, providers
-        self._find_spent()
+        self._update_spent_providers()
 
     def count(self, usage: UsageRecord) -> None:
         """Count an ended request for the provider that answered it."""
@@ -392,9 +389,9 @@ class LiveScopeBudgets(Struct):
             if name == provider:
                 more = usage.amount if budget.unit is Unit.MONEY else tokens
                 self._provider_spending[name, budget, resets_at] += more
-        self._find_spent()
+        self._update_spent_providers()
 
-    def _find_spent(self) -> None:
+    def _update_spent_providers(self) -> None:
         now = self._clock()
         self.spent = {
             name: resets_at

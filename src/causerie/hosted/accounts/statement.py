@@ -57,8 +57,6 @@ _LONGEST_NOTE = 200
 
 
 class Credits(AccountService):
-    """Credits of projects and their balances."""
-
     async def put(
         self, actor: Actor, project_id: str, amount: Decimal, note: str = "", payment: str = ""
     ) -> Credit:
@@ -257,16 +255,7 @@ _KEPT = 100_000
 _REFRESH_SECONDS = 5.0
 
 
-class FreeOptions(Struct, frozen=True, kw_only=True):
-    """Free requests a day."""
-
-    requests: int = 50
-    paid_requests: int = 1000
-    """For projects with credits of at least ``paid_from``."""
-    paid_from: Decimal = Decimal(10)
-
-
-class FreeDay(Struct, frozen=True):
+class FreeDay(Struct):
     """State of a project's daily allowance; ``resets_in`` is in seconds."""
 
     limit: int
@@ -296,85 +285,87 @@ class _FreeRequests(Struct):
     reading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
-class FreeUse:
-    """A running free request; leaving the block with an error takes it back unless ``charged``."""
+class FreeUse(FreeDay):
+    """A running free request, and the state of its day with it.
 
-    __slots__ = ("_day", "charged", "day_status")
+    Leaving the block with an error takes it back unless ``charged``.
+    """
 
-    def __init__(self, day: _FreeRequests, day_status: FreeDay) -> None:
-        self._day = day  # its own, whatever the clock says when it ends
-        self.day_status = day_status
-        self.charged = False
-        day.running += 1
+    _counts: _FreeRequests  # of its day, whatever the clock says when it ends
+    charged: bool = False
 
     def __enter__(self) -> FreeUse:
         return self
 
     def __exit__(self, kind: object, failure: BaseException | None, trace: object) -> None:
-        self._day.running -= 1
-        self._day.done += self.charged or not isinstance(failure, Exception)
+        self._counts.running -= 1
+        self._counts.done += self.charged or not isinstance(failure, Exception)
 
 
 class FreeAllowances(Struct):
     """The allowances of all projects in one process; ``seconds`` returns a monotonic time."""
 
     _store: SqlStore
-    _seconds: Callable[[], float]
-    _by_project: dict[str, _FreeRequests] = {}
-    options: FreeOptions = FreeOptions()
+    _monotonic_seconds: Callable[[], float]
+    _counts_by_project: dict[str, _FreeRequests] = {}
+    requests: int = 50
+    """Free requests a day."""
+    paid_requests: int = 1000
+    """For projects with credits of at least ``paid_from``."""
+    paid_from: Decimal = Decimal(10)
 
     async def take(self, project: str) -> FreeUse:
         """Count a free request, which runs until its block ends.
 
-        Raises :class:`RateLimited` if none is left, and :class:`StoreUnavailable` if the earlier
-        ones cannot be read.
+        Raises :class:`StoreUnavailable` if the earlier ones cannot be read.
         """
         day = await self._free_requests_today(project)
-        before = self._day_status(day, day.running)
+        before = self._day_of(day, day.running)
         if not before.left:
             raise self._allowance_refusal(before)
-        return FreeUse(day, FreeDay(before.limit, before.used + 1, before.resets_in))
+        day.running += 1
+        return FreeUse(before.limit, before.used + 1, before.resets_in, day)
 
     async def of(self, project: str) -> FreeDay:
         """Return the state without running requests; raise :class:`StoreUnavailable`."""
-        return self._day_status(await self._free_requests_today(project), 0)
+        return self._day_of(await self._free_requests_today(project), 0)
 
-    def _day_status(self, day: _FreeRequests, running: int) -> FreeDay:
-        options, now = self.options, self._store.clock()
-        limit = options.paid_requests if day.put_in >= options.paid_from else options.requests
+    def _day_of(self, day: _FreeRequests, running: int) -> FreeDay:
+        now = self._store.clock()
+        limit = self.paid_requests if day.put_in >= self.paid_from else self.requests
         ends = BudgetPeriod.DAY.start(now) + timedelta(days=1)
         return FreeDay(limit, day.done + running, max(math.ceil((ends - now).total_seconds()), 1))
 
     async def _free_requests_today(self, project: str) -> _FreeRequests:
         today = self._store.clock().astimezone(UTC).date()
-        day = self._by_project.get(project)
+        day = self._counts_by_project.get(project)
         if day is None or day.date != today:
-            if len(self._by_project) >= _KEPT:
+            if len(self._counts_by_project) >= _KEPT:
                 # The database knows the counts of those that have no request under way.
-                self._by_project = {
-                    name: one for name, one in self._by_project.items() if one.running
+                self._counts_by_project = {
+                    name: one for name, one in self._counts_by_project.items() if one.running
                 }
-            day = self._by_project[project] = _FreeRequests(today)
-        if self._is_stale(day):
+            day = self._counts_by_project[project] = _FreeRequests(today)
+        if self._is_due_for_reading(day):
             async with day.reading:
-                if self._is_stale(day):
-                    await self._read_requests(project, day)
+                if self._is_due_for_reading(day):
+                    await self._read_ended_requests(project, day)
         return day
 
-    def _is_stale(self, day: _FreeRequests) -> bool:
-        return self._seconds() - day.read_at >= _REFRESH_SECONDS
+    def _is_due_for_reading(self, day: _FreeRequests) -> bool:
+        return self._monotonic_seconds() - day.read_at >= _REFRESH_SECONDS
 
-    async def _read_requests(self, project: str, day: _FreeRequests) -> None:
+    async def _read_ended_requests(self, project: str, day: _FreeRequests) -> None:
         try:
-            day.done = max(day.done, await self._count_done(project, self._store.clock()))
+            day.done = max(day.done, await self._count_ended_requests(project, self._store.clock()))
             async with self._store.reading() as tx:
                 day.put_in = await tx.credits.total(project) or Decimal(0)
         except StoreUnavailable:
             if day.read_at == -math.inf:
                 raise  # else it goes on with what is known here
-        day.read_at = self._seconds()
+        day.read_at = self._monotonic_seconds()
 
-    async def _count_done(self, project: str, now: datetime) -> int:
+    async def _count_ended_requests(self, project: str, now: datetime) -> int:
         midnight = BudgetPeriod.DAY.start(now)
         today = UsageQuery(
             midnight, midnight + timedelta(days=1), step=Step.ALL, by=(By.MODEL,), project=project
@@ -387,12 +378,11 @@ class FreeAllowances(Struct):
         return done
 
     def _allowance_refusal(self, day_status: FreeDay) -> RateLimited:
-        options, wait = self.options, day_status.resets_in
-        more = ""
-        if day_status.limit < options.paid_requests:
+        wait, more = day_status.resets_in, ""
+        if day_status.limit < self.paid_requests:
             more = (
-                f" Projects into which at least {exact(options.paid_from)} was put have "
-                f"{options.paid_requests} a day."
+                f" Projects into which at least {exact(self.paid_from)} was put have "
+                f"{self.paid_requests} a day."
             )
         return RateLimited(
             f"The project may make {counted(day_status.limit, 'free request')} a day, over all its "

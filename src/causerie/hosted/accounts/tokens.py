@@ -101,13 +101,10 @@ def _is_letter(sign: str) -> bool:
 
 SECOND_FACTOR_LIFE = timedelta(minutes=5)
 SEEN_EVERY = timedelta(minutes=1)
-_AGENT_LENGTH = 300
 _HALF = 16  # bytes of a form's token that are its nonce, and as many that prove it
 
 
 class Stage(StrEnum):
-    """Stage of a sign-in."""
-
     OPEN = "open"
     SECOND_FACTOR = "second_factor"
 
@@ -170,25 +167,6 @@ class NewSession:
 
     session: Session
     token: str = field(repr=False)
-
-
-def new_session(
-    user_id: str, stage: Stage, now: datetime, client: SessionClient, life: timedelta, method: str
-) -> NewSession:
-    token = new_token()
-    session = Session(
-        id=new_id("ses"),
-        digest=digest(token),
-        user_id=user_id,
-        stage=stage,
-        created_at=now,
-        seen_at=now,
-        expires_at=now + life,
-        address=client.address,
-        agent=client.agent[:_AGENT_LENGTH],
-        method=method,
-    )
-    return NewSession(session, token)
 
 
 def form_token(token: str) -> str:

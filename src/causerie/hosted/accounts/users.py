@@ -9,6 +9,7 @@ from causerie.errors import InvalidRequest, NotFound
 from causerie.hosted.accounts.authorization import (
     AccountService,
     Policies,
+    add_link,
     conflict,
     existing,
     no_such,
@@ -28,7 +29,6 @@ from causerie.hosted.accounts.keys import (
     LinkKind,
     NewLink,
     OneTimeLink,
-    new_link,
     no_such_link,
 )
 from causerie.hosted.accounts.passwords import Passwords
@@ -67,7 +67,7 @@ def checked_rights(rights: frozenset[str]) -> frozenset[str]:
     return rights
 
 
-def _check_address(invitation: OneTimeLink, email: str) -> None:
+def _check_invited_address(invitation: OneTimeLink, email: str) -> None:
     if invitation.email not in (None, email):
         raise InvalidRequest("The invitation is for another address.", param="email")
 
@@ -83,24 +83,19 @@ class SignUps(AccountService):
         """
         email = tidy_email(email)
         async with self._store.writing() as tx:
-            made = new_link(LinkKind.INVITATION, tx.now, SIGN_UP, email=email)
             await tx.links.forget(SIGN_UP.label, email)
-            await tx.links.add(made.link)
+            made = await add_link(tx, LinkKind.INVITATION, SIGN_UP, email=email)
             return Asked(made, await tx.people.one(email=email) is not None)
 
     async def forgotten(self, email: str) -> Asked:
-        """Create a link for a new password, ``known`` for accounts that have one.
-
-        The steps are the same for all addresses, as for :meth:`ask`.
-        """
+        """Create a link for a new password as :meth:`ask`, ``known`` for accounts that have one."""
         email = tidy_email(email)
         async with self._store.writing() as tx:
             user = await tx.people.one(email=email)
             known = user is not None and user.password is not None and user.disabled_at is None
             user_id = user.id if known and user else None
-            made = new_link(LinkKind.RESET, tx.now, FORGOTTEN, email=email, user_id=user_id)
             await tx.links.forget(FORGOTTEN.label, email)
-            await tx.links.add(made.link)
+            made = await add_link(tx, LinkKind.RESET, FORGOTTEN, email=email, user_id=user_id)
         return Asked(made, known)
 
     async def asked(self, actor: Actor) -> Sequence[OneTimeLink]:
@@ -115,20 +110,14 @@ class SignUps(AccountService):
             link = await tx.links.find(link_id)
             if link is None or link.created_by != SIGN_UP.label or link.used_at is not None:
                 raise no_such("sign-up")
-            made = new_link(LinkKind.INVITATION, tx.now, APPROVED, email=link.email)
-            made = replace(made, link=replace(made.link, person=actor.person))
             await tx.links.withdraw([link])
-            await tx.links.add(made.link)
+            granted = {"email": link.email, "person": actor.person}
+            made = await add_link(tx, LinkKind.INVITATION, APPROVED, **granted)
             await tx.audit.record(actor, "user.invite", made.link.id, email=link.email or "")
             return made
 
 
 class Users(AccountService):
-    """Accounts of people.
-
-    Methods with an actor raise :class:`Forbidden` without the right, and :class:`NotFound`.
-    """
-
     def __init__(self, store: SqlStore, passwords: Passwords) -> None:
         super().__init__(store)
         self._passwords = passwords
@@ -138,9 +127,7 @@ class Users(AccountService):
         async with self._store.writing() as tx:
             if await tx.people.operators():
                 return None
-            made = new_link(LinkKind.OWNER, tx.now, SYSTEM, operator=True)
-            await tx.links.add(made.link)
-            return made
+            return await add_link(tx, LinkKind.OWNER, SYSTEM, operator=True)
 
     async def invite(
         self, actor: Actor, *, email: str | None = None, operator: bool = False
@@ -150,10 +137,10 @@ class Users(AccountService):
         async with self._writing(actor, Action.USERS_INVITE) as tx:
             if operator:
                 await require(tx, actor, Action.OPERATORS_CHANGE)
-            made = new_link(LinkKind.INVITATION, tx.now, actor, email=address, operator=operator)
             if address:  # the last one that was sent works
                 await withdraw_open(tx, None, address, others=False)
-            await tx.links.add(made.link)
+            granted = {"email": address, "operator": operator}
+            made = await add_link(tx, LinkKind.INVITATION, actor, **granted)
             await tx.audit.record(actor, "user.invite", made.link.id, email=address or "anybody")
             return made
 
@@ -186,23 +173,23 @@ class Users(AccountService):
                 await tx.keys.announce("operators")
                 if await tx.people.operators():
                     raise no_such_link()
-            _check_address(link, email)
+            _check_invited_address(link, email)
             user = User(new_id("usr"), email, name, hashed, link.operator, tx.now)
             await self._add_user(tx, user, actor_of(user), by=link.created_by)
             if identity is not None:
                 await self._bind_identity(tx, user, *identity)
             await self._join_project(tx, link, user)
             if link.kind is LinkKind.OWNER:
-                await self._first_project(tx, user, Policies())
+                await self._create_first_project(tx, user, Policies())
             elif link.created_by in (SIGN_UP.label, APPROVED.label):
-                await self._first_project(tx, user, self.policies)
+                await self._create_first_project(tx, user, self.policies)
             return user
 
     async def join(self, token: str, user: User) -> None:
         """Use up an invitation for a user who has an account."""
         async with self._store.writing() as tx:
             link = await used_link(tx, token, LinkKind.INVITATION)
-            _check_address(link, user.email)
+            _check_invited_address(link, user.email)
             current = await tx.people.find(user.id)
             if link.operator and current is not None and not current.operator:
                 await tx.people.change(replace(current, operator=True, rights=frozenset()))
@@ -229,26 +216,14 @@ class Users(AccountService):
             await self._add_user(tx, user, actor, by=actor.label)
             return user
 
-    async def sign_up(
-        self,
-        *,
-        email: str,
-        name: str,
-        password: str | None,
-        identity: tuple[str, str] | None = None,
-    ) -> User:
-        """Create an account without an invitation, only for services with open sign-up.
-
-        ``identity`` is as for :meth:`accept`.
-        """
+    async def sign_up(self, *, email: str, name: str, identity: tuple[str, str]) -> User:
+        """Create an account without an invitation, only for services with open sign-up."""
         email, name = tidy_email(email), tidy_name(name)
-        hashed = await self._hash_new_password(password, email, name)
         async with self._store.writing() as tx:
-            user = User(new_id("usr"), email, name, hashed, False, tx.now)
+            user = User(new_id("usr"), email, name, None, False, tx.now)
             await self._add_user(tx, user, actor_of(user), by="sign-up")
-            await self._first_project(tx, user, self.policies)
-            if identity is not None:
-                await self._bind_identity(tx, user, *identity)
+            await self._create_first_project(tx, user, self.policies)
+            await self._bind_identity(tx, user, *identity)
             return user
 
     async def join_identity(self, email: str, identity: tuple[str, str], *, claimed: bool) -> bool:
@@ -276,10 +251,7 @@ class Users(AccountService):
             return await tx.people.identities(user.id)
 
     async def unlink_identity(self, user: User, issuer: str, subject: str) -> None:
-        """Remove an identity from an account.
-
-        Raises :class:`NotFound`, and :class:`InvalidRequest` for the only way into the account.
-        """
+        """Remove an identity from an account, unless it is the only way into it."""
         async with self._store.writing() as tx:
             found = await tx.people.identities(user.id)
             gone = [each for each in found if (each.issuer, each.subject) == (issuer, subject)]
@@ -388,9 +360,8 @@ class Users(AccountService):
 
     async def reset_link(self, actor: Actor, user_id: str) -> NewLink:
         async with self._writing(actor, Action.USERS_INVITE) as tx:
-            await self._require_for(tx, actor, existing(await tx.people.find(user_id), "user"))
-            made = new_link(LinkKind.RESET, tx.now, actor, user_id=user_id)
-            await tx.links.add(made.link)
+            await self._require_right(tx, actor, existing(await tx.people.find(user_id), "user"))
+            made = await add_link(tx, LinkKind.RESET, actor, user_id=user_id)
             await tx.audit.record(actor, "user.reset_link", user_id)
             return made
 
@@ -414,7 +385,7 @@ class Users(AccountService):
             raise conflict("taken", "This identity belongs to an account already.") from failure
         await tx.audit.record(actor_of(user), "user.link_identity", user.id, issuer=issuer)
 
-    async def _first_project(self, tx: Transaction, user: User, policies: Policies) -> None:
+    async def _create_first_project(self, tx: Transaction, user: User, policies: Policies) -> None:
         if policies.personal_project is None:
             return
         name = policies.personal_project_name.replace("{name}", user.name)
@@ -446,10 +417,10 @@ class Users(AccountService):
         await require(tx, actor, Action.USERS_CHANGE)
         await tx.people.operators()  # locked before one of them is, in one order by everybody
         user = existing(await tx.people.find(user_id), "user")
-        await self._require_for(tx, actor, user)
+        await self._require_right(tx, actor, user)
         return user
 
-    async def _require_for(self, tx: Transaction, actor: Actor, user: User) -> None:
+    async def _require_right(self, tx: Transaction, actor: Actor, user: User) -> None:
         # Whoever has the account of an operator has their rights.
         if user.operates:
             await require(tx, actor, Action.OPERATORS_CHANGE)

@@ -177,12 +177,12 @@ class OidcProvider:
     """Sign-in at one provider; ``now`` returns seconds since 1970."""
 
     options: ProviderOptions
-    _web: IdentityHttp
+    _http: IdentityHttp
     now: Callable[[], float]
     monotonic: Callable[[], float] = time.monotonic
 
     def __post_init__(self) -> None:
-        self._provider = ProviderDocument(self.options.issuer, self._web, self.monotonic)
+        self._document = ProviderDocument(self.options.issuer, self._http, self.monotonic)
 
     async def begin(self, callback: str, state: Callable[[SignInAttempt], str]) -> str:
         """Return the address to which to redirect a browser, which returns to ``callback``.
@@ -191,9 +191,9 @@ class OidcProvider:
         :class:`UpstreamFailed`.
         """
         try:
-            metadata = await self._provider.metadata()
+            metadata = await self._document.metadata()
         except IdentityProviderFailed as failure:
-            raise self._unreachable(failure) from failure
+            raise self._provider_unreachable(failure) from failure
         attempt = SignInAttempt(
             provider=self.options.name,
             callback=callback,
@@ -228,7 +228,7 @@ class OidcProvider:
         if not 0 <= self.now() - attempt.began + 5 <= ATTEMPT_SECONDS:
             raise self._sign_in_refused(BadToken("the attempt took too long"))
         try:
-            metadata = await self._provider.metadata()
+            metadata = await self._document.metadata()
             if returned.issuer != self.options.issuer and (
                 returned.issuer or metadata.names_itself
             ):
@@ -237,9 +237,9 @@ class OidcProvider:
                 raise BadToken("the provider did not let them in")
             reply = await self._exchange_code(metadata, attempt, returned.code)
             claims = await self._verified_claims(metadata, attempt, reply)
-            return await self._asserted(metadata, claims, reply)
+            return await self._vouched_identity(metadata, claims, reply)
         except IdentityProviderFailed as failure:
-            raise self._unreachable(failure) from failure
+            raise self._provider_unreachable(failure) from failure
         except BadToken as failure:
             raise self._sign_in_refused(failure) from failure
 
@@ -261,7 +261,7 @@ class OidcProvider:
         else:  # RFC 6749, section 2.3.1: both are encoded as in a form, then joined
             pair = f"{quote_plus(options.client_id)}:{quote_plus(options.client_secret)}"
             headers.append(("authorization", "Basic " + b64encode(pair.encode()).decode()))
-        return await self._web.ask(metadata.token, headers, fields)
+        return await self._http.ask(metadata.token, headers, fields)
 
     async def _verified_claims(
         self, metadata: ProviderMetadata, attempt: SignInAttempt, reply: Mapping[str, Any]
@@ -272,15 +272,15 @@ class OidcProvider:
         offered = metadata.algorithms or _ALGORITHMS
         algorithms = [each for each in _ALGORITHMS if each in offered]
         try:
-            payload = _signed_payload(token, await self._provider.keys(), algorithms)
+            payload = _signed_payload(token, await self._document.keys(), algorithms)
         except UnknownKey:
-            payload = _signed_payload(token, await self._provider.keys(anew=True), algorithms)
+            payload = _signed_payload(token, await self._document.keys(anew=True), algorithms)
         options = self.options
         return _checked_claims(
             payload, options.issuer, options.client_id, attempt.nonce, self.now()
         )
 
-    async def _asserted(
+    async def _vouched_identity(
         self, metadata: ProviderMetadata, claims: Mapping[str, Any], reply: Mapping[str, Any]
     ) -> Vouched:
         # OpenID Connect Core 1.0, section 5.3.2.
@@ -288,7 +288,7 @@ class OidcProvider:
         lacks_groups = options.groups and options.groups_claim not in claims
         lacks = lacks_groups or not claims.get(options.email_claim)
         if lacks and metadata.userinfo and isinstance(access, str):
-            more = await self._web.ask(metadata.userinfo, [("authorization", f"Bearer {access}")])
+            more = await self._http.ask(metadata.userinfo, [("authorization", f"Bearer {access}")])
             if more.get("sub") != claims["sub"]:
                 raise BadToken("the provider tells of somebody else")
             claims = {**more, **claims}
@@ -302,10 +302,10 @@ class OidcProvider:
             email=address,
             email_verified=trusted or verified in (True, "true", "1"),  # 1 is equal to True
             name=name.strip() if isinstance(name, str) else "",
-            groups=self._groups(claims),
+            groups=self._claimed_groups(claims),
         )
 
-    def _groups(self, claims: Mapping[str, Any]) -> GroupClaims:
+    def _claimed_groups(self, claims: Mapping[str, Any]) -> GroupClaims:
         # A list of names, or one; or (section 5.6.2) in another place.
         options, name = self.options, self.options.groups_claim
         if options.provisioned:
@@ -319,7 +319,7 @@ class OidcProvider:
         names = frozenset(each for each in listed if isinstance(each, str) and each)
         return GroupClaims(options.name, names, options.groups)
 
-    def _unreachable(self, failure: IdentityProviderFailed) -> UpstreamFailed:
+    def _provider_unreachable(self, failure: IdentityProviderFailed) -> UpstreamFailed:
         _log.warning("identity.provider_failed", provider=self.options.name, why=str(failure))
         return UpstreamFailed(
             f"{self.options.title} cannot be asked now who you are. Try again in a while, or sign "
@@ -368,7 +368,7 @@ class IdentityHttp:
         parts = urlsplit(url)
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         reach = Reach(
-            tls=await self._trusted(),
+            tls=await self._tls_context(),
             connect_seconds=self.seconds,
             idle_seconds=0,
             networks=self.networks,
@@ -394,7 +394,7 @@ class IdentityHttp:
             await client.close()
         return _json_object(parts.netloc, response.status, content)
 
-    async def _trusted(self) -> ssl.SSLContext:
+    async def _tls_context(self) -> ssl.SSLContext:
         # Reads many certificates: not in the loop, and not before it is used.
         if self._tls is None:
             try:
@@ -441,14 +441,14 @@ class ProviderMetadata:
         """Raise :class:`IdentityProviderFailed` for a document that is not this issuer's."""
         if found.get("issuer") != issuer:
             raise IdentityProviderFailed("its document names another issuer")
-        address = partial(_address, found, issuer)
-        methods = _words(found, "token_endpoint_auth_methods_supported") or ["client_secret_basic"]
+        address = partial(_endpoint_address, found, issuer)
+        methods = _texts(found, "token_endpoint_auth_methods_supported") or ["client_secret_basic"]
         return ProviderMetadata(
             authorization=address("authorization_endpoint"),
             token=address("token_endpoint"),
             keys=address("jwks_uri"),
             userinfo=address("userinfo_endpoint") if "userinfo_endpoint" in found else None,
-            algorithms=frozenset(_words(found, "id_token_signing_alg_values_supported")),
+            algorithms=frozenset(_texts(found, "id_token_signing_alg_values_supported")),
             secret_in_form="client_secret_basic" not in methods,
             names_itself=found.get("authorization_response_iss_parameter_supported") is True,
         )
@@ -459,32 +459,32 @@ class ProviderDocument:
     """Metadata and keys of one issuer, cached."""
 
     issuer: str
-    _web: IdentityHttp
+    _http: IdentityHttp
     _monotonic: Callable[[], float]
-    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _fetch_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     _metadata: ProviderMetadata | None = None
     _metadata_at: float = 0.0
     _keys: Sequence[Key] = ()
     _keys_at: float | None = None
-    _failure: IdentityProviderFailed | None = None
+    _last_failure: IdentityProviderFailed | None = None
     _failed_at: float = 0.0
 
     async def metadata(self) -> ProviderMetadata:
         """Return the metadata; raise :class:`IdentityProviderFailed`."""
-        async with self._turn:
-            return await self._document()
+        async with self._fetch_lock:
+            return await self._current_metadata()
 
     async def keys(self, *, anew: bool = False) -> Sequence[Key]:
         """Return the keys, read again if ``anew``; raise :class:`IdentityProviderFailed`."""
-        async with self._turn:
-            metadata = await self._document()
+        async with self._fetch_lock:
+            metadata = await self._current_metadata()
             age = self._monotonic() - self._keys_at if self._keys_at is not None else _KEPT
             if age >= (_ANEW if anew else _KEPT):
                 self._keys = _signing_keys(await self._fetch_unless_failed(metadata.keys))
                 self._keys_at = self._monotonic()
             return self._keys
 
-    async def _document(self) -> ProviderMetadata:
+    async def _current_metadata(self) -> ProviderMetadata:
         now = self._monotonic()
         if self._metadata is None or now - self._metadata_at >= _KEPT:
             found = await self._fetch_unless_failed(self.issuer.rstrip("/") + _PATH)
@@ -494,14 +494,14 @@ class ProviderDocument:
 
     async def _fetch_unless_failed(self, url: str) -> Mapping[str, Any]:
         # After a failure it waits, because many may want to sign in meanwhile.
-        if self._failure is not None and self._monotonic() - self._failed_at < _FAILED:
-            raise IdentityProviderFailed(str(self._failure))
+        if self._last_failure is not None and self._monotonic() - self._failed_at < _FAILED:
+            raise IdentityProviderFailed(str(self._last_failure))
         try:
-            found = await self._web.ask(url)
+            found = await self._http.ask(url)
         except IdentityProviderFailed as failure:
-            self._failure, self._failed_at = failure, self._monotonic()
+            self._last_failure, self._failed_at = failure, self._monotonic()
             raise
-        self._failure = None
+        self._last_failure = None
         return found
 
 
@@ -515,7 +515,7 @@ def _signing_keys(found: Mapping[str, Any]) -> Sequence[Key]:
     return keys
 
 
-def _address(found: Mapping[str, Any], issuer: str, name: str) -> str:
+def _endpoint_address(found: Mapping[str, Any], issuer: str, name: str) -> str:
     value = found.get(name)
     schemes = ("https://",) if issuer.startswith("https://") else ("https://", "http://")
     if not isinstance(value, str) or not value.startswith(schemes) or "#" in value:
@@ -523,6 +523,6 @@ def _address(found: Mapping[str, Any], issuer: str, name: str) -> str:
     return value
 
 
-def _words(found: Mapping[str, Any], name: str) -> Sequence[str]:
+def _texts(found: Mapping[str, Any], name: str) -> Sequence[str]:
     value = found.get(name)
     return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []

@@ -44,25 +44,21 @@ _UNUSABLE = (
 )
 
 
-class StripeOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings of Stripe's API, and the secret that signs its webhooks."""
-
-    url: str
-    key: str
-    webhook_secret: str
-    name: str
-    """Name of the service, on the page of the payment."""
-
-
 @dataclass(eq=False, repr=False)
 class Stripe:
     """Creates sessions, and adds credits as their payments are reported."""
 
-    _options: StripeOptions
+    url: str
+    """Address of Stripe's API."""
+    _key: str
+    _webhook_secret: str
+    """It signs the webhooks."""
+    service_name: str
+    """It is shown on the page of the payment."""
     _http: IdentityHttp
     _credits: Credits
     _clock: Callable[[], datetime]
-    _alert: Callable[[Condition], Awaitable[None]]
+    _send_alert: Callable[[Condition], Awaitable[None]]
 
     async def begin(self, user: User, project_id: str, amount: Decimal, back: str) -> str:
         """Return the address of a page where ``amount`` is paid, which leads ``back``.
@@ -80,22 +76,22 @@ class Stripe:
             "line_items[0][quantity]": "1",
             "line_items[0][price_data][currency]": "usd",
             "line_items[0][price_data][unit_amount]": str(cents),
-            "line_items[0][price_data][product_data][name]": f"Credits for {self._options.name}",
+            "line_items[0][price_data][product_data][name]": f"Credits for {self.service_name}",
             **{f"metadata[{name}]": value for name, value in of.items()},
             **{f"payment_intent_data[metadata][{name}]": value for name, value in of.items()},
         }
         failed = "The payment cannot begin now"
-        found = (await self._ask("checkout/sessions", failed, form)).get("url")
-        if not isinstance(found, str) or not found.startswith(("https://", self._options.url)):
+        found = (await self._ask_stripe("checkout/sessions", failed, form)).get("url")
+        if not isinstance(found, str) or not found.startswith(("https://", self.url)):
             raise UpstreamFailed(f"{failed}: Stripe returned no page for it.")
         return found
 
-    async def _ask(
+    async def _ask_stripe(
         self, path: str, failed: str, form: Mapping[str, str] | None = None
     ) -> Mapping[str, Any]:
-        headers = [("authorization", f"Bearer {self._options.key}")]
+        headers = [("authorization", f"Bearer {self._key}")]
         try:
-            return await self._http.ask(f"{self._options.url.rstrip('/')}/v1/{path}", headers, form)
+            return await self._http.ask(f"{self.url.rstrip('/')}/v1/{path}", headers, form)
         except IdentityProviderFailed as failure:
             _log.error("stripe.failed", reason=str(failure))
             raise UpstreamFailed(f"{failed}: Stripe does not answer. Try again later.") from failure
@@ -112,17 +108,17 @@ class Stripe:
             await self.record(str(event["type"]), event["data"]["object"])
         except _UNUSABLE as failure:
             # Signed, so it would be no other at the next delivery.
-            await self._report_unusable(event, failure)
+            await self._alert_unusable_event(event, failure)
         exchange.respond(200, b'{"received": true}', content_type="application/json")
 
-    async def _report_unusable(self, event: Mapping[str, Any], failure: Exception) -> None:
+    async def _alert_unusable_event(self, event: Mapping[str, Any], failure: Exception) -> None:
         said = isinstance(failure, ServiceError)
         why = str(failure) if said else f"it has an unknown form ({type(failure).__name__})"
         id, kind = (str(event.get(name, ""))[:100] for name in ("id", "type"))
         _log.error("stripe.event_left", event_id=id, kind=kind, reason=why)
         words = f"A payment at Stripe changed no credits, see {id} ({kind}) there: {why}"
         details = {"job": "payments", "event": id, "type": kind}
-        await self._alert(
+        await self._send_alert(
             Condition(f"job:stripe:{id}", AlertKind.JOB, words, details, recovers=False)
         )
 
@@ -132,7 +128,7 @@ class Stripe:
         at = whole_number(next((value for name, value in parts if name == "t"), ""), 10**12)
         if at is None or abs(self._clock().timestamp() - at) > _TOLERANCE_SECONDS:
             return False
-        secret = self._options.webhook_secret.encode()
+        secret = self._webhook_secret.encode()
         right = hmac.new(secret, b"%d.%b" % (at, body), hashlib.sha256).hexdigest().encode()
         given = [value.encode("utf-8", "replace") for name, value in parts if name == "v1"]
         return any(hmac.compare_digest(right, each) for each in given[:10])
@@ -145,7 +141,7 @@ class Stripe:
         if kind in _DISPUTED and what["payment_intent"]:
             # A dispute says nothing of its project, and may be reported before its payment.
             path = f"payment_intents/{quote(what['payment_intent'], safe='')}"
-            credits = _credits_of(await self._ask(path, "The dispute cannot be counted now"))
+            credits = _credits_of(await self._ask_stripe(path, "The dispute cannot be counted now"))
             if credits is not None:
                 await self._record_dispute(what, _DISPUTED[kind], *credits)
             return
@@ -155,17 +151,17 @@ class Stripe:
         project, cents = credits
         payment = _payment_id(what["payment_intent"] or what["id"])
         if kind == _REFUNDED:
-            back = _of_cents(round(Fraction(cents * what["amount_refunded"], what["amount"])))
+            back = _dollars(round(Fraction(cents * what["amount_refunded"], what["amount"])))
             await self._credits.take_back(STRIPE, project, payment, back, "refunded by Stripe")
         elif what["payment_status"] == "paid":
-            if _cents(what, what["amount_subtotal"]) != cents:
+            if _usd_cents(what, what["amount_subtotal"]) != cents:
                 raise InvalidRequest(f"{what['amount_subtotal']} cents were paid, and not {cents}")
-            await self._credits.put(STRIPE, project, _of_cents(cents), "paid by Stripe", payment)
+            await self._credits.put(STRIPE, project, _dollars(cents), "paid by Stripe", payment)
 
     async def _record_dispute(
         self, what: Mapping[str, Any], sign: int, project: str, cents: int
     ) -> None:
-        amount = sign * _of_cents(min(_cents(what, what["amount"]), cents))  # without tax
+        amount = sign * _dollars(min(_usd_cents(what, what["amount"]), cents))  # without tax
         note, step = ("disputed", "dispute") if sign < 0 else ("dispute won", "won")
         step = f"{_payment_id(what['payment_intent'])}:{step}:{str(what['id'])[:100]}"
         await self._credits.put(STRIPE, project, amount, f"{note} at Stripe", step)
@@ -179,13 +175,13 @@ def _credits_of(what: Mapping[str, Any]) -> tuple[str, int] | None:
     return str(bought["project"]), int(bought["cents"])
 
 
-def _cents(what: Mapping[str, Any], amount: int) -> int:
+def _usd_cents(what: Mapping[str, Any], amount: int) -> int:
     if what["currency"] != "usd":
         raise InvalidRequest(f"its currency is {what['currency']}, and credits are in usd")
     return amount
 
 
-def _of_cents(cents: int) -> Decimal:
+def _dollars(cents: int) -> Decimal:
     return amount_of(cents * BILLION // 100)
 
 
