@@ -116,6 +116,10 @@ class ModelSlot:
     def awaited_until(self) -> float:
         return self.awaited[-1] if self.awaited else 0.0
 
+    @property
+    def evictable(self) -> bool:
+        return self.unused and self.awaited_until <= time.monotonic()
+
     def begin_step(self, *, first: bool) -> None:
         """Count the use of a step; a step before it has announced it, unless it is the first."""
         self.uses += 1
@@ -244,13 +248,8 @@ class Fleet:
         return sum(slot.engine.memory_bytes for slot in self._unloadable_slots() if slot.engine)
 
     def _unloadable_slots(self) -> Sequence[ModelSlot]:
-        now = time.monotonic()
-        unused = (model_slot for model_slot in self._all_slots() if model_slot.unused)
-        return [
-            model_slot
-            for model_slot in unused
-            if model_slot.entry.idle_seconds is not None and model_slot.awaited_until <= now
-        ]
+        evictable = (slot for slot in self._all_slots() if slot.evictable)
+        return [slot for slot in evictable if slot.entry.idle_seconds is not None]
 
     async def ready(self) -> None:
         """Wait for every preload; raise the first failure."""
@@ -371,16 +370,14 @@ class Fleet:
                     f"budget of {_gigabytes(budget)}; raise it, or lower the model's context or "
                     "slots"
                 )
-            now = time.monotonic()
             unused = [model_slot for model_slot in self._all_slots() if model_slot.unused]
-            free = [model_slot for model_slot in unused if model_slot.awaited_until <= now]
-            if free:
+            if free := [model_slot for model_slot in unused if model_slot.evictable]:
                 await self._unload_slot(min(free, key=lambda model_slot: model_slot.used_at))
                 continue
             self._released.clear()
             until = min([deadline, *(model_slot.awaited_until for model_slot in unused)])
             try:
-                async with asyncio.timeout(until - now):
+                async with asyncio.timeout(until - time.monotonic()):
                     await self._released.wait()
             except TimeoutError:
                 if until < deadline:
