@@ -311,8 +311,6 @@ class StoreUnavailable(Overloaded):
 
     code = "store_unavailable"
 
-    def __init__(self, message: str = "", *, retry_after: int = 2) -> None:
-        super().__init__(
-            message or "The service cannot reach its database now; nothing was changed. Try again.",
-            retry_after=retry_after,
-        )
+    def __init__(self, message: str = "") -> None:
+        usual = "The service cannot reach its database now; nothing was changed. Try again."
+        super().__init__(message or usual, retry_after=2)

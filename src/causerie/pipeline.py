@@ -498,9 +498,8 @@ def unspent(
 
 def another_may(failure: ServiceError) -> bool:
     """Return true for failures at which another model may succeed: overload, limits, upstream."""
-    if isinstance(failure, (OverBudget, Overloaded, RateLimited, UpstreamFailed)):
-        return True
-    return failure.code in _OF_THE_MODEL
+    kinds = (OverBudget, Overloaded, RateLimited, UpstreamFailed)
+    return isinstance(failure, kinds) or failure.code in _OF_THE_MODEL
 
 
 def _response_context(

@@ -95,9 +95,7 @@ class TextRequest:
     grammar: str | None = None
     """An llguidance grammar in Lark syntax that the whole output follows, or ``None``."""
     logprobs: int | None = None
-    """Number of alternatives that each token carries (0: only its own), or ``None`` for none at
-    all.
-    """
+    """Number of alternatives of each token (0: only its own), or ``None`` for no probabilities."""
     visible: tuple[str, ...] = ()
     """Control tokens whose text must appear in the output instead of being dropped."""
     ignore_eos: bool = False  # forbids the end of the text
@@ -106,8 +104,7 @@ class TextRequest:
     them instead of at its start.
     """
     resumed: str = ""
-    """Text that the grammar has accepted before ``accepted``, however the prompt's tokens spell it.
-    """
+    """Text that the grammar has accepted before ``accepted``, however the prompt spells it."""
     shared: int = 0
     """Tokens at the beginning of the prompt that other conversations may share: the instructions.
     0 if unknown.

@@ -251,12 +251,6 @@ class Fleet:
         evictable = (slot for slot in self._all_slots() if slot.evictable)
         return [slot for slot in evictable if slot.entry.idle_seconds is not None]
 
-    async def ready(self) -> None:
-        """Wait for every preload; raise the first failure."""
-        for model_slot in self._model_slots.values():
-            if model_slot.entry.preload:
-                await self._loaded_engine(model_slot, None)
-
     @asynccontextmanager
     async def using(
         self,
@@ -277,19 +271,17 @@ class Fleet:
             self._leaving.add(model_slot)
         self._unload_when_idle(model_slot)  # which it is no more
         try:
-            yield await self._loaded_engine(model_slot, model_slot.entry.wait_seconds, log_failure)
+            yield await self._loaded_engine(model_slot, log_failure)
         finally:
             model_slot.end_step(last=last)
             self._released.set()
             self._unload_when_idle(model_slot)
 
-    async def _loaded_engine(
-        self, model_slot: ModelSlot, seconds: float | None, log_failure: bool = True
-    ) -> ManagedEngine:
+    async def _loaded_engine(self, model_slot: ModelSlot, log_failure: bool) -> ManagedEngine:
         if model_slot.engine is not None and model_slot.serves:
             return model_slot.engine
         loading = self._load_slot(model_slot, log_failure)
-        done, _ = await asyncio.wait({loading}, timeout=seconds)
+        done, _ = await asyncio.wait({loading}, timeout=model_slot.entry.wait_seconds)
         if not done:
             raise base.EngineFailed(
                 f"the model {model_slot.entry.model} is still being loaded",
@@ -329,9 +321,7 @@ class Fleet:
                 model_slot.engine = engine
                 model_slot.renew()  # the entry may be another than the one that it was made for
             await self._start_engine(model_slot, engine)
-        except asyncio.CancelledError:
-            raise
-        except BaseException as failure:
+        except Exception as failure:
             if not (isinstance(failure, base.EngineFailed) and failure.loading):
                 model_slot.record_failure(failure)
                 if log_failure:

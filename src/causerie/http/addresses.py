@@ -1,6 +1,4 @@
-"""Parse base URLs, tell public IP addresses from private ones, and check the hosts of image
-addresses.
-"""
+"""Parse base URLs, tell public IP addresses from private ones, and check hosts of images."""
 
 from __future__ import annotations
 

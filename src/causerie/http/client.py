@@ -80,9 +80,9 @@ async def _through_proxy(
 ) -> None:
     # By CONNECT (RFC 9110, 9.3.6).
     loop = asyncio.get_running_loop()
-    answered: asyncio.Future[int] = loop.create_future()
+    answer = asyncio.StreamReader(limit=_MAX_PROXY_ANSWER_BYTES)
     transport, _ = await loop.create_connection(
-        lambda: _Tunnel(answered),
+        lambda: asyncio.StreamReaderProtocol(answer),
         proxy.host,
         proxy.port,
         ssl=ssl.create_default_context() if proxy.tls else None,
@@ -93,7 +93,7 @@ async def _through_proxy(
         f"CONNECT {authority} HTTP/1.1\r\nhost: {authority}\r\n{credentials}\r\n".encode("latin-1")
     )
     try:
-        status = await answered
+        status = await _proxy_status(answer)
         if not 200 <= status < 300:
             raise _dial_failed("proxy", f"the proxy {proxy.place} answered {status}")
         secured = await loop.start_tls(
@@ -108,26 +108,13 @@ async def _through_proxy(
     connection.connection_made(cast(asyncio.Transport, secured))
 
 
-class _Tunnel(asyncio.Protocol):
-    def __init__(self, answered: asyncio.Future[int]) -> None:
-        self._status_answer = answered
-        self._received_bytes = b""
-
-    def data_received(self, data: bytes) -> None:
-        self._received_bytes += data
-        if self._status_answer.done():
-            return
-        if b"\r\n\r\n" in self._received_bytes:
-            parts = self._received_bytes.split(b" ", 2)
-            valid = len(parts) > 1 and len(parts[1]) == 3 and parts[1].isdigit()
-            self._status_answer.set_result(int(parts[1]) if valid else 0)
-        elif len(self._received_bytes) > _MAX_PROXY_ANSWER_BYTES:
-            self._status_answer.set_result(0)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        del exc
-        if not self._status_answer.done():
-            self._status_answer.set_result(0)
+async def _proxy_status(answer: asyncio.StreamReader) -> int:
+    try:
+        parts = (await answer.readuntil(b"\r\n\r\n")).split(b" ", 2)
+    except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError):
+        return 0
+    valid = len(parts) > 1 and len(parts[1]) == 3 and parts[1].isdigit()
+    return int(parts[1]) if valid else 0
 
 
 _WATCH_SECONDS = 0.25

@@ -178,12 +178,15 @@ class DecodedResponse(IncomingBody):
         "_decoders",
         "_response",
         "_undelivered",
+        "late",
         "taker",
     )
 
     def __init__(self, response: HttpResponse, codings: Sequence[str]) -> None:
         self._response = response
-        self.taker: Callable[[bytes], bool] | None = None  # what arrives is not what is read
+        # Without effect: what arrives is not what is read.
+        self.taker: Callable[[bytes], bool] | None = None
+        self.late = _NEVER
         self._decoders = [DECODERS[name]() for name in reversed(codings)]
         self._decoded_pieces: Iterator[bytes] = iter(())  # of what has come
         self._undelivered = b""  # decoded, and not consumed
@@ -196,14 +199,6 @@ class DecodedResponse(IncomingBody):
     @due.setter
     def due(self, due: float) -> None:
         self._response.due = due
-
-    @property
-    def late(self) -> float:
-        return self._response.late
-
-    @late.setter
-    def late(self, late: float) -> None:
-        self._response.late = late
 
     async def piece(self, late: float = _NEVER) -> bytes:
         if self._undelivered:

@@ -1,6 +1,4 @@
-"""Doors: find the policy of a request by its host name and path, and check cross-origin requests
-(CORS).
-"""
+"""Doors: find the policy of a request by host name and path, and check its origin (CORS)."""
 
 from __future__ import annotations
 
@@ -103,9 +101,7 @@ _CONTAINERS_HOST = "host.docker.internal"  # the machine, as its containers call
 
 @dataclass(frozen=True, slots=True)
 class MountedDoor:
-    """A door: a base URL with its keys, models and rules. Nothing here depends on the address by
-    which a request came.
-    """
+    """A base URL with its keys, models and rules, whatever address a request comes by."""
 
     name: str
     prefix: str

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import UNSET, Struct, structs
 
-from causerie.access.keys import Credential
 from causerie.access.networks import Network, client_address
 from causerie.errors import Error, ErrorDetails, InternalError, InvalidRequest, ServiceError
 from causerie.http.decoding import DECODERS, Undecodable, decoded_body
@@ -152,14 +151,9 @@ class Exchange(msgspec.Struct, eq=False):
         created = time.time_ns() // 1_000_000_000
         return CompletionIdentity(completion, created, self.request_id, shape.name)
 
-    @property
-    def peer(self) -> str:
-        """Return the IP address of the other side of the connection, or empty."""
-        return self.wire.peer
-
     def client(self, proxies: Sequence[Network]) -> str:
         """Return the IP address of the client, as far as trusted proxies name it."""
-        return client_address(self.peer, self.headers.every("x-forwarded-for"), proxies)
+        return client_address(self.wire.peer, self.headers.every("x-forwarded-for"), proxies)
 
     @property
     def method(self) -> str:
@@ -170,16 +164,8 @@ class Exchange(msgspec.Struct, eq=False):
         return self.head.path
 
     @property
-    def query(self) -> str:
-        return self.head.query
-
-    @property
     def headers(self) -> Headers:
         return self.head.headers
-
-    @property
-    def credential(self) -> Credential | None:
-        return self.head.credential
 
     def feed(self, piece: bytes) -> None:
         if self.ended:

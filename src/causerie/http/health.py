@@ -203,6 +203,6 @@ class MetricsPage(Struct, frozen=True):
     name: str = "metrics"
 
     async def show(self, exchange: Exchange) -> None:
-        StaticKeys().authenticate(self, exchange.credential)
+        StaticKeys().authenticate(self, exchange.head.credential)
         text = self.metrics.exposition() if self.of_all is None else await self.of_all()
         exchange.respond(200, text, content_type=self.metrics.content_type)

@@ -1,6 +1,4 @@
-"""Decode the body of a request within bounds, and read it field by field with errors that name the
-field.
-"""
+"""Decode the body of a request within bounds, and read its fields with errors that name them."""
 
 from __future__ import annotations
 

@@ -231,10 +231,7 @@ class Slot:
 
 
 class Slots:
-    """All slots of one child process, which hold ``cache_tokens`` together.
-
-    ``store`` outlives the child.
-    """
+    """All slots of one child, which hold ``cache_tokens`` together; ``store`` outlives it."""
 
     def __init__(self, count: int, cache_tokens: int, store: PromptStore) -> None:
         self._slots = [Slot(id) for id in range(count)]

@@ -21,6 +21,8 @@ from array import array
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -246,28 +248,17 @@ class Cleared(Struct, frozen=True, tag="AllBlocksCleared"):
     """The cache is empty."""
 
 
-class _BatchArray(_Batch, frozen=True, array_like=True):
-    pass
-
-
-class _StoredArray(Stored, frozen=True, array_like=True, tag="BlockStored"):
-    pass
-
-
-class _RemovedArray(Removed, frozen=True, array_like=True, tag="BlockRemoved"):
-    pass
-
-
-class _ClearedArray(Cleared, frozen=True, array_like=True, tag="AllBlocksCleared"):
-    pass
-
-
 Event = Stored | Removed | Cleared
 
+
+def _as_array(kind: type[Struct]) -> Any:
+    return msgspec.defstruct(kind.__name__, (), bases=(kind,), frozen=True, array_like=True)
+
+
 _map_batch = msgspec.msgpack.Decoder(_Batch)
-_array_batch = msgspec.msgpack.Decoder(_BatchArray)
-_map_event = msgspec.msgpack.Decoder(Stored | Removed | Cleared)
-_array_event = msgspec.msgpack.Decoder(_StoredArray | _RemovedArray | _ClearedArray)
+_array_batch = msgspec.msgpack.Decoder(_as_array(_Batch))
+_map_event = msgspec.msgpack.Decoder(Event)
+_array_event = msgspec.msgpack.Decoder(reduce(or_, map(_as_array, (Stored, Removed, Cleared))))
 
 
 class EventBatch(Struct, frozen=True):

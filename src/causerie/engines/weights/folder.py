@@ -60,9 +60,7 @@ class ModelFolder:
     generation: Mapping[str, object]
     """The object in its generation_config.json; empty if there is none."""
     files: tuple[Path, ...]
-    """All files that make it this model and no other: weights, configuration, tokenizer and
-    template.
-    """
+    """All files that make it this model: weights, configuration, tokenizer and template."""
 
     @property
     def kept_elements(self) -> int:
