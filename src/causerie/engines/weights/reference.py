@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
@@ -176,6 +176,14 @@ class Library:
             name = name.removesuffix(".gguf")
         name = re.sub(r"[-_.]?gguf$", "", name.lower())
         return re.sub(r"[^a-z0-9._-]+", "-", name).strip("-._") or "model"
+
+    def names_of(self, reference: Reference) -> Sequence[str]:
+        """Return all names of these weights, the full one first."""
+        model = self.of(reference)
+        if model is None:
+            return []
+        others = (name for name, each in self._by_name.items() if each is model)
+        return list(dict.fromkeys([model.name, *others]))
 
     def has(self, name: str) -> bool:
         return name.strip().lower() in self._by_name
