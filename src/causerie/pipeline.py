@@ -19,30 +19,9 @@ from typing import Protocol
 from msgspec import UNSET, Struct, structs
 
 from causerie.access.admission import SlotQueue
-from causerie.access.keys import (
-    AccountPorts,
-    Caller,
-    FreeAllowance,
-    FreeScopes,
-    Locked,
-    StaticKeys,
-)
-from causerie.access.limits import (
-    Estimate,
-    Lease,
-    RateLimiter,
-    RateScope,
-    SpentProviders,
-    tell,
-)
-from causerie.catalog.catalog import (
-    Catalog,
-    Entry,
-    WildcardModel,
-    entries_of,
-    is_over,
-    named_entry,
-)
+from causerie.access.keys import AccountPorts, Caller, FreeAllowance, FreeScopes, Locked, StaticKeys
+from causerie.access.limits import Estimate, Lease, RateLimiter, RateScope, SpentProviders, tell
+from causerie.catalog.catalog import Catalog, Entry, WildcardModel, entries_of, is_over, named_entry
 from causerie.catalog.listing import Listing
 from causerie.errors import (
     ContextLengthExceeded,

@@ -14,13 +14,7 @@ from causerie.errors import InvalidRequest, NotFound, ServiceError
 from causerie.http import answers
 from causerie.http.doors import MountedDoor
 from causerie.http.event_loop import offload, work_of
-from causerie.http.exchange import (
-    BodyLimits,
-    ClientGone,
-    Exchange,
-    json_at_hand,
-    read_json,
-)
+from causerie.http.exchange import BodyLimits, ClientGone, Exchange, json_at_hand, read_json
 from causerie.http.head import NO_HINTS, Headers, RequestHints
 from causerie.http.tasks import Drain, WorkGuard
 from causerie.pipeline import Pipeline
