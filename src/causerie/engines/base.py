@@ -43,14 +43,12 @@ class EngineStatus:
     idle_seconds: float | None = None
     """Time since the engine last moved (a token, a prompt batch, a load step)."""
     memory_bytes: int | None = None  # an estimate until loaded
-    context: int | None = None
-    """Tokens of one request, prompt and output together, once the engine knows."""
+    context: int | None = None  # tokens of one request, prompt and output together, if known
     cache_tokens: int | None = None
     """Tokens that all requests together may have, where slots share a cache that holds less than
     ``context`` of each.
     """
-    unload_seconds: float | None = None
-    """Time after which the engine is unloaded unless somebody uses it."""
+    unload_seconds: float | None = None  # time after which the engine is unloaded unless it is used
     pid: int | None = None  # of the engine's process, where it is a child of ours
     detail: str = ""
     members: tuple[EngineStatus, ...] = ()  # of a pool: its engines, each by its own name
@@ -252,11 +250,9 @@ class EmbeddingEngine(Protocol):
         """Return the tokens of each text as :meth:`embed` takes them; control tokens in it are
         plain text. May raise :class:`PromptTooLong`.
         """
-        ...
 
     async def embed(self, inputs: Sequence[Sequence[int]]) -> list[bytes]:
         """Return the vector of each input, as little-endian 32-bit floats of length 1."""
-        ...
 
 
 class ImageEngine(Protocol):
@@ -268,7 +264,6 @@ class ImageEngine(Protocol):
         Each text of a control token becomes that token, and an image its placeholders. May raise
         :class:`EngineFailed`, :class:`PromptTooLong` and :class:`ImageRefused`.
         """
-        ...
 
 
 class TextEngine(Protocol):
@@ -283,7 +278,6 @@ class TextEngine(Protocol):
 
     async def facts(self) -> ModelFacts:
         """Facts of the loaded model; loads it first when it is absent."""
-        ...
 
     async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
         """Token ids of the pieces in order; ids among them pass through unchanged.
@@ -293,11 +287,9 @@ class TextEngine(Protocol):
         May raise :class:`PromptTooLong`, with the least that they can be, where
         a text is too long to fit however it is read.
         """
-        ...
 
     async def texts(self, tokens: Sequence[int], *, visible: Sequence[str] = ()) -> list[str]:
         """Return the text of each token in the output, as in :class:`Token` of generated tokens."""
-        ...
 
     def generate(self, request: TextRequest) -> AbstractAsyncContextManager[AsyncIterator[Output]]:
         """Run one generation; raises on entering.
@@ -305,4 +297,3 @@ class TextEngine(Protocol):
         :class:`PromptTooLong` where it does not fit, :class:`NotAdmitted` where
         the grammar cannot go on behind ``TextRequest.resumed`` and ``accepted``.
         """
-        ...

@@ -35,11 +35,9 @@ class ManagedEngine(base.TextEngine, Protocol):
 
     async def start(self) -> None:
         """Load the model; raise :class:`EngineFailed` with the reason."""
-        ...
 
     async def stop(self) -> None:
         """Unload; nothing is left behind."""
-        ...
 
     def status(self) -> base.EngineStatus: ...
 

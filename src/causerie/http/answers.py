@@ -118,8 +118,7 @@ class StreamedAnswer(Struct, eq=False):
     _ping: bytes
     _pings: KeepAlive
     _head_timer: KeepAlive | None
-    early_start: bool = False
-    """The head was sent before the first content-bearing event."""
+    early_start: bool = False  # the head was sent before the first content-bearing event
     _encoder: StreamEncoder | None = None
     _silent: bool = False
 
@@ -282,8 +281,7 @@ def csv_lines(rows: Iterable[Iterable[str]]) -> bytes:
     return text.getvalue().encode("utf-8", "replace")
 
 
-Rows = AsyncGenerator[Iterable[Sequence[str]]]
-"""Pieces of a table, the first of which is the head."""
+Rows = AsyncGenerator[Iterable[Sequence[str]]]  # pieces of a table, the first of which is the head
 
 
 async def csv_pieces(rows: Rows) -> AsyncGenerator[bytes]:

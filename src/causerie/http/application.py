@@ -42,8 +42,7 @@ class OwnPaths(Struct, frozen=True):
     docs: bool = True
     metrics_keys: tuple[KeyDigest, ...] | None = None
     """Keys that open ``/metrics``; ``None`` leaves it open."""
-    metrics_apart: bool = False
-    """The metrics are at an address of their own."""
+    metrics_apart: bool = False  # the metrics are at an address of their own
     metrics_of_all: Callable[[], Awaitable[bytes]] | None = None
     """Returns the metrics of all workers, if this is one of several."""
 
@@ -54,8 +53,7 @@ class Mount(Struct, frozen=True):
     handler: routing.Handler
     refuse: Refusal
     address: str = ""
-    at_doors: bool = False
-    """It answers at the host names of doors too."""
+    at_doors: bool = False  # it answers at the host names of doors too
 
     @property
     def host(self) -> str:
@@ -68,8 +66,7 @@ class RouteMatch(Struct, frozen=True):
     handler: routing.DoorHandler
     door: MountedDoor
     parameter: str
-    completes: bool = False
-    """It answers a completion, whose id is the request's."""
+    completes: bool = False  # it answers a completion, whose id is the request's
 
 
 class Edge:

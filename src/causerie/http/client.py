@@ -128,25 +128,20 @@ RequestListener = Callable[[HttpResponse], None]
 class Reach:
     """Options of the connections to an address."""
 
-    tls: ssl.SSLContext | None = None
-    """``None``: trust the certificates that the system trusts."""
-    server_name: str | None = None
-    """Name that the certificate must have, if it is not the host's."""
+    tls: ssl.SSLContext | None = None  # `None`: trust the certificates that the system trusts
+    server_name: str | None = None  # name that the certificate must have, if it is not the host's
     host: str | None = None
     """IP address to connect to in place of the host; requests and certificates keep its name."""
-    proxy: str | None = field(default=None, repr=False)
-    """Address of an HTTP proxy."""
+    proxy: str | None = field(default=None, repr=False)  # address of an HTTP proxy
     connect_seconds: float = 5.0
-    max_connections: int = 1024
-    """Limit on open connections; further requests wait for one."""
+    max_connections: int = 1024  # limit on open connections; further requests wait for one
     idle_seconds: float = 30.0
     """Idle connections are closed after this time; with 0 after every response."""
     networks: Sequence[IpNetwork] | None = None
     """Networks that are allowed apart from public addresses; ``None``: any address. A proxy
     resolves names itself, so it decides in their place.
     """
-    socket: str | None = None
-    """Path of the server's Unix socket, which is used in place of host and port."""
+    socket: str | None = None  # path of the server's Unix socket, used in place of host and port
 
 
 class HttpClient:

@@ -96,31 +96,21 @@ class Exchange(msgspec.Struct, eq=False):
 
     wire: Connection
     head: RequestHead
-    keep_alive: bool = True
-    """The connection stays open after the response."""
-    token: str = ""
-    """128 random bits in hexadecimal: unique, but not secret."""
+    keep_alive: bool = True  # the connection stays open after the response
+    token: str = ""  # 128 random bits in hexadecimal: unique, but not secret
     request_id: str = ""
-    status: int | None = None
-    """Status of the response once it has started."""
-    complete: bool = False
-    """The whole request has arrived."""
+    status: int | None = None  # status of the response once it has started
+    complete: bool = False  # the whole request has arrived
     ended: bool = False
     gone: bool = False
-    metered: bool = False
-    """The pipeline counts the outcome."""
-    filler: bytes = b""
-    """Bytes without meaning that may be written between pieces of the response's body."""
-    on_gone: Callable[[], None] | None = None
-    """Called once when the client disconnects."""
-    task: asyncio.Task[None] | None = None
-    """The task that answers it."""
-    id_header: str = ""
-    """A further header that carries the request's id."""
+    metered: bool = False  # the pipeline counts the outcome
+    filler: bytes = b""  # bytes without meaning, allowed between pieces of the response's body
+    on_gone: Callable[[], None] | None = None  # called once when the client disconnects
+    task: asyncio.Task[None] | None = None  # the task that answers it
+    id_header: str = ""  # a further header that carries the request's id
     cross_origin: Mapping[str, str] | None = None
     """CORS headers of the response to a page of another origin."""
-    unread: int = 0
-    """Bytes of the body that arrived and were not read."""
+    unread: int = 0  # bytes of the body that arrived and were not read
     _named: bool = False
     _body: list[bytes] = []
     _arrived: asyncio.Future[None] | None = None

@@ -166,16 +166,14 @@ class RequestHead(Struct, frozen=True):
     """Head of a request."""
 
     method: str
-    path: str
-    """Its escapes are resolved."""
+    path: str  # its escapes are resolved
     version: str = "1.1"
     headers: Headers = Headers()
     """Without ``authorization``, which is the ``credential``; those of a head that came before are
     without the body's length, too.
     """
     keep_alive: bool = True
-    query: str = ""
-    """The query without its ``?``, as it was sent."""
+    query: str = ""  # the query without its `?`, as it was sent
     credential: Credential | None = None
     hints: RequestHints = NO_HINTS
 

@@ -34,10 +34,8 @@ class Bounds(Struct, frozen=True):
     values: int = 150_000  # values and keys together
     escapes: int = 1_200_000
     """Escapes in strings, of up to 15 ns: 16 MiB of source code pass, 7 MiB of JSON in a string."""
-    exponents: int = 64
-    """Numbers with an exponent of three digits or more; each may take 20 µs."""
-    tens: int = 2_000
-    """Numbers with an exponent from 10 on; each may take 1.5 µs."""
+    exponents: int = 64  # numbers with an exponent of three digits or more; each may take 20 µs
+    tens: int = 2_000  # numbers with an exponent from 10 on; each may take 1.5 µs
     precise: int = 30_000
     """Numbers of 17 digits or more, each stretch of 17 counted; each may take 0.5 µs."""
     digits: int = 400  # digits in a row; no double needs more

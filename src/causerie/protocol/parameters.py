@@ -18,8 +18,7 @@ EFFORT_SHARES: Mapping[str, float] = {
 """Efforts, and the share of the output limit that each stands for."""
 EFFORTS = tuple(EFFORT_SHARES)
 USUAL_EFFORT = "medium"  # the effort of `reasoning: {"enabled": true}`
-ASSUMED_OUTPUT_LIMIT = 16_384
-"""The limit in tokens that shares are of if none is known."""
+ASSUMED_OUTPUT_LIMIT = 16_384  # the limit in tokens that shares are of if none is known
 
 
 def effort_within(budget: int, limit: int | None) -> str:
@@ -465,7 +464,6 @@ class ParsingRules(Struct, frozen=True):
     counting: bool = False  # only the tokens of the prompt are asked for
 
 
-HINT_NAMES = frozenset(HINTS)
-"""Taken and dropped: nothing in the answer depends on them."""
+HINT_NAMES = frozenset(HINTS)  # taken and dropped: nothing in the answer depends on them
 
 HONOURED = frozenset(PARAMETERS)  # read, checked, and kept

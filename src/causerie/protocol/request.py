@@ -20,8 +20,7 @@ class Labels(Struct, frozen=True):
 
     app: str = ""  # name of the program
     referer: str = ""  # address of the program
-    traceparent: str = ""
-    """The request's place in a trace of its own, as sent; so is ``tracestate``."""
+    traceparent: str = ""  # its place in a trace of its own, as sent; so is `tracestate`
     tracestate: str = ""
     tag: str = ""  # what the request is for; usage is summed by it
 
@@ -57,8 +56,7 @@ class ImagePart(Struct, frozen=True, tag="image"):
     """An image by its ``data:`` or ``https:`` address; the latter is never fetched here."""
 
     url: str
-    optional: bool = False
-    """A model of our own that takes no images goes without it: a tool returned it."""
+    optional: bool = False  # a tool returned it: a model of our own without images goes without it
 
     @property
     def enclosed(self) -> bool:
@@ -151,8 +149,7 @@ class Thinking(Struct, frozen=True, gc=False):
     budget: int | None = None
     visible: bool = True
     usual_effort: str | None = None
-    adaptive: bool = False
-    """The model decides, and a provider that has a word for that is told."""
+    adaptive: bool = False  # the model decides, and a provider that has a word for that is told
 
 
 class Unread(Struct, frozen=True, gc=False):

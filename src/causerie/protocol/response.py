@@ -17,8 +17,7 @@ class CompletionIdentity(Struct, frozen=True, gc=False):
     id: str
     created: int
     request_id: str
-    api: str = "chat"
-    """Name of the API by which it was asked for, which records show."""
+    api: str = "chat"  # name of the API by which it was asked for, which records show
 
 
 class ResponseContext(Struct, frozen=True):
@@ -30,12 +29,10 @@ class ResponseContext(Struct, frozen=True):
     reasoning_visible: bool = True
     router_names: bool = False
     """Report reasoning under the names of routers too, with what a provider needs back."""
-    cost: Callable[[Usage], float] | None = None
-    """Price of the reply, if the catalog has a price for it."""
+    cost: Callable[[Usage], float] | None = None  # price of the reply, if the catalog has one
     provider: str | UnsetType = UNSET  # name of the provider that serves it
     used: Callable[[], Usage] | None = None  # tokens so far
-    function_names: Mapping[str, str] = {}
-    """The caller's names of functions, where ours differ."""
+    function_names: Mapping[str, str] = {}  # the caller's names of functions, where ours differ
 
     def function_name(self, name: str) -> str:
         return self.function_names.get(name, name)

@@ -105,8 +105,7 @@ class EventDecoder(Struct, eq=False):
     max_bytes: int = 64 * 1024 * 1024
     values: bool = False
     lines: bool = False
-    is_between: bool = True
-    """Nothing of an event is held."""
+    is_between: bool = True  # nothing of an event is held
     _partial_line: list[bytes] = []  # the beginning of a line, in the pieces that it came in
     _pieces_length: int = 0  # of these
     _data: list[bytes] = []

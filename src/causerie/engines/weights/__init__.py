@@ -31,15 +31,12 @@ class Progress(Protocol):
 
         ``label`` is what happens to it: "Fetching x.gguf", "Unpacking x.gguf".
         """
-        ...
 
     def advanced(self, count: int) -> None:
         """Report ``count`` more bytes; negative if a server forces a restart."""
-        ...
 
     def finished(self) -> None:
         """Report that the file is complete and its checksum correct."""
-        ...
 
 
 class Silent:

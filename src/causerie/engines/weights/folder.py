@@ -57,8 +57,7 @@ class ModelFolder:
     chat_template: str  # empty if there is none
     file_size: int  # of the weights, in bytes
     config: Mapping[str, object]  # the object in its config.json
-    generation: Mapping[str, object]
-    """The object in its generation_config.json; empty if there is none."""
+    generation: Mapping[str, object]  # of its generation_config.json; empty if there is none
     files: tuple[Path, ...]
     """All files that make it this model: weights, configuration, tokenizer and template."""
 
