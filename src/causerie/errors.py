@@ -29,8 +29,7 @@ def forget_frames(failure: BaseException) -> None:
 class ErrorClass(StrEnum):
     """Cause of a failure at a target, as log lines, metrics, the ledger and alerts name it."""
 
-    REJECTED_KEY = "rejected_key"
-    """401, or in words: the provider does not accept the key of its configuration."""
+    REJECTED_KEY = "rejected_key"  # 401, or in words: the configured key is not accepted
     FORBIDDEN = "forbidden"  # 403: the key may not do this there
     MODEL_NOT_FOUND = "model_not_found"  # 404: the provider does not know the model (or the path)
     WRONG_ADDRESS = "wrong_address"  # a redirect, or 405: no chat completions are answered there
@@ -42,8 +41,7 @@ class ErrorClass(StrEnum):
     CONNECTION = "connection"  # no connection, or one that broke before the reply began
     BROKEN_STREAM = "broken_stream"  # the reply ended before it was complete
     INVALID_REPLY = "invalid_reply"  # the reply cannot be read, or says nothing
-    UNUSABLE_OUTPUT = "unusable_output"
-    """The reply is as it should be, but the model wrote no call of a function in it."""
+    UNUSABLE_OUTPUT = "unusable_output"  # a whole reply, but the model wrote no call of a function
     CONTEXT_LENGTH = "context_length"
     INVALID_REQUEST = "invalid_request"  # the request is refused for what it says
 

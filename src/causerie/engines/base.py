@@ -40,8 +40,7 @@ class EngineStatus:
     busy: int = 0  # slots that are generating
     restarts: int = 0
     progress: float | None = None  # from 0 to 1 while loading, if known
-    idle_seconds: float | None = None
-    """Time since the engine last moved (a token, a prompt batch, a load step)."""
+    idle_seconds: float | None = None  # since it last moved (a token, a prompt batch, a load step)
     memory_bytes: int | None = None  # an estimate until loaded
     context: int | None = None  # tokens of one request, prompt and output together, if known
     cache_tokens: int | None = None
@@ -52,8 +51,7 @@ class EngineStatus:
     pid: int | None = None  # of the engine's process, where it is a child of ours
     detail: str = ""
     members: tuple[EngineStatus, ...] = ()  # of a pool: its engines, each by its own name
-    prefix_source: str = ""
-    """Of a member of a pool: what says which prompts it holds, ``kv_events``, ``sent`` or both."""
+    prefix_source: str = ""  # who tells a pool member's prompts: `kv_events`, `sent` or both
 
 
 class Image(Struct, frozen=True, gc=False):
@@ -90,23 +88,16 @@ class TextRequest:
     max_tokens: int
     sampling: SamplingParams = SamplingParams()  # noqa: RUF009 - frozen
     """A parameter that is not set is neutral."""
-    grammar: str | None = None
-    """An llguidance grammar in Lark syntax that the whole output follows, or ``None``."""
-    logprobs: int | None = None
-    """Number of alternatives of each token (0: only its own), or ``None`` for no probabilities."""
-    visible: tuple[str, ...] = ()
-    """Control tokens whose text must appear in the output instead of being dropped."""
+    grammar: str | None = None  # llguidance grammar in Lark syntax that the whole output follows
+    logprobs: int | None = None  # alternatives of each token; 0: its own alone; `None`: none at all
+    visible: tuple[str, ...] = ()  # control tokens whose text is part of the output, not dropped
     ignore_eos: bool = False  # forbids the end of the text
     accepted: tuple[int, ...] = ()
     """The last tokens of the prompt, if the grammar has accepted them already: it continues behind
     them instead of at its start.
     """
-    resumed: str = ""
-    """Text that the grammar has accepted before ``accepted``, however the prompt spells it."""
-    shared: int = 0
-    """Tokens at the beginning of the prompt that other conversations may share: the instructions.
-    0 if unknown.
-    """
+    resumed: str = ""  # what the grammar accepted before `accepted`, however the prompt spells it
+    shared: int = 0  # tokens at its beginning that other conversations may share; 0 if unknown
     scope: str = ""  # cache scope: the engine reuses no part of a prompt of another scope
     pictured: PicturedPrompt | None = None  # if the prompt has images
 
@@ -166,8 +157,7 @@ class RecommendedSampling:
     """Sampling that a model's publisher recommends. A parameter that is not set is neutral."""
 
     usual: SamplingDefaults
-    without_thinking: SamplingDefaults
-    """Where thinking is off; the same as ``usual`` unless the publisher tells them apart."""
+    without_thinking: SamplingDefaults  # the same as `usual` unless the publisher tells them apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,8 +165,7 @@ class ModelFacts:
     """Facts that the engine knows about the loaded model."""
 
     template: str  # the model's own Jinja chat template (may be empty)
-    context_length: int
-    """Maximum number of tokens that prompt and output of ONE request may have together."""
+    context_length: int  # most tokens that prompt and output of ONE request may have together
     parallel: int
     control_tokens: Mapping[str, int]
     """Id by text of every control and user-defined token: everything that the tokenizer does not

@@ -51,11 +51,9 @@ class FleetEntry:
     """Gets the engine's inputs (weights, say) and builds it without starting it."""
     slots: int = 1  # the best guess before the engine is built
     preload: bool = False
-    idle_seconds: float | None = None
-    """Time without a request after which it is unloaded; ``None``: never."""
+    idle_seconds: float | None = None  # without a request until it is unloaded; `None`: never
     wait_seconds: float = 60.0  # longest wait of a request for a load
-    recipe: object = field(default_factory=object)
-    """An entry that replaces one with an equal recipe keeps its engine."""
+    recipe: object = field(default_factory=object)  # an entry with an equal one keeps the engine
     renew: Callable[[ManagedEngine], None] | None = None
     """Gives an engine that is kept what its recipe leaves open."""
 

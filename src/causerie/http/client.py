@@ -120,8 +120,7 @@ async def _proxy_status(answer: asyncio.StreamReader) -> int:
 _WATCH_SECONDS = 0.25
 _NEVER = float("inf")
 
-RequestListener = Callable[[HttpResponse], None]
-"""Called when a request has been handed to its connection."""
+RequestListener = Callable[[HttpResponse], None]  # called when a request is on its connection
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,13 +129,11 @@ class Reach:
 
     tls: ssl.SSLContext | None = None  # `None`: trust the certificates that the system trusts
     server_name: str | None = None  # name that the certificate must have, if it is not the host's
-    host: str | None = None
-    """IP address to connect to in place of the host; requests and certificates keep its name."""
+    host: str | None = None  # IP address to dial instead; requests and certificates keep the name
     proxy: str | None = field(default=None, repr=False)  # address of an HTTP proxy
     connect_seconds: float = 5.0
     max_connections: int = 1024  # limit on open connections; further requests wait for one
-    idle_seconds: float = 30.0
-    """Idle connections are closed after this time; with 0 after every response."""
+    idle_seconds: float = 30.0  # after which idle connections are closed; 0: after each response
     networks: Sequence[IpNetwork] | None = None
     """Networks that are allowed apart from public addresses; ``None``: any address. A proxy
     resolves names itself, so it decides in their place.

@@ -24,8 +24,7 @@ _MAX_RATIO = 200
 _MOST_CODINGS = 2
 _WINDOW_LOG = 23  # the largest window of zstd as a content coding: 8 MiB (RFC 9659)
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
-TEXTS = (b'{"', b"{\r", b"{\n", b"{ ", b"[{", b"da", b"ev", b": ")
-"""Beginnings of bodies that are not compressed."""
+TEXTS = (b'{"', b"{\r", b"{\n", b"{ ", b"[{", b"da", b"ev", b": ")  # of bodies not compressed
 _UNREADABLE = "sent a compressed response that cannot be read"
 
 

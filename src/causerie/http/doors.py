@@ -106,14 +106,12 @@ class MountedDoor:
     prefix: str  # path of its base URL on every host
     kind: DoorKind = "endpoint"
     hosts: frozenset[str] = frozenset()  # host names whose `/v1` leads here
-    keys: tuple[KeyDigest, ...] | None = None
-    """``None`` admits everybody, unless it is a door for keys of ``accounts``."""
+    keys: tuple[KeyDigest, ...] | None = None  # `None` admits everybody, unless it takes `accounts`
     accounts: bool = False
     models: frozenset[str] | None = None  # `None` means all
     reasoning_object: bool = False  # accept the router's `reasoning` parameter
     reject_unknown: bool = False  # reject unknown fields instead of dropping them
-    reject_long_output: bool = False
-    """Reject an output limit that does not fit beside the prompt instead of lowering it."""
+    reject_long_output: bool = False  # reject an output limit that does not fit, not lower it
     open_catalog: bool = False  # the models can be listed without a key
     origins: Origins = NO_ORIGINS  # pages that may call from a browser
     separate_caches: bool = False  # projects reuse nothing of each other's prompts

@@ -108,8 +108,7 @@ class Exchange(msgspec.Struct, eq=False):
     on_gone: Callable[[], None] | None = None  # called once when the client disconnects
     task: asyncio.Task[None] | None = None  # the task that answers it
     id_header: str = ""  # a further header that carries the request's id
-    cross_origin: Mapping[str, str] | None = None
-    """CORS headers of the response to a page of another origin."""
+    cross_origin: Mapping[str, str] | None = None  # CORS headers for a page of another origin
     unread: int = 0  # bytes of the body that arrived and were not read
     _named: bool = False
     _body: list[bytes] = []

@@ -41,8 +41,7 @@ async def happens(event: asyncio.Event, seconds: float | None) -> bool:
     return event.is_set()
 
 
-Handler = Callable[[Exchange], Coroutine[None, None, None]]
-"""Answers an exchange: ends or abandons its response."""
+Handler = Callable[[Exchange], Coroutine[None, None, None]]  # ends or abandons the response
 
 _MAX_IDLE_WORKERS = 256
 

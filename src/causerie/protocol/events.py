@@ -77,8 +77,7 @@ class Usage(Struct, frozen=True, gc=False):
     estimated: bool = False
     discarded: int = 0  # tokens that were generated and taken back; not part of `completion`
     impossible: bool = False
-    units: int = 0
-    """Units that a reply without output tokens is charged by: search units, 1 for embeddings."""
+    units: int = 0  # a reply without output tokens is charged by: search units, 1 for embeddings
     written: int = 0  # tokens of the prompt that the target wrote into its cache at a price
 
 
@@ -106,8 +105,7 @@ Event = ContentEvent | Finished | Usage | PassedBytes
 Batch = Sequence[Event]
 BatchSink = Callable[[Batch], Awaitable[object] | None]
 """Takes batches; its result, if any, is awaited before the next batch."""
-ArrivalSink = Callable[[Batch], bool]
-"""Takes a batch on its arrival; false: the next one is to be awaited."""
+ArrivalSink = Callable[[Batch], bool]  # false: the next batch is to be awaited
 
 
 @dataclass(frozen=True, slots=True)

@@ -178,8 +178,7 @@ class NativeRequest(Struct, frozen=True, gc=False):
     shape: str  # name of the API
     sent: Mapping[str, object] | Unread
     headers: Mapping[str, str] = {}  # headers that belong to the API
-    unsealed: Mapping[str, object] | None = None
-    """The body for servers that cannot read what was sealed here; ``None``: all of it."""
+    unsealed: Mapping[str, object] | None = None  # for servers that cannot read what is sealed here
     left_out: Sequence[str] = ()  # the report of what it lacks
 
     @property

@@ -27,8 +27,7 @@ class ResponseContext(Struct, frozen=True):
     model: str
     fingerprint: str
     reasoning_visible: bool = True
-    router_names: bool = False
-    """Report reasoning under the names of routers too, with what a provider needs back."""
+    router_names: bool = False  # reasoning has routers' names, with what providers need back
     cost: Callable[[Usage], float] | None = None  # price of the reply, if the catalog has one
     provider: str | UnsetType = UNSET  # name of the provider that serves it
     used: Callable[[], Usage] | None = None  # tokens so far

@@ -208,8 +208,7 @@ class Stored(Struct, frozen=True, tag="BlockStored"):
     of a prompt its salt.
     """
     group_idx: int | None = None
-    kv_cache_spec_kind: str | None = None
-    """Of models with several kinds of cache: which kind the group is of."""
+    kv_cache_spec_kind: str | None = None  # kind of the group's cache, of models with several
 
     @property
     def salt(self) -> str:

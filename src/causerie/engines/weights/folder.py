@@ -58,8 +58,7 @@ class ModelFolder:
     file_size: int  # of the weights, in bytes
     config: Mapping[str, object]  # the object in its config.json
     generation: Mapping[str, object]  # of its generation_config.json; empty if there is none
-    files: tuple[Path, ...]
-    """All files that make it this model: weights, configuration, tokenizer and template."""
+    files: tuple[Path, ...]  # that make it this model: weights, configuration, tokenizer, template
 
     @property
     def kept_elements(self) -> int:
