@@ -79,17 +79,14 @@ class Error(Struct, frozen=True):
 
 
 class ServiceError(Exception):
-    """A failure that a client sees; ``headers`` are added to the response.
-
-    ``changes`` were made to the request. ``error_class`` is the cause of a failure at a target.
-    """
+    """A failure that a client sees; ``headers`` are added to the response."""
 
     status = 500
     type = "server_error"
     code = "internal_error"
     retryable = False
-    error_class: ErrorClass | None = None
-    changes: Sequence[str] = ()
+    error_class: ErrorClass | None = None  # cause of a failure at a target
+    changes: Sequence[str] = ()  # made to the request
 
     def __init__(
         self,

@@ -115,10 +115,7 @@ class Scopes:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """The stages in their order; ``members`` is ``None`` without accounts.
-
-    ``check_calls`` gets every delivered reply to a request with tools.
-    """
+    """The stages in their order."""
 
     keys: StaticKeys
     catalog: Catalog
@@ -126,8 +123,8 @@ class Pipeline:
     scopes: Scopes
     router: Router
     meter: Meter
-    members: AccountPorts | None = None
-    check_calls: CallSink | None = None
+    members: AccountPorts | None = None  # `None` without accounts
+    check_calls: CallSink | None = None  # gets every delivered reply to a request with tools
     _choices: dict[tuple[str, str], _Choice] = field(default_factory=dict, init=False)
     _counts: SlotQueue = field(
         default_factory=lambda: SlotQueue(

@@ -55,13 +55,10 @@ class EngineStatus:
 
 
 class Image(Struct, frozen=True, gc=False):
-    """An image that has been checked, in a format that engines read, as base64.
-
-    ``digest`` is the SHA-256 of what a request holds of it.
-    """
+    """An image that has been checked, in a format that engines read."""
 
     base64: str
-    digest: bytes
+    digest: bytes  # SHA-256 of what a request holds of it
 
     def placeholders(self, count: int) -> list[int]:
         """Return negative ids for its ``count`` tokens; those of another image are others."""
@@ -71,12 +68,9 @@ class Image(Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class PicturedPrompt:
-    """The first ``tokens`` ids of a prompt, as the texts and images that they stand for.
+    """The first ``tokens`` ids of a prompt, as the texts and images that they stand for."""
 
-    Each text of a control token in these texts is meant as one.
-    """
-
-    pieces: tuple[str | Image, ...]
+    pieces: tuple[str | Image, ...]  # each text of a control token in them is meant as one
     tokens: int
 
 
@@ -128,25 +122,19 @@ class Token(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The prompt is being read. Comes first, once, from an engine that knows then.
+    """The prompt is being read. Comes first, once, from an engine that knows then."""
 
-    ``cached_tokens`` of the prompt came from the engine's prefix cache.
-    """
-
-    cached_tokens: int
+    cached_tokens: int  # of the prompt, which came from the engine's prefix cache
 
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """The last item of a generation, exactly once, unless it was abandoned or failed.
-
-    ``cached_tokens`` of the prompt came from the engine's prefix cache.
-    """
+    """The last item of a generation, exactly once, unless it was abandoned or failed."""
 
     reason: Literal["stop", "length"]
     prompt_tokens: int
     completion_tokens: int
-    cached_tokens: int = 0
+    cached_tokens: int = 0  # of the prompt, which came from the engine's prefix cache
 
 
 Output = Started | Token | Stopped

@@ -60,10 +60,7 @@ class FleetEntry:
 
 @dataclass(slots=True, eq=False)
 class ModelSlot:
-    """The place of one model: its engine while there is one, and who uses it.
-
-    One that is ``leaving`` serves those who have it already, and nobody else.
-    """
+    """The place of one model: its engine while there is one, and who uses it."""
 
     entry: FleetEntry
     engine: ManagedEngine | None = None
@@ -76,7 +73,7 @@ class ModelSlot:
     failures: int = 0  # in a row
     retry_at: float = 0.0
     idle: asyncio.TimerHandle | None = None
-    leaving: bool = False
+    leaving: bool = False  # it serves those who have it already, and nobody else
     dismissed: bool = False  # to be unloaded as soon as nobody uses it
 
     @property

@@ -270,7 +270,7 @@ class SupervisedEngine(ABC, Generic[C]):
     """One model in a supervised server, which a client of type ``C`` speaks to.
 
     A subclass says how the server is started or found, where the vocabulary is read from, and how
-    one generation goes. ``context`` is the most tokens of one request, prompt and output together.
+    one generation goes.
     """
 
     keeps_grammars = True  # whether a server itself follows a grammar from its beginning
@@ -290,7 +290,7 @@ class SupervisedEngine(ABC, Generic[C]):
     ) -> None:
         self.slots = slots
         self.memory_bytes = memory_bytes
-        self.context = context
+        self.context = context  # most tokens of one request, prompt and output together
         self._model = model
         self._local = local
         self._load_seconds = load_seconds

@@ -13,16 +13,13 @@ from urllib.parse import unquote, urlsplit
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A parsed base URL; ``path`` does not end in a slash.
-
-    ``authorization`` is the header value of the user name and password in the address, else empty.
-    """
+    """A parsed base URL."""
 
     tls: bool
     host: str
     port: int
-    path: str = ""
-    authorization: str = field(default="", repr=False)
+    path: str = ""  # without a slash at its end
+    authorization: str = field(default="", repr=False)  # header of the address's user and password
 
     @staticmethod
     def parse(url: str) -> Address:

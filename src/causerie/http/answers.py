@@ -107,17 +107,14 @@ class PlainAnswer:
 
 
 class StreamedAnswer(Struct, eq=False):
-    """Sends events as they come, and a comment after each silent period of ``pings``.
-
-    Without an event its head is sent after one period of ``head_timer``.
-    """
+    """Sends events as they come, and a comment after each silent period of ``pings``."""
 
     parsed: ParsedRequest
     _exchange: Exchange
     _identity: CompletionIdentity
     _ping: bytes
     _pings: KeepAlive
-    _head_timer: KeepAlive | None
+    _head_timer: KeepAlive | None  # the head is sent after one of its periods without an event
     early_start: bool = False  # the head was sent before the first content-bearing event
     _encoder: StreamEncoder | None = None
     _silent: bool = False

@@ -26,16 +26,13 @@ from causerie.shapes.shape import ParsedRequest, Shape
 
 
 class RequestLimits(Struct, frozen=True):
-    """Bounds on a request, and the longest silence in a stream.
-
-    A stream starts at its first content, or after ``first_byte_seconds`` unless that is 0.
-    """
+    """Bounds on a request, and the longest silence in a stream."""
 
     body: BodyLimits = BodyLimits()
     max_messages: int = 4096
     work: bounded_json.Bounds = bounded_json.DEFAULT
     ping_seconds: float = 15.0
-    first_byte_seconds: float = 15.0
+    first_byte_seconds: float = 15.0  # until a stream starts without content; 0: it does not
 
 
 async def authenticated(

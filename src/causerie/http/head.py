@@ -132,14 +132,12 @@ _HINT_HEADERS = frozenset({_SESSION, _UNKNOWN_PARAMS, *_TITLES, _REFERER, _TAG, 
 
 
 class RequestHints(Struct, frozen=True):
-    """``session`` may be empty; ``strict`` refuses unknown fields; ``plain_json``: the body is
-    JSON and not compressed.
-    """
+    """Hints in the headers of a request."""
 
     labels: Labels = UNLABELLED
-    session: str = ""
-    strict: bool = False
-    plain_json: bool = False
+    session: str = ""  # may be empty
+    strict: bool = False  # unknown fields are refused
+    plain_json: bool = False  # the body is JSON and not compressed
 
 
 NO_HINTS = RequestHints()

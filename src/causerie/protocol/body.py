@@ -55,13 +55,10 @@ def unsupported(param: str, advice: str) -> InvalidRequest:
 
 
 class ObjectReader(Struct, frozen=True):
-    """Reads the fields of one object of the body; ``null`` is the same as leaving one out.
-
-    ``path`` is its place, like ``messages[3].tool_calls[0]``, and empty for the body itself.
-    """
+    """Reads the fields of one object of the body; ``null`` is the same as leaving one out."""
 
     values: Mapping[str, object]
-    path: str = ""
+    path: str = ""  # its place, like `messages[3].tool_calls[0]`; empty for the body itself
 
     def param(self, name: str) -> str:
         return f"{self.path}.{name}" if self.path else name

@@ -85,12 +85,11 @@ class PassedBytes(Struct, frozen=True, gc=False):
     """Bytes of a provider's reply that its client gets unchanged, since both speak one API.
 
     They are an event of a stream. Other events say the same, for those who count and keep.
-    ``last``: they tell the client that the reply is complete.
     """
 
     data: bytes
     choice: int = 0
-    last: bool = False
+    last: bool = False  # they tell the client that the reply is complete
 
 
 class PassedReply(PassedBytes, frozen=True, gc=False):

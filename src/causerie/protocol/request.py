@@ -138,17 +138,13 @@ OutputFormat = JsonObject | JsonSchema | Regex | TextChoice | Grammar
 
 
 class Thinking(Struct, frozen=True, gc=False):
-    """Setting of thinking; ``enabled`` ``None`` leaves it to the model, ``budget`` is in tokens.
+    """Setting of thinking."""
 
-    ``usual_effort`` is the effort that ``reasoning: {"enabled": true}`` stands for. ``visible``
-    false keeps the reasoning out of the reply.
-    """
-
-    enabled: bool | None = None
+    enabled: bool | None = None  # `None` leaves it to the model
     effort: str | None = None
-    budget: int | None = None
-    visible: bool = True
-    usual_effort: str | None = None
+    budget: int | None = None  # in tokens
+    visible: bool = True  # `False` keeps the reasoning out of the reply
+    usual_effort: str | None = None  # the effort that `reasoning: {"enabled": true}` stands for
     adaptive: bool = False  # the model decides, and a provider that has a word for that is told
 
 
@@ -188,15 +184,11 @@ class NativeRequest(Struct, frozen=True, gc=False):
 
 
 class UnreadParts(Struct):
-    """Parts of a request that only a provider of the client's own API can read.
+    """Parts of a request that only a provider of the client's own API can read."""
 
-    ``refused`` is the answer of all other targets to what is new of it. ``addresses`` are all that
-    such a provider would fetch, by the fields that hold them.
-    """
-
-    refused: InvalidRequest | None = None
+    refused: InvalidRequest | None = None  # what all other targets answer to the new ones of them
     tokens: int = 0
-    addresses: dict[str, str] = {}
+    addresses: dict[str, str] = {}  # that such a provider would fetch, by their fields
 
     def add(self, part: Mapping[str, Any], place: str) -> None:
         addresses, source = self.note_addresses(part, place), part.get("source")
@@ -226,10 +218,7 @@ def _addresses(value: object, place: str) -> Iterator[tuple[str, str]]:
 
 
 class ChatRequest(Struct, frozen=True, gc=False):
-    """``top_logprobs`` is ``None`` when no log-probabilities were asked for.
-
-    A request whose body is ``passed`` through has no messages; its fields are in ``sent``.
-    """
+    """A request; one whose body is ``passed`` through has no messages, its fields are ``sent``."""
 
     model: str
     messages: tuple[Message, ...]
@@ -243,7 +232,7 @@ class ChatRequest(Struct, frozen=True, gc=False):
     stop: tuple[str, ...] = ()
     stop_token_ids: tuple[int, ...] = ()
     ignore_eos: bool = False
-    top_logprobs: int | None = None
+    top_logprobs: int | None = None  # `None`: no log-probabilities are asked for
     tools: tuple[Tool, ...] = ()
     tool_choice: ToolChoice = ToolChoice()
     parallel_tool_calls: bool | None = None  # not sent: as the model is known to write them

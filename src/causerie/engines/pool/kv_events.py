@@ -283,15 +283,11 @@ def decoded_events(payload: bytes) -> EventBatch:
 
 @dataclass(eq=False)
 class KvView:
-    """The content of one cache of ``_member``, called ``name`` in the index.
-
-    What was sent to the member is in the index by its name; blocks that are gone are taken from
-    there too.
-    """
+    """The content of one cache of a member."""
 
     _index: PrefixIndex
-    name: str
-    _member: str
+    name: str  # of the cache in the index
+    _member: str  # what was sent to it is in the index by its name, until the blocks are gone
 
     def __post_init__(self) -> None:
         self.complete = False  # whether every block that is there is known
@@ -425,14 +421,11 @@ class KvEndpoint(Struct, frozen=True):
 
 @dataclass(eq=False)
 class KvSubscriber:
-    """Keeps a view up to date. Raises nothing: without events there are other ways to choose.
-
-    ``_changed`` is called when the view has changed, or can be used no more.
-    """
+    """Keeps a view up to date. Raises nothing: without events there are other ways to choose."""
 
     _endpoint: KvEndpoint
     view: KvView
-    _changed: Callable[[], None]
+    _on_change: Callable[[], None]  # of the view, also when it can be used no more
     failure: str = "no KV events yet"  # why the view says nothing; empty where it says something
     heard: float = 0.0  # when the last batch came, on the monotonic clock
     _task: asyncio.Task[None] | None = None
@@ -450,7 +443,7 @@ class KvSubscriber:
         log.warning("KV events of a member cannot be used", cache=self.view.name, why=why)
         self.failure = why
         self.view.forget()
-        self._changed()
+        self._on_change()
 
     async def _keep_subscribed(self) -> None:
         try:
@@ -522,11 +515,11 @@ class KvSubscriber:
             if first == 0:
                 self.view.begin()
                 self.failure = ""
-                self._changed()
+                self._on_change()
 
     def _mark_contacted(self) -> None:
         self.failure, self.heard = "", monotonic()
-        self._changed()
+        self._on_change()
 
 
 def _open_socket(context: Context, kind: int, address: str) -> Any:
