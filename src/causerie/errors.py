@@ -8,8 +8,7 @@ from typing import Any, Self
 
 from msgspec import UNSET, Struct, UnsetType
 
-SHUTDOWN = "shutdown"
-"""Message of a cancellation because the service ends: the client has not left."""
+SHUTDOWN = "shutdown"  # message of a cancellation because the service ends: the client has not left
 
 
 def counted(number: float, noun: str) -> str:
@@ -30,34 +29,21 @@ def forget_frames(failure: BaseException) -> None:
 class ErrorClass(StrEnum):
     """Cause of a failure at a target, as log lines, metrics, the ledger and alerts name it."""
 
-    REJECTED_KEY = "rejected_key"
-    """401, or in words: the provider does not accept the key of its configuration."""
-    FORBIDDEN = "forbidden"
-    """403: the key may not do this there."""
-    MODEL_NOT_FOUND = "model_not_found"
-    """404: the provider does not know the model (or the path)."""
-    WRONG_ADDRESS = "wrong_address"
-    """A redirect, or 405: no chat completions are answered there."""
-    QUOTA = "quota"
-    """402, or 429 with ``insufficient_quota``: what is paid for is used up."""
-    RATE_LIMITED = "rate_limited"
-    """429: too many requests or tokens for now."""
-    OVERLOADED = "overloaded"
-    """503 or 529, or the target's own queue: no room for now."""
-    SERVER_ERROR = "server_error"
-    """Another 5xx, or an engine that failed."""
+    REJECTED_KEY = "rejected_key"  # 401, or in words: the configured key is not accepted
+    FORBIDDEN = "forbidden"  # 403: the key may not do this there
+    MODEL_NOT_FOUND = "model_not_found"  # 404: the provider does not know the model (or the path)
+    WRONG_ADDRESS = "wrong_address"  # a redirect, or 405: no chat completions are answered there
+    QUOTA = "quota"  # 402, or 429 with `insufficient_quota`: what is paid for is used up
+    RATE_LIMITED = "rate_limited"  # 429: too many requests or tokens for now
+    OVERLOADED = "overloaded"  # 503 or 529, or the target's own queue: no room for now
+    SERVER_ERROR = "server_error"  # another 5xx, or an engine that failed
     TIMEOUT = "timeout"
-    CONNECTION = "connection"
-    """No connection, or one that broke before the reply began."""
-    BROKEN_STREAM = "broken_stream"
-    """The reply ended before it was complete."""
-    INVALID_REPLY = "invalid_reply"
-    """The reply cannot be read, or says nothing."""
-    UNUSABLE_OUTPUT = "unusable_output"
-    """The reply is as it should be, but the model wrote no call of a function in it."""
+    CONNECTION = "connection"  # no connection, or one that broke before the reply began
+    BROKEN_STREAM = "broken_stream"  # the reply ended before it was complete
+    INVALID_REPLY = "invalid_reply"  # the reply cannot be read, or says nothing
+    UNUSABLE_OUTPUT = "unusable_output"  # a whole reply, but the model wrote no call of a function
     CONTEXT_LENGTH = "context_length"
-    INVALID_REQUEST = "invalid_request"
-    """The request is refused for what it says."""
+    INVALID_REQUEST = "invalid_request"  # the request is refused for what it says
 
     @property
     def is_rejection(self) -> bool:
@@ -82,8 +68,7 @@ class ErrorDetails(Struct, frozen=True, kw_only=True):
     message: str
     type: str
     param: str | None
-    code: str | int
-    """The status instead of a word, for clients whose generated types demand it."""
+    code: str | int  # the status instead of a word, for clients whose generated types demand it
     metadata: Mapping[str, Any] | UnsetType = UNSET
 
 
@@ -94,17 +79,14 @@ class Error(Struct, frozen=True):
 
 
 class ServiceError(Exception):
-    """A failure that a client sees; ``headers`` are added to the response.
-
-    ``changes`` were made to the request. ``error_class`` is the cause of a failure at a target.
-    """
+    """A failure that a client sees; ``headers`` are added to the response."""
 
     status = 500
     type = "server_error"
     code = "internal_error"
     retryable = False
-    error_class: ErrorClass | None = None
-    changes: Sequence[str] = ()
+    error_class: ErrorClass | None = None  # cause of a failure at a target
+    changes: Sequence[str] = ()  # made to the request
 
     def __init__(
         self,
@@ -311,8 +293,6 @@ class StoreUnavailable(Overloaded):
 
     code = "store_unavailable"
 
-    def __init__(self, message: str = "", *, retry_after: int = 2) -> None:
-        super().__init__(
-            message or "The service cannot reach its database now; nothing was changed. Try again.",
-            retry_after=retry_after,
-        )
+    def __init__(self, message: str = "") -> None:
+        usual = "The service cannot reach its database now; nothing was changed. Try again."
+        super().__init__(message or usual, retry_after=2)

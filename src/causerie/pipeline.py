@@ -19,30 +19,9 @@ from typing import Protocol
 from msgspec import UNSET, Struct, structs
 
 from causerie.access.admission import SlotQueue
-from causerie.access.keys import (
-    AccountPorts,
-    Caller,
-    FreeAllowance,
-    FreeScopes,
-    Locked,
-    StaticKeys,
-)
-from causerie.access.limits import (
-    Estimate,
-    Lease,
-    RateLimiter,
-    RateScope,
-    SpentProviders,
-    tell,
-)
-from causerie.catalog.catalog import (
-    Catalog,
-    Entry,
-    WildcardModel,
-    entries_of,
-    is_over,
-    named_entry,
-)
+from causerie.access.keys import AccountPorts, Caller, FreeAllowance, FreeScopes, Locked, StaticKeys
+from causerie.access.limits import Estimate, Lease, RateLimiter, RateScope, SpentProviders, tell
+from causerie.catalog.catalog import Catalog, Entry, WildcardModel, entries_of, is_over, named_entry
 from causerie.catalog.listing import Listing
 from causerie.errors import (
     ContextLengthExceeded,
@@ -136,10 +115,7 @@ class Scopes:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """The stages in their order; ``members`` is ``None`` without accounts.
-
-    ``check_calls`` gets every delivered reply to a request with tools.
-    """
+    """The stages in their order."""
 
     keys: StaticKeys
     catalog: Catalog
@@ -147,8 +123,8 @@ class Pipeline:
     scopes: Scopes
     router: Router
     meter: Meter
-    members: AccountPorts | None = None
-    check_calls: CallSink | None = None
+    members: AccountPorts | None = None  # `None` without accounts
+    check_calls: CallSink | None = None  # gets every delivered reply to a request with tools
     _choices: dict[tuple[str, str], _Choice] = field(default_factory=dict, init=False)
     _counts: SlotQueue = field(
         default_factory=lambda: SlotQueue(
@@ -498,9 +474,8 @@ def unspent(
 
 def another_may(failure: ServiceError) -> bool:
     """Return true for failures at which another model may succeed: overload, limits, upstream."""
-    if isinstance(failure, (OverBudget, Overloaded, RateLimited, UpstreamFailed)):
-        return True
-    return failure.code in _OF_THE_MODEL
+    kinds = (OverBudget, Overloaded, RateLimited, UpstreamFailed)
+    return isinstance(failure, kinds) or failure.code in _OF_THE_MODEL
 
 
 def _response_context(

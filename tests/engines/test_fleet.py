@@ -103,8 +103,8 @@ async def test_it_loads_on_demand_and_shares_one_load() -> None:
 async def test_a_loaded_model_is_not_loaded_again() -> None:
     yard = Yard([Ship("a")])
     async with Fleet([entry(yard, preload=True)]) as fleet:
-        await fleet.ready()
-        await fleet.ready()
+        await fleet.engine("a").load()
+        await fleet.engine("a").load()
         await fleet.engine("a").facts()
     assert yard.made == 1
 
@@ -131,11 +131,11 @@ async def test_an_unknown_model_is_refused() -> None:
             fleet.engine("b")
 
 
-async def test_ready_raises_why_a_preload_failed() -> None:
+async def test_a_load_raises_why_the_preload_failed() -> None:
     ship = Ship("a", fails="not a model")
     async with Fleet([entry(Yard([ship]), preload=True)]) as fleet:
         with pytest.raises(EngineFailed, match="not a model"):
-            await fleet.ready()
+            await fleet.engine("a").load()
         (status,) = fleet.status()
         assert status.state is EngineState.FAILED
         assert status.detail == "not a model"
@@ -231,7 +231,7 @@ async def test_an_idle_model_is_unloaded_and_comes_back() -> None:
 async def test_a_load_makes_the_facts_known() -> None:
     """A list of models need not wait for the first request."""
     async with Fleet([entry(Yard([Ship("a")]), preload=True)]) as fleet:
-        await fleet.ready()
+        await fleet.engine("a").load()
         assert fleet.engine("a").known is not None
 
 
@@ -420,7 +420,7 @@ async def test_a_load_that_a_reload_cancels_leaves_no_room_before_there_is_some(
             await asyncio.sleep(0)
         early = new.starting.is_set()
         old.may_stop.set()
-        await fleet.ready()
+        await fleet.engine("a").load()
         assert new.started.is_set()
         assert not early
 

@@ -31,12 +31,10 @@ from causerie.engines.base import (
     Token,
 )
 from causerie.engines.llamacpp import engine as llamacpp
-from causerie.engines.llamacpp.client import ChunkedPrefill, PartialTokens, completion_body
-from causerie.engines.llamacpp.engine import LlamaCppChild, LlamaCppEngine, spawn
-from causerie.engines.llamacpp.options import Launch, LlamaCppOptions
-from causerie.engines.llamacpp.slots import PromptStore
+from causerie.engines.llamacpp.client import ChunkedPrefill, completion_body
+from causerie.engines.llamacpp.engine import LlamaCppChild, LlamaCppEngine
+from causerie.engines.llamacpp.options import LlamaCppOptions
 from causerie.engines.prefill import PrefillSpeed
-from causerie.engines.process import Pulse
 from causerie.engines.supervised import GivenUp
 from causerie.protocol.parameters import SamplingParams
 
@@ -451,21 +449,15 @@ async def test_weights_that_change_while_they_are_loaded_are_not_served(
     weights = tmp_path / "m.gguf"
     weights.symlink_to(tiny_gguf)
     engine = LlamaCppEngine("small", weights, LlamaCppOptions(context=256, parallel=1))
-    started = []
+    started, load_child = [], engine._load_child
 
-    async def spawned(
-        launch: Launch,
-        partial: PartialTokens,
-        seconds: float,
-        pulse: Pulse,
-        prompts: PromptStore,
-    ) -> LlamaCppChild:
-        started.append(await spawn(launch, partial, seconds, pulse, prompts))
+    async def loaded() -> LlamaCppChild:
+        started.append(await load_child())
         weights.unlink()
         shutil.copyfile(tiny_gguf, weights)
         return started[0]
 
-    monkeypatch.setattr("causerie.engines.llamacpp.engine.spawn", spawned)
+    monkeypatch.setattr(engine, "_load_child", loaded)
     with pytest.raises(GivenUp, match="the weights have changed"):
         await engine.start()
     with pytest.raises(ProcessLookupError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -46,11 +47,11 @@ class Nursery:
         self.waits.append(seconds)
         await self.go.acquire()
 
-    def supervisor(self) -> EngineSupervisor[Child]:
+    def supervisor(self) -> EngineSupervisor[Any]:
         return EngineSupervisor("m", self.spawn, self.sleep)
 
 
-def seen(watched: EngineSupervisor[Child]) -> tuple[EngineState, Child | None]:
+def seen(watched: EngineSupervisor[Any]) -> tuple[EngineState, Child | None]:
     return watched.state, watched.child
 
 
@@ -202,7 +203,7 @@ async def test_a_cancelled_start_leaves_nothing() -> None:
             undone.set()
         raise AssertionError
 
-    watched: EngineSupervisor[Child] = EngineSupervisor("m", spawn)
+    watched: EngineSupervisor[Any] = EngineSupervisor("m", spawn)
     async with asyncio.TaskGroup() as group:
         task = group.create_task(watched.start())
         await begun.wait()

@@ -40,32 +40,25 @@ class EngineStatus:
     busy: int = 0  # slots that are generating
     restarts: int = 0
     progress: float | None = None  # from 0 to 1 while loading, if known
-    idle_seconds: float | None = None
-    """Time since the engine last moved (a token, a prompt batch, a load step)."""
+    idle_seconds: float | None = None  # since it last moved (a token, a prompt batch, a load step)
     memory_bytes: int | None = None  # an estimate until loaded
-    context: int | None = None
-    """Tokens of one request, prompt and output together, once the engine knows."""
+    context: int | None = None  # tokens of one request, prompt and output together, if known
     cache_tokens: int | None = None
     """Tokens that all requests together may have, where slots share a cache that holds less than
     ``context`` of each.
     """
-    unload_seconds: float | None = None
-    """Time after which the engine is unloaded unless somebody uses it."""
+    unload_seconds: float | None = None  # time after which the engine is unloaded unless it is used
     pid: int | None = None  # of the engine's process, where it is a child of ours
     detail: str = ""
     members: tuple[EngineStatus, ...] = ()  # of a pool: its engines, each by its own name
-    prefix_source: str = ""
-    """Of a member of a pool: what says which prompts it holds, ``kv_events``, ``sent`` or both."""
+    prefix_source: str = ""  # who tells a pool member's prompts: `kv_events`, `sent` or both
 
 
 class Image(Struct, frozen=True, gc=False):
-    """An image that has been checked, in a format that engines read, as base64.
-
-    ``digest`` is the SHA-256 of what a request holds of it.
-    """
+    """An image that has been checked, in a format that engines read."""
 
     base64: str
-    digest: bytes
+    digest: bytes  # SHA-256 of what a request holds of it
 
     def placeholders(self, count: int) -> list[int]:
         """Return negative ids for its ``count`` tokens; those of another image are others."""
@@ -75,12 +68,9 @@ class Image(Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class PicturedPrompt:
-    """The first ``tokens`` ids of a prompt, as the texts and images that they stand for.
+    """The first ``tokens`` ids of a prompt, as the texts and images that they stand for."""
 
-    Each text of a control token in these texts is meant as one.
-    """
-
-    pieces: tuple[str | Image, ...]
+    pieces: tuple[str | Image, ...]  # each text of a control token in them is meant as one
     tokens: int
 
 
@@ -92,26 +82,16 @@ class TextRequest:
     max_tokens: int
     sampling: SamplingParams = SamplingParams()  # noqa: RUF009 - frozen
     """A parameter that is not set is neutral."""
-    grammar: str | None = None
-    """An llguidance grammar in Lark syntax that the whole output follows, or ``None``."""
-    logprobs: int | None = None
-    """Number of alternatives that each token carries (0: only its own), or ``None`` for none at
-    all.
-    """
-    visible: tuple[str, ...] = ()
-    """Control tokens whose text must appear in the output instead of being dropped."""
+    grammar: str | None = None  # llguidance grammar in Lark syntax that the whole output follows
+    logprobs: int | None = None  # alternatives of each token; 0: its own alone; `None`: none at all
+    visible: tuple[str, ...] = ()  # control tokens whose text is part of the output, not dropped
     ignore_eos: bool = False  # forbids the end of the text
     accepted: tuple[int, ...] = ()
     """The last tokens of the prompt, if the grammar has accepted them already: it continues behind
     them instead of at its start.
     """
-    resumed: str = ""
-    """Text that the grammar has accepted before ``accepted``, however the prompt's tokens spell it.
-    """
-    shared: int = 0
-    """Tokens at the beginning of the prompt that other conversations may share: the instructions.
-    0 if unknown.
-    """
+    resumed: str = ""  # what the grammar accepted before `accepted`, however the prompt spells it
+    shared: int = 0  # tokens at its beginning that other conversations may share; 0 if unknown
     scope: str = ""  # cache scope: the engine reuses no part of a prompt of another scope
     pictured: PicturedPrompt | None = None  # if the prompt has images
 
@@ -142,25 +122,19 @@ class Token(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The prompt is being read. Comes first, once, from an engine that knows then.
+    """The prompt is being read. Comes first, once, from an engine that knows then."""
 
-    ``cached_tokens`` of the prompt came from the engine's prefix cache.
-    """
-
-    cached_tokens: int
+    cached_tokens: int  # of the prompt, which came from the engine's prefix cache
 
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """The last item of a generation, exactly once, unless it was abandoned or failed.
-
-    ``cached_tokens`` of the prompt came from the engine's prefix cache.
-    """
+    """The last item of a generation, exactly once, unless it was abandoned or failed."""
 
     reason: Literal["stop", "length"]
     prompt_tokens: int
     completion_tokens: int
-    cached_tokens: int = 0
+    cached_tokens: int = 0  # of the prompt, which came from the engine's prefix cache
 
 
 Output = Started | Token | Stopped
@@ -171,8 +145,7 @@ class RecommendedSampling:
     """Sampling that a model's publisher recommends. A parameter that is not set is neutral."""
 
     usual: SamplingDefaults
-    without_thinking: SamplingDefaults
-    """Where thinking is off; the same as ``usual`` unless the publisher tells them apart."""
+    without_thinking: SamplingDefaults  # the same as `usual` unless the publisher tells them apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,8 +153,7 @@ class ModelFacts:
     """Facts that the engine knows about the loaded model."""
 
     template: str  # the model's own Jinja chat template (may be empty)
-    context_length: int
-    """Maximum number of tokens that prompt and output of ONE request may have together."""
+    context_length: int  # most tokens that prompt and output of ONE request may have together
     parallel: int
     control_tokens: Mapping[str, int]
     """Id by text of every control and user-defined token: everything that the tokenizer does not
@@ -255,11 +227,9 @@ class EmbeddingEngine(Protocol):
         """Return the tokens of each text as :meth:`embed` takes them; control tokens in it are
         plain text. May raise :class:`PromptTooLong`.
         """
-        ...
 
     async def embed(self, inputs: Sequence[Sequence[int]]) -> list[bytes]:
         """Return the vector of each input, as little-endian 32-bit floats of length 1."""
-        ...
 
 
 class ImageEngine(Protocol):
@@ -271,7 +241,6 @@ class ImageEngine(Protocol):
         Each text of a control token becomes that token, and an image its placeholders. May raise
         :class:`EngineFailed`, :class:`PromptTooLong` and :class:`ImageRefused`.
         """
-        ...
 
 
 class TextEngine(Protocol):
@@ -286,7 +255,6 @@ class TextEngine(Protocol):
 
     async def facts(self) -> ModelFacts:
         """Facts of the loaded model; loads it first when it is absent."""
-        ...
 
     async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
         """Token ids of the pieces in order; ids among them pass through unchanged.
@@ -296,11 +264,9 @@ class TextEngine(Protocol):
         May raise :class:`PromptTooLong`, with the least that they can be, where
         a text is too long to fit however it is read.
         """
-        ...
 
     async def texts(self, tokens: Sequence[int], *, visible: Sequence[str] = ()) -> list[str]:
         """Return the text of each token in the output, as in :class:`Token` of generated tokens."""
-        ...
 
     def generate(self, request: TextRequest) -> AbstractAsyncContextManager[AsyncIterator[Output]]:
         """Run one generation; raises on entering.
@@ -308,4 +274,3 @@ class TextEngine(Protocol):
         :class:`PromptTooLong` where it does not fit, :class:`NotAdmitted` where
         the grammar cannot go on behind ``TextRequest.resumed`` and ``accepted``.
         """
-        ...

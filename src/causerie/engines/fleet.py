@@ -35,11 +35,9 @@ class ManagedEngine(base.TextEngine, Protocol):
 
     async def start(self) -> None:
         """Load the model; raise :class:`EngineFailed` with the reason."""
-        ...
 
     async def stop(self) -> None:
         """Unload; nothing is left behind."""
-        ...
 
     def status(self) -> base.EngineStatus: ...
 
@@ -53,21 +51,16 @@ class FleetEntry:
     """Gets the engine's inputs (weights, say) and builds it without starting it."""
     slots: int = 1  # the best guess before the engine is built
     preload: bool = False
-    idle_seconds: float | None = None
-    """Time without a request after which it is unloaded; ``None``: never."""
+    idle_seconds: float | None = None  # without a request until it is unloaded; `None`: never
     wait_seconds: float = 60.0  # longest wait of a request for a load
-    recipe: object = field(default_factory=object)
-    """An entry that replaces one with an equal recipe keeps its engine."""
+    recipe: object = field(default_factory=object)  # an entry with an equal one keeps the engine
     renew: Callable[[ManagedEngine], None] | None = None
     """Gives an engine that is kept what its recipe leaves open."""
 
 
 @dataclass(slots=True, eq=False)
 class ModelSlot:
-    """The place of one model: its engine while there is one, and who uses it.
-
-    One that is ``leaving`` serves those who have it already, and nobody else.
-    """
+    """The place of one model: its engine while there is one, and who uses it."""
 
     entry: FleetEntry
     engine: ManagedEngine | None = None
@@ -80,7 +73,7 @@ class ModelSlot:
     failures: int = 0  # in a row
     retry_at: float = 0.0
     idle: asyncio.TimerHandle | None = None
-    leaving: bool = False
+    leaving: bool = False  # it serves those who have it already, and nobody else
     dismissed: bool = False  # to be unloaded as soon as nobody uses it
 
     @property
@@ -115,6 +108,10 @@ class ModelSlot:
     @property
     def awaited_until(self) -> float:
         return self.awaited[-1] if self.awaited else 0.0
+
+    @property
+    def evictable(self) -> bool:
+        return self.unused and self.awaited_until <= time.monotonic()
 
     def begin_step(self, *, first: bool) -> None:
         """Count the use of a step; a step before it has announced it, unless it is the first."""
@@ -244,19 +241,8 @@ class Fleet:
         return sum(slot.engine.memory_bytes for slot in self._unloadable_slots() if slot.engine)
 
     def _unloadable_slots(self) -> Sequence[ModelSlot]:
-        now = time.monotonic()
-        unused = (model_slot for model_slot in self._all_slots() if model_slot.unused)
-        return [
-            model_slot
-            for model_slot in unused
-            if model_slot.entry.idle_seconds is not None and model_slot.awaited_until <= now
-        ]
-
-    async def ready(self) -> None:
-        """Wait for every preload; raise the first failure."""
-        for model_slot in self._model_slots.values():
-            if model_slot.entry.preload:
-                await self._loaded_engine(model_slot, None)
+        evictable = (slot for slot in self._all_slots() if slot.evictable)
+        return [slot for slot in evictable if slot.entry.idle_seconds is not None]
 
     @asynccontextmanager
     async def using(
@@ -278,19 +264,17 @@ class Fleet:
             self._leaving.add(model_slot)
         self._unload_when_idle(model_slot)  # which it is no more
         try:
-            yield await self._loaded_engine(model_slot, model_slot.entry.wait_seconds, log_failure)
+            yield await self._loaded_engine(model_slot, log_failure)
         finally:
             model_slot.end_step(last=last)
             self._released.set()
             self._unload_when_idle(model_slot)
 
-    async def _loaded_engine(
-        self, model_slot: ModelSlot, seconds: float | None, log_failure: bool = True
-    ) -> ManagedEngine:
+    async def _loaded_engine(self, model_slot: ModelSlot, log_failure: bool) -> ManagedEngine:
         if model_slot.engine is not None and model_slot.serves:
             return model_slot.engine
         loading = self._load_slot(model_slot, log_failure)
-        done, _ = await asyncio.wait({loading}, timeout=seconds)
+        done, _ = await asyncio.wait({loading}, timeout=model_slot.entry.wait_seconds)
         if not done:
             raise base.EngineFailed(
                 f"the model {model_slot.entry.model} is still being loaded",
@@ -330,9 +314,7 @@ class Fleet:
                 model_slot.engine = engine
                 model_slot.renew()  # the entry may be another than the one that it was made for
             await self._start_engine(model_slot, engine)
-        except asyncio.CancelledError:
-            raise
-        except BaseException as failure:
+        except Exception as failure:
             if not (isinstance(failure, base.EngineFailed) and failure.loading):
                 model_slot.record_failure(failure)
                 if log_failure:
@@ -371,16 +353,14 @@ class Fleet:
                     f"budget of {_gigabytes(budget)}; raise it, or lower the model's context or "
                     "slots"
                 )
-            now = time.monotonic()
             unused = [model_slot for model_slot in self._all_slots() if model_slot.unused]
-            free = [model_slot for model_slot in unused if model_slot.awaited_until <= now]
-            if free:
+            if free := [model_slot for model_slot in unused if model_slot.evictable]:
                 await self._unload_slot(min(free, key=lambda model_slot: model_slot.used_at))
                 continue
             self._released.clear()
             until = min([deadline, *(model_slot.awaited_until for model_slot in unused)])
             try:
-                async with asyncio.timeout(until - now):
+                async with asyncio.timeout(until - time.monotonic()):
                     await self._released.wait()
             except TimeoutError:
                 if until < deadline:

@@ -50,13 +50,10 @@ def guidance_tokenizer(vocabulary: TokenTable, tokenize: Callable[[str], list[in
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """Tokens that a grammar admits next: ``spans`` of ids, first and last, without the end.
+    """Tokens that a grammar admits next."""
 
-    ``ends``: the text may end.
-    """
-
-    spans: tuple[tuple[int, int], ...]
-    ends: bool
+    spans: tuple[tuple[int, int], ...]  # of ids, first and last, without the end of the text
+    ends: bool  # the text may end
 
     def ids(self) -> Iterator[int]:
         for first, last in self.spans:
@@ -160,13 +157,10 @@ class Spelling:
 
 @dataclass(eq=False)
 class Guided:
-    """Generates under a grammar: the engine runs freely; a token refused is sampled again.
+    """Generates under a grammar: the engine runs freely; a token refused is sampled again."""
 
-    ``run`` is a generation of the engine's, ``sample`` draws one of the tokens admitted.
-    """
-
-    _run: Callable[[base.TextRequest], Generation]
-    _sample: Sample
+    _run: Callable[[base.TextRequest], Generation]  # a generation of the engine's
+    _sample: Sample  # draws one of the tokens admitted
     _request: base.TextRequest
     _matcher: GrammarMatcher
     _spelling: Spelling

@@ -52,8 +52,7 @@ class MachinePart:
 
     number: int = 0
     of: int = 1
-    devices: str | None = None
-    """Devices that the process sees, as ``CUDA_VISIBLE_DEVICES``; ``None`` for all."""
+    devices: str | None = None  # that it sees, as `CUDA_VISIBLE_DEVICES`; `None` for all
 
     def cpus(self) -> tuple[int, ...] | None:
         """Return the hardware threads of this part, or ``None`` where it has none of its own.

@@ -35,8 +35,7 @@ def common_tokens(one: bytes, other: bytes) -> int:
 STREAMING_SECONDS = 0.125
 """Time of a step beside a stream: half of what it may wait, for a step may take twice that."""
 
-LEAST_OBSERVED = 8
-"""Tokens of the smallest step that tells a speed: most of a smaller one is not theirs."""
+LEAST_OBSERVED = 8  # tokens; most of the time of a smaller step is not theirs
 
 _SLOWER, _FASTER = 0.5, 0.25  # weight of a new step
 

@@ -316,8 +316,7 @@ class Program:
 
     command: Sequence[str]
     environment: Mapping[str, str]  # variables in addition to those of the supervising process
-    farewell_seconds: float = 0.0
-    """Time to end by itself once it was asked to; with 0 it is killed at once."""
+    farewell_seconds: float = 0.0  # to end by itself once it was asked to; 0: it is killed at once
     cpus: Sequence[int] | None = None  # hardware threads that it stays on; `None`: on any
     folder: str | None = None  # its working directory; `None`: that of the service
 

@@ -71,8 +71,7 @@ class FakeEngine:
     script: FakeScript = field(default_factory=FakeScript)
     context_length: int = 8192
     slots: int = 16
-    cache_tokens: int | None = None
-    """Tokens that all requests together may have; ``None`` for no limit."""
+    cache_tokens: int | None = None  # tokens of all requests together; `None` for no limit
     memory_bytes: int = 0
     template: str = FAKE_TEMPLATE
     requests: list[base.TextRequest] = field(default_factory=list)

@@ -25,7 +25,7 @@ from collections.abc import (
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import structlog
 from llguidance import LLTokenizer
@@ -53,22 +53,12 @@ _LAST_DELAY = 30.0
 _STABLE_SECONDS = 60.0
 
 
-class Child(Protocol):
-    """A server that has started."""
-
-    async def ended(self) -> str: ...
-    async def stop(self) -> None: ...
-
-
-ChildT = TypeVar("ChildT", bound=Child)
-
-
 class GivenUp(base.EngineFailed):
     """No server can be started any more: its files are gone or were replaced."""
 
 
 @dataclass(eq=False)
-class EngineSupervisor(Generic[ChildT]):
+class EngineSupervisor(Generic[C]):
     """One child at a time. ``child`` is there only while it is ready.
 
     The delay before a restart doubles from 0.2 to 30 seconds, with jitter, and starts anew once a
@@ -78,9 +68,9 @@ class EngineSupervisor(Generic[ChildT]):
     """
 
     _name: str
-    _spawn: Callable[[], Awaitable[ChildT]]
+    _spawn: Callable[[], Awaitable[EngineChild[C]]]
     _sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
-    child: ChildT | None = None
+    child: EngineChild[C] | None = None
     state: base.EngineState = base.EngineState.ABSENT
     restarts: int = 0
     detail: str = ""
@@ -118,7 +108,7 @@ class EngineSupervisor(Generic[ChildT]):
     def retry_after(self) -> float:
         return max(self.retry_at - time.monotonic(), 0.0) + 1.0
 
-    async def _watch_child(self, child: ChildT) -> None:
+    async def _watch_child(self, child: EngineChild[C]) -> None:
         delay = _FIRST_DELAY
         started = time.monotonic()
         while True:
@@ -137,7 +127,7 @@ class EngineSupervisor(Generic[ChildT]):
                 return
             started = time.monotonic()
 
-    async def _restart_until_ready(self, delay: float) -> tuple[ChildT, float]:
+    async def _restart_until_ready(self, delay: float) -> tuple[EngineChild[C], float]:
         while True:
             self.state = base.EngineState.FAILED
             wait = delay * random.uniform(0.8, 1.2)
@@ -248,9 +238,7 @@ class LocalModel:
     """Weights on this disk, and what they say of their model."""
 
     files: Files  # all that make it this model and no other, as they were before they were read
-    size: int  # of the weights, in bytes
-    architecture: str
-    chat_template: str  # empty if there is none
+    facts: Header | ModelFolder
     vocabulary: Path  # the file that it is in
     sampling: base.RecommendedSampling | None
 
@@ -268,33 +256,21 @@ def gguf_model(
         header = read_header(weights)
     except (WeightsError, OSError) as error:
         raise base.EngineFailed(str(error)) from error
-    return header, LocalModel(
-        files=files,
-        size=header.file_size,
-        architecture=header.architecture,
-        chat_template=header.chat_template,
-        vocabulary=header.path,
-        sampling=sampling_of_gguf(header.sampling, (*header.names, ref, header.architecture)),
-    )
+    sampling = sampling_of_gguf(header.sampling, (*header.names, ref, header.architecture))
+    return header, LocalModel(files, header, header.path, sampling)
 
 
 def folder_model(folder: ModelFolder, files: Files, ref: str) -> LocalModel:
     names = (ref, folder.path.name, folder.architecture)
-    return LocalModel(
-        files=files,
-        size=folder.file_size,
-        architecture=folder.architecture,
-        chat_template=folder.chat_template,
-        vocabulary=folder.path / TOKENIZER,
-        sampling=sampling_of_folder(folder.generation, names),
-    )
+    sampling = sampling_of_folder(folder.generation, names)
+    return LocalModel(files, folder, folder.path / TOKENIZER, sampling)
 
 
 class SupervisedEngine(ABC, Generic[C]):
     """One model in a supervised server, which a client of type ``C`` speaks to.
 
     A subclass says how the server is started or found, where the vocabulary is read from, and how
-    one generation goes. ``context`` is the most tokens of one request, prompt and output together.
+    one generation goes.
     """
 
     keeps_grammars = True  # whether a server itself follows a grammar from its beginning
@@ -314,7 +290,7 @@ class SupervisedEngine(ABC, Generic[C]):
     ) -> None:
         self.slots = slots
         self.memory_bytes = memory_bytes
-        self.context = context
+        self.context = context  # most tokens of one request, prompt and output together
         self._model = model
         self._local = local
         self._load_seconds = load_seconds
@@ -358,7 +334,6 @@ class SupervisedEngine(ABC, Generic[C]):
         return child.pid if child is not None else None
 
     async def start(self) -> None:
-        """Load the model; raise :class:`EngineFailed` with the reason."""
         try:
             await self._vocabulary()
         except (WeightsError, OSError) as error:
@@ -454,21 +429,21 @@ class SupervisedEngine(ABC, Generic[C]):
         return self._cached_vocabulary
 
     async def facts(self) -> base.ModelFacts:
-        local = self._local
+        local, model = self._local, self._local.facts
         self._client()  # raises where there is none
         if self._facts is None:
             vocabulary = await self._vocabulary()
             control = await self._control_tokens(vocabulary)
             build = await self._build_name(self._client())
             self._facts = base.ModelFacts(
-                template=local.chat_template,
+                template=model.chat_template,
                 context_length=self.context,
                 parallel=self.slots,
                 control_tokens=control,
                 bos_token=vocabulary.text(vocabulary.bos),
                 eos_token=vocabulary.text(vocabulary.eos),
                 end_tokens=vocabulary.end,
-                fingerprint=f"{build}-{local.architecture}-{local.files.mark(local.size)}",
+                fingerprint=f"{build}-{model.architecture}-{local.files.mark(model.file_size)}",
                 vocabulary=str(local.vocabulary),
                 vision=self.vision,
                 without_vision=self.without_vision,

@@ -1,6 +1,4 @@
-"""Parse base URLs, tell public IP addresses from private ones, and check the hosts of image
-addresses.
-"""
+"""Parse base URLs, tell public IP addresses from private ones, and check hosts of images."""
 
 from __future__ import annotations
 
@@ -15,16 +13,13 @@ from urllib.parse import unquote, urlsplit
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A parsed base URL; ``path`` does not end in a slash.
-
-    ``authorization`` is the header value of the user name and password in the address, else empty.
-    """
+    """A parsed base URL."""
 
     tls: bool
     host: str
     port: int
-    path: str = ""
-    authorization: str = field(default="", repr=False)
+    path: str = ""  # without a slash at its end
+    authorization: str = field(default="", repr=False)  # header of the address's user and password
 
     @staticmethod
     def parse(url: str) -> Address:

@@ -107,19 +107,15 @@ class PlainAnswer:
 
 
 class StreamedAnswer(Struct, eq=False):
-    """Sends events as they come, and a comment after each silent period of ``pings``.
-
-    Without an event its head is sent after one period of ``head_timer``.
-    """
+    """Sends events as they come, and a comment after each silent period of ``pings``."""
 
     parsed: ParsedRequest
     _exchange: Exchange
     _identity: CompletionIdentity
     _ping: bytes
     _pings: KeepAlive
-    _head_timer: KeepAlive | None
-    early_start: bool = False
-    """The head was sent before the first content-bearing event."""
+    _head_timer: KeepAlive | None  # the head is sent after one of its periods without an event
+    early_start: bool = False  # the head was sent before the first content-bearing event
     _encoder: StreamEncoder | None = None
     _silent: bool = False
 
@@ -282,8 +278,7 @@ def csv_lines(rows: Iterable[Iterable[str]]) -> bytes:
     return text.getvalue().encode("utf-8", "replace")
 
 
-Rows = AsyncGenerator[Iterable[Sequence[str]]]
-"""Pieces of a table, the first of which is the head."""
+Rows = AsyncGenerator[Iterable[Sequence[str]]]  # pieces of a table, the first of which is the head
 
 
 async def csv_pieces(rows: Rows) -> AsyncGenerator[bytes]:

@@ -14,13 +14,7 @@ from causerie.errors import InvalidRequest, NotFound, ServiceError
 from causerie.http import answers
 from causerie.http.doors import MountedDoor
 from causerie.http.event_loop import offload, work_of
-from causerie.http.exchange import (
-    BodyLimits,
-    ClientGone,
-    Exchange,
-    json_at_hand,
-    read_json,
-)
+from causerie.http.exchange import BodyLimits, ClientGone, Exchange, json_at_hand, read_json
 from causerie.http.head import NO_HINTS, Headers, RequestHints
 from causerie.http.tasks import Drain, WorkGuard
 from causerie.pipeline import Pipeline
@@ -32,16 +26,13 @@ from causerie.shapes.shape import ParsedRequest, Shape
 
 
 class RequestLimits(Struct, frozen=True):
-    """Bounds on a request, and the longest silence in a stream.
-
-    A stream starts at its first content, or after ``first_byte_seconds`` unless that is 0.
-    """
+    """Bounds on a request, and the longest silence in a stream."""
 
     body: BodyLimits = BodyLimits()
     max_messages: int = 4096
     work: bounded_json.Bounds = bounded_json.DEFAULT
     ping_seconds: float = 15.0
-    first_byte_seconds: float = 15.0
+    first_byte_seconds: float = 15.0  # until a stream starts without content; 0: it does not
 
 
 async def authenticated(
@@ -138,7 +129,7 @@ class CompletionHandlers:
         assert shape.count_body is not None
         exchange.begin_completion(shape)
         caller = await authenticated(self.pipeline, exchange, door)
-        work_of.set(caller.project or caller.key or exchange.peer)
+        work_of.set(caller.project or caller.key or exchange.wire.peer)
         with WorkGuard(exchange, self._drain):
             head, most = exchange.head, self._limits.body
             body = json_at_hand(exchange, most) or await read_json(exchange, most)
@@ -231,7 +222,7 @@ class RouterPages(Struct):
         name, cache = door.name, _PUBLIC_CACHE
         if caller is not None:
             name, cache = f"{door.name} {caller.key}", _NO_CACHE
-        path, query, market = exchange.path, exchange.query or usual, self._market
+        path, query, market = exchange.path, exchange.head.query or usual, self._market
         page = await self._catalog_cache.page(
             name, path, query, lambda: market.listed(door, caller)
         )
@@ -264,7 +255,7 @@ class RouterPages(Struct):
     async def generation(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
         """Answer ``GET /generation?id=`` with a past request, by its id or its completion's."""
         caller, teller = await self._account_caller(exchange, door)
-        ids = parse_qs(exchange.query).get("id", [])
+        ids = parse_qs(exchange.head.query).get("id", [])
         if len(ids) != 1:
             raise InvalidRequest(
                 "`id` is missing; it is the `id` of a completion.",

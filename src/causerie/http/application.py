@@ -40,10 +40,8 @@ class OwnPaths(Struct, frozen=True):
     """Options of paths that belong to no door: the OpenAPI document and metrics."""
 
     docs: bool = True
-    metrics_keys: tuple[KeyDigest, ...] | None = None
-    """Keys that open ``/metrics``; ``None`` leaves it open."""
-    metrics_apart: bool = False
-    """The metrics are at an address of their own."""
+    metrics_keys: tuple[KeyDigest, ...] | None = None  # that open `/metrics`; `None` leaves it open
+    metrics_apart: bool = False  # the metrics are at an address of their own
     metrics_of_all: Callable[[], Awaitable[bytes]] | None = None
     """Returns the metrics of all workers, if this is one of several."""
 
@@ -54,8 +52,7 @@ class Mount(Struct, frozen=True):
     handler: routing.Handler
     refuse: Refusal
     address: str = ""
-    at_doors: bool = False
-    """It answers at the host names of doors too."""
+    at_doors: bool = False  # it answers at the host names of doors too
 
     @property
     def host(self) -> str:
@@ -68,8 +65,7 @@ class RouteMatch(Struct, frozen=True):
     handler: routing.DoorHandler
     door: MountedDoor
     parameter: str
-    completes: bool = False
-    """It answers a completion, whose id is the request's."""
+    completes: bool = False  # it answers a completion, whose id is the request's
 
 
 class Edge:

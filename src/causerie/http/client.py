@@ -80,9 +80,9 @@ async def _through_proxy(
 ) -> None:
     # By CONNECT (RFC 9110, 9.3.6).
     loop = asyncio.get_running_loop()
-    answered: asyncio.Future[int] = loop.create_future()
+    answer = asyncio.StreamReader(limit=_MAX_PROXY_ANSWER_BYTES)
     transport, _ = await loop.create_connection(
-        lambda: _Tunnel(answered),
+        lambda: asyncio.StreamReaderProtocol(answer),
         proxy.host,
         proxy.port,
         ssl=ssl.create_default_context() if proxy.tls else None,
@@ -93,7 +93,7 @@ async def _through_proxy(
         f"CONNECT {authority} HTTP/1.1\r\nhost: {authority}\r\n{credentials}\r\n".encode("latin-1")
     )
     try:
-        status = await answered
+        status = await _proxy_status(answer)
         if not 200 <= status < 300:
             raise _dial_failed("proxy", f"the proxy {proxy.place} answered {status}")
         secured = await loop.start_tls(
@@ -108,58 +108,37 @@ async def _through_proxy(
     connection.connection_made(cast(asyncio.Transport, secured))
 
 
-class _Tunnel(asyncio.Protocol):
-    def __init__(self, answered: asyncio.Future[int]) -> None:
-        self._status_answer = answered
-        self._received_bytes = b""
-
-    def data_received(self, data: bytes) -> None:
-        self._received_bytes += data
-        if self._status_answer.done():
-            return
-        if b"\r\n\r\n" in self._received_bytes:
-            parts = self._received_bytes.split(b" ", 2)
-            valid = len(parts) > 1 and len(parts[1]) == 3 and parts[1].isdigit()
-            self._status_answer.set_result(int(parts[1]) if valid else 0)
-        elif len(self._received_bytes) > _MAX_PROXY_ANSWER_BYTES:
-            self._status_answer.set_result(0)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        del exc
-        if not self._status_answer.done():
-            self._status_answer.set_result(0)
+async def _proxy_status(answer: asyncio.StreamReader) -> int:
+    try:
+        parts = (await answer.readuntil(b"\r\n\r\n")).split(b" ", 2)
+    except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError):
+        return 0
+    valid = len(parts) > 1 and len(parts[1]) == 3 and parts[1].isdigit()
+    return int(parts[1]) if valid else 0
 
 
 _WATCH_SECONDS = 0.25
 _NEVER = float("inf")
 
-RequestListener = Callable[[HttpResponse], None]
-"""Called when a request has been handed to its connection."""
+RequestListener = Callable[[HttpResponse], None]  # called when a request is on its connection
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
     """Options of the connections to an address."""
 
-    tls: ssl.SSLContext | None = None
-    """``None``: trust the certificates that the system trusts."""
-    server_name: str | None = None
-    """Name that the certificate must have, if it is not the host's."""
-    host: str | None = None
-    """IP address to connect to in place of the host; requests and certificates keep its name."""
-    proxy: str | None = field(default=None, repr=False)
-    """Address of an HTTP proxy."""
+    tls: ssl.SSLContext | None = None  # `None`: trust the certificates that the system trusts
+    server_name: str | None = None  # name that the certificate must have, if it is not the host's
+    host: str | None = None  # IP address to dial instead; requests and certificates keep the name
+    proxy: str | None = field(default=None, repr=False)  # address of an HTTP proxy
     connect_seconds: float = 5.0
-    max_connections: int = 1024
-    """Limit on open connections; further requests wait for one."""
-    idle_seconds: float = 30.0
-    """Idle connections are closed after this time; with 0 after every response."""
+    max_connections: int = 1024  # limit on open connections; further requests wait for one
+    idle_seconds: float = 30.0  # after which idle connections are closed; 0: after each response
     networks: Sequence[IpNetwork] | None = None
     """Networks that are allowed apart from public addresses; ``None``: any address. A proxy
     resolves names itself, so it decides in their place.
     """
-    socket: str | None = None
-    """Path of the server's Unix socket, which is used in place of host and port."""
+    socket: str | None = None  # path of the server's Unix socket, used in place of host and port
 
 
 class HttpClient:

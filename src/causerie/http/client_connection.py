@@ -90,17 +90,12 @@ class HttpResponse(IncomingBody, Struct, eq=False):
     """A response that arrives piece by piece."""
 
     _source: ClientConnection
-    due: float
-    """Deadline of the whole response, on the monotonic clock; infinite without one."""
-    head: asyncio.Future[bytes]
-    """Done when ``status`` and the headers are there."""
+    due: float  # deadline of the whole response, on the monotonic clock; infinite without one
+    head: asyncio.Future[bytes]  # done when `status` and the headers are there
     waiting: asyncio.Future[bytes]  # the head, then a piece; done, where nobody waits
-    status: int = 0
-    """0 until the head is complete."""
-    opening: bytes = b""
-    """Bytes that arrived until the head was complete."""
-    late: float = _NEVER
-    """Deadline of the awaited head or piece, on the monotonic clock."""
+    status: int = 0  # 0 until the head is complete
+    opening: bytes = b""  # bytes that arrived until the head was complete
+    late: float = _NEVER  # deadline of the awaited head or piece, on the monotonic clock
     unsent: bool = False  # whether it was given up before its request had been sent whole
     taker: Callable[[bytes], bool] | None = None
     """Called with an awaited piece on arrival; true keeps the waiting task asleep."""

@@ -73,7 +73,7 @@ class Connection(asyncio.Protocol):
         self._linger_deadline = _NO_DEADLINE  # of a body that nobody wants
 
         # Per connection
-        self.peer = ""  # the address of the client
+        self.peer = ""  # IP address of the other side of the connection, or empty
         self.full: asyncio.Future[None] | None = None  # done when the client reads again
         self._read_paused = False
         self._read_closed = False  # further input is ignored

@@ -24,8 +24,7 @@ _MAX_RATIO = 200
 _MOST_CODINGS = 2
 _WINDOW_LOG = 23  # the largest window of zstd as a content coding: 8 MiB (RFC 9659)
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
-TEXTS = (b'{"', b"{\r", b"{\n", b"{ ", b"[{", b"da", b"ev", b": ")
-"""Beginnings of bodies that are not compressed."""
+TEXTS = (b'{"', b"{\r", b"{\n", b"{ ", b"[{", b"da", b"ev", b": ")  # of bodies not compressed
 _UNREADABLE = "sent a compressed response that cannot be read"
 
 
@@ -178,12 +177,15 @@ class DecodedResponse(IncomingBody):
         "_decoders",
         "_response",
         "_undelivered",
+        "late",
         "taker",
     )
 
     def __init__(self, response: HttpResponse, codings: Sequence[str]) -> None:
         self._response = response
-        self.taker: Callable[[bytes], bool] | None = None  # what arrives is not what is read
+        # Without effect: what arrives is not what is read.
+        self.taker: Callable[[bytes], bool] | None = None
+        self.late = _NEVER
         self._decoders = [DECODERS[name]() for name in reversed(codings)]
         self._decoded_pieces: Iterator[bytes] = iter(())  # of what has come
         self._undelivered = b""  # decoded, and not consumed
@@ -196,14 +198,6 @@ class DecodedResponse(IncomingBody):
     @due.setter
     def due(self, due: float) -> None:
         self._response.due = due
-
-    @property
-    def late(self) -> float:
-        return self._response.late
-
-    @late.setter
-    def late(self, late: float) -> None:
-        self._response.late = late
 
     async def piece(self, late: float = _NEVER) -> bytes:
         if self._undelivered:

@@ -1,6 +1,4 @@
-"""Doors: find the policy of a request by its host name and path, and check cross-origin requests
-(CORS).
-"""
+"""Doors: find the policy of a request by host name and path, and check its origin (CORS)."""
 
 from __future__ import annotations
 
@@ -40,8 +38,7 @@ class Origins(Struct, frozen=True):
     exact: frozenset[str] = frozenset()
     schemes: frozenset[str] = frozenset()
     every: bool = False
-    local: bool = False
-    """Pages of this machine and desktop programs may call too."""
+    local: bool = False  # pages of this machine and desktop programs may call too
 
     @staticmethod
     def of(listed: Iterable[str], *, local: bool = False) -> Origins:
@@ -103,37 +100,23 @@ _CONTAINERS_HOST = "host.docker.internal"  # the machine, as its containers call
 
 @dataclass(frozen=True, slots=True)
 class MountedDoor:
-    """A door: a base URL with its keys, models and rules. Nothing here depends on the address by
-    which a request came.
-    """
+    """A base URL with its keys, models and rules, whatever address a request comes by."""
 
     name: str
-    prefix: str
-    """Path of its base URL on every host."""
+    prefix: str  # path of its base URL on every host
     kind: DoorKind = "endpoint"
-    hosts: frozenset[str] = frozenset()
-    """Host names whose ``/v1`` leads here."""
-    keys: tuple[KeyDigest, ...] | None = None
-    """``None`` admits everybody, unless it is a door for keys of ``accounts``."""
+    hosts: frozenset[str] = frozenset()  # host names whose `/v1` leads here
+    keys: tuple[KeyDigest, ...] | None = None  # `None` admits everybody, unless it takes `accounts`
     accounts: bool = False
-    models: frozenset[str] | None = None
-    """``None`` means all."""
-    reasoning_object: bool = False
-    """Accept the router's ``reasoning`` parameter."""
-    reject_unknown: bool = False
-    """Reject unknown fields instead of dropping them."""
-    reject_long_output: bool = False
-    """Reject an output limit that does not fit beside the prompt instead of lowering it."""
-    open_catalog: bool = False
-    """The models can be listed without a key."""
-    origins: Origins = NO_ORIGINS
-    """Pages that may call from a browser."""
-    separate_caches: bool = False
-    """Projects reuse nothing of each other's prompts."""
-    networks: NetworkList | None = None
-    """Networks from which it may be used; ``None`` for all."""
-    proxies: tuple[Network, ...] = ()
-    """Proxies that are trusted to name the client's address."""
+    models: frozenset[str] | None = None  # `None` means all
+    reasoning_object: bool = False  # accept the router's `reasoning` parameter
+    reject_unknown: bool = False  # reject unknown fields instead of dropping them
+    reject_long_output: bool = False  # reject an output limit that does not fit, not lower it
+    open_catalog: bool = False  # the models can be listed without a key
+    origins: Origins = NO_ORIGINS  # pages that may call from a browser
+    separate_caches: bool = False  # projects reuse nothing of each other's prompts
+    networks: NetworkList | None = None  # networks from which it may be used; `None` for all
+    proxies: tuple[Network, ...] = ()  # proxies that are trusted to name the client's address
 
     @property
     def open(self) -> bool:

@@ -39,8 +39,7 @@ class FairThreads:
         self._lock = Lock()
         self._waiting_jobs: OrderedDict[str, deque[_Job]] = OrderedDict()
         """Jobs by their callers, in the order of turns."""
-        self._busy_callers: set[str] = set()
-        """Callers with a running job."""
+        self._busy_callers: set[str] = set()  # callers with a running job
 
     def submit(self, caller: str, work: Callable[[], R]) -> Future[R]:
         job = Future[R]()

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import UNSET, Struct, structs
 
-from causerie.access.keys import Credential
 from causerie.access.networks import Network, client_address
 from causerie.errors import Error, ErrorDetails, InternalError, InvalidRequest, ServiceError
 from causerie.http.decoding import DECODERS, Undecodable, decoded_body
@@ -97,31 +96,20 @@ class Exchange(msgspec.Struct, eq=False):
 
     wire: Connection
     head: RequestHead
-    keep_alive: bool = True
-    """The connection stays open after the response."""
-    token: str = ""
-    """128 random bits in hexadecimal: unique, but not secret."""
+    keep_alive: bool = True  # the connection stays open after the response
+    token: str = ""  # 128 random bits in hexadecimal: unique, but not secret
     request_id: str = ""
-    status: int | None = None
-    """Status of the response once it has started."""
-    complete: bool = False
-    """The whole request has arrived."""
+    status: int | None = None  # status of the response once it has started
+    complete: bool = False  # the whole request has arrived
     ended: bool = False
     gone: bool = False
-    metered: bool = False
-    """The pipeline counts the outcome."""
-    filler: bytes = b""
-    """Bytes without meaning that may be written between pieces of the response's body."""
-    on_gone: Callable[[], None] | None = None
-    """Called once when the client disconnects."""
-    task: asyncio.Task[None] | None = None
-    """The task that answers it."""
-    id_header: str = ""
-    """A further header that carries the request's id."""
-    cross_origin: Mapping[str, str] | None = None
-    """CORS headers of the response to a page of another origin."""
-    unread: int = 0
-    """Bytes of the body that arrived and were not read."""
+    metered: bool = False  # the pipeline counts the outcome
+    filler: bytes = b""  # bytes without meaning, allowed between pieces of the response's body
+    on_gone: Callable[[], None] | None = None  # called once when the client disconnects
+    task: asyncio.Task[None] | None = None  # the task that answers it
+    id_header: str = ""  # a further header that carries the request's id
+    cross_origin: Mapping[str, str] | None = None  # CORS headers for a page of another origin
+    unread: int = 0  # bytes of the body that arrived and were not read
     _named: bool = False
     _body: list[bytes] = []
     _arrived: asyncio.Future[None] | None = None
@@ -152,14 +140,9 @@ class Exchange(msgspec.Struct, eq=False):
         created = time.time_ns() // 1_000_000_000
         return CompletionIdentity(completion, created, self.request_id, shape.name)
 
-    @property
-    def peer(self) -> str:
-        """Return the IP address of the other side of the connection, or empty."""
-        return self.wire.peer
-
     def client(self, proxies: Sequence[Network]) -> str:
         """Return the IP address of the client, as far as trusted proxies name it."""
-        return client_address(self.peer, self.headers.every("x-forwarded-for"), proxies)
+        return client_address(self.wire.peer, self.headers.every("x-forwarded-for"), proxies)
 
     @property
     def method(self) -> str:
@@ -170,16 +153,8 @@ class Exchange(msgspec.Struct, eq=False):
         return self.head.path
 
     @property
-    def query(self) -> str:
-        return self.head.query
-
-    @property
     def headers(self) -> Headers:
         return self.head.headers
-
-    @property
-    def credential(self) -> Credential | None:
-        return self.head.credential
 
     def feed(self, piece: bytes) -> None:
         if self.ended:

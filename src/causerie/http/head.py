@@ -132,14 +132,12 @@ _HINT_HEADERS = frozenset({_SESSION, _UNKNOWN_PARAMS, *_TITLES, _REFERER, _TAG, 
 
 
 class RequestHints(Struct, frozen=True):
-    """``session`` may be empty; ``strict`` refuses unknown fields; ``plain_json``: the body is
-    JSON and not compressed.
-    """
+    """Hints in the headers of a request."""
 
     labels: Labels = UNLABELLED
-    session: str = ""
-    strict: bool = False
-    plain_json: bool = False
+    session: str = ""  # may be empty
+    strict: bool = False  # unknown fields are refused
+    plain_json: bool = False  # the body is JSON and not compressed
 
 
 NO_HINTS = RequestHints()
@@ -166,16 +164,14 @@ class RequestHead(Struct, frozen=True):
     """Head of a request."""
 
     method: str
-    path: str
-    """Its escapes are resolved."""
+    path: str  # its escapes are resolved
     version: str = "1.1"
     headers: Headers = Headers()
     """Without ``authorization``, which is the ``credential``; those of a head that came before are
     without the body's length, too.
     """
     keep_alive: bool = True
-    query: str = ""
-    """The query without its ``?``, as it was sent."""
+    query: str = ""  # the query without its `?`, as it was sent
     credential: Credential | None = None
     hints: RequestHints = NO_HINTS
 

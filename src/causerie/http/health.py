@@ -192,17 +192,14 @@ def _send_health(exchange: Exchange, health: Health, obstacle: str) -> None:
 
 
 class MetricsPage(Struct, frozen=True):
-    """The handler of ``GET /metrics``, open to all if ``keys`` is ``None``.
-
-    ``of_all`` returns the metrics of all workers, if this is one of several.
-    """
+    """The handler of ``GET /metrics``."""
 
     metrics: MetricsCounters
-    keys: tuple[KeyDigest, ...] | None = None
-    of_all: Callable[[], Awaitable[bytes]] | None = None
+    keys: tuple[KeyDigest, ...] | None = None  # `None`: it is open to all
+    of_all: Callable[[], Awaitable[bytes]] | None = None  # the metrics of several workers
     name: str = "metrics"
 
     async def show(self, exchange: Exchange) -> None:
-        StaticKeys().authenticate(self, exchange.credential)
+        StaticKeys().authenticate(self, exchange.head.credential)
         text = self.metrics.exposition() if self.of_all is None else await self.of_all()
         exchange.respond(200, text, content_type=self.metrics.content_type)

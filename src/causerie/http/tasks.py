@@ -41,8 +41,7 @@ async def happens(event: asyncio.Event, seconds: float | None) -> bool:
     return event.is_set()
 
 
-Handler = Callable[[Exchange], Coroutine[None, None, None]]
-"""Answers an exchange: ends or abandons its response."""
+Handler = Callable[[Exchange], Coroutine[None, None, None]]  # ends or abandons the response
 
 _MAX_IDLE_WORKERS = 256
 
@@ -108,12 +107,9 @@ _LAST_WORDS_SECONDS = 5.0
 
 
 class Drain(msgspec.Struct, eq=False):
-    """Running work, each within a :class:`WorkGuard`, and admission of new work.
+    """Running work, each within a :class:`WorkGuard`, and admission of new work."""
 
-    ``announced``: a stop is near, but new work is still admitted.
-    """
-
-    announced: bool = False
+    announced: bool = False  # a stop is near, but new work is still admitted
     stopping: bool = False
     running: set[WorkGuard] = set()
     idle: asyncio.Event = msgspec.field(default_factory=asyncio.Event)

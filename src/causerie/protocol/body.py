@@ -1,6 +1,4 @@
-"""Decode the body of a request within bounds, and read it field by field with errors that name the
-field.
-"""
+"""Decode the body of a request within bounds, and read its fields with errors that name them."""
 
 from __future__ import annotations
 
@@ -57,13 +55,10 @@ def unsupported(param: str, advice: str) -> InvalidRequest:
 
 
 class ObjectReader(Struct, frozen=True):
-    """Reads the fields of one object of the body; ``null`` is the same as leaving one out.
-
-    ``path`` is its place, like ``messages[3].tool_calls[0]``, and empty for the body itself.
-    """
+    """Reads the fields of one object of the body; ``null`` is the same as leaving one out."""
 
     values: Mapping[str, object]
-    path: str = ""
+    path: str = ""  # its place, like `messages[3].tool_calls[0]`; empty for the body itself
 
     def param(self, name: str) -> str:
         return f"{self.path}.{name}" if self.path else name

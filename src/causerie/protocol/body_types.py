@@ -1,6 +1,4 @@
-"""Types of what parameters of a request hold, as clients send them: messages, tools, response
-formats.
-"""
+"""Types of parameters as clients send them: messages, tools, response formats, and others."""
 
 from __future__ import annotations
 

@@ -34,15 +34,11 @@ class Bounds(Struct, frozen=True):
     values: int = 150_000  # values and keys together
     escapes: int = 1_200_000
     """Escapes in strings, of up to 15 ns: 16 MiB of source code pass, 7 MiB of JSON in a string."""
-    exponents: int = 64
-    """Numbers with an exponent of three digits or more; each may take 20 µs."""
-    tens: int = 2_000
-    """Numbers with an exponent from 10 on; each may take 1.5 µs."""
-    precise: int = 30_000
-    """Numbers of 17 digits or more, each stretch of 17 counted; each may take 0.5 µs."""
+    exponents: int = 64  # numbers with an exponent of three digits or more; each may take 20 µs
+    tens: int = 2_000  # numbers with an exponent from 10 on; each may take 1.5 µs
+    precise: int = 30_000  # numbers of 17 digits or more, each 17 counted; each may take 0.5 µs
     digits: int = 400  # digits in a row; no double needs more
-    bare: int = 2 * 1024 * 1024
-    """Bytes outside strings, white space not counted: what is looked at to count the others."""
+    bare: int = 2 * 1024 * 1024  # bytes outside strings, which are scanned to count the others
 
 
 DEFAULT = Bounds()
@@ -50,8 +46,7 @@ REPLY = Bounds(
     values=1_000_000, exponents=1_000, tens=10_000, precise=100_000, bare=4 * 1024 * 1024
 )
 """Bounds of a provider's reply, with room for log-probabilities of 20 times 4,000 tokens."""
-ARGUMENTS = Bounds(nesting=2**31, values=25_000)
-"""Bounds of the arguments of all past calls; their readers bound the depth."""
+ARGUMENTS = Bounds(nesting=2**31, values=25_000)  # of all past calls; their readers bound the depth
 
 
 class TooMuchWork(msgspec.DecodeError):

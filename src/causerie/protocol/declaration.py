@@ -34,8 +34,7 @@ class Facts(Struct, frozen=True):
     neutral: tuple[Any, ...] = ()  # values that ask for nothing; engines get the first one
     effect: Effect = ""
     visible_at: float | None = None  # a value with so strong an effect that a probe sees it
-    engines: Mapping[str, str | None] = {}
-    """Names of its field at engines of our own, where they differ; ``None``: refused there."""
+    engines: Mapping[str, str | None] = {}  # names at our engines that differ; `None`: refused
     gguf: str = ""  # its key below `general.sampling.` in GGUF files; empty: its own name
     router: bool = False  # only routers describe it
     responses: str | None = ""  # its name in Responses, empty: the same; ``None``: it has none

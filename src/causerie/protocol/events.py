@@ -63,10 +63,8 @@ class Finished(Struct, frozen=True, gc=False):
 
     reason: FinishReason
     choice: int = 0
-    verified: bool = True
-    """False if checking the reply against its response format took too much work."""
-    stop_sequence: str | None = None
-    """The stop string that ended it, if known."""
+    verified: bool = True  # `False`: to check the reply against its format took too much work
+    stop_sequence: str | None = None  # the stop string that ended it, if known
 
 
 class Usage(Struct, frozen=True, gc=False):
@@ -77,25 +75,21 @@ class Usage(Struct, frozen=True, gc=False):
     cached: int = 0
     reasoning: int = 0
     estimated: bool = False
-    discarded: int = 0
-    """Tokens that were generated and taken back; not part of ``completion``."""
+    discarded: int = 0  # tokens that were generated and taken back; not part of `completion`
     impossible: bool = False
-    units: int = 0
-    """Units that a reply without output tokens is charged by: search units, 1 for embeddings."""
-    written: int = 0
-    """Tokens of the prompt that the target wrote into its cache at a price."""
+    units: int = 0  # a reply without output tokens is charged by: search units, 1 for embeddings
+    written: int = 0  # tokens of the prompt that the target wrote into its cache at a price
 
 
 class PassedBytes(Struct, frozen=True, gc=False):
     """Bytes of a provider's reply that its client gets unchanged, since both speak one API.
 
     They are an event of a stream. Other events say the same, for those who count and keep.
-    ``last``: they tell the client that the reply is complete.
     """
 
     data: bytes
     choice: int = 0
-    last: bool = False
+    last: bool = False  # they tell the client that the reply is complete
 
 
 class PassedReply(PassedBytes, frozen=True, gc=False):
@@ -110,8 +104,7 @@ Event = ContentEvent | Finished | Usage | PassedBytes
 Batch = Sequence[Event]
 BatchSink = Callable[[Batch], Awaitable[object] | None]
 """Takes batches; its result, if any, is awaited before the next batch."""
-ArrivalSink = Callable[[Batch], bool]
-"""Takes a batch on its arrival; false: the next one is to be awaited."""
+ArrivalSink = Callable[[Batch], bool]  # false: the next batch is to be awaited
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 
 AROUND = 8  # names that are compared on each side in each of the two orders
-ALIKE = 0.65
-"""The distance up to which a word is taken for one of a few known ones."""
+ALIKE = 0.65  # the distance up to which a word is taken for one of a few known ones
 
 
 class NameIndex:

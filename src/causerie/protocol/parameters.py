@@ -18,8 +18,7 @@ EFFORT_SHARES: Mapping[str, float] = {
 """Efforts, and the share of the output limit that each stands for."""
 EFFORTS = tuple(EFFORT_SHARES)
 USUAL_EFFORT = "medium"  # the effort of `reasoning: {"enabled": true}`
-ASSUMED_OUTPUT_LIMIT = 16_384
-"""The limit in tokens that shares are of if none is known."""
+ASSUMED_OUTPUT_LIMIT = 16_384  # the limit in tokens that shares are of if none is known
 
 
 def effort_within(budget: int, limit: int | None) -> str:
@@ -448,24 +447,17 @@ def refused_by(engine: str) -> frozenset[str]:
 
 
 class ParsingRules(Struct, frozen=True):
-    """Rules by which a body is read.
+    """Rules by which a body is read."""
 
-    ``reasoning_object`` says whether the door knows the router's ``reasoning``
-    object, ``router`` whether it knows ``models``, ``provider`` and the like;
-    ``reject_unknown`` refuses fields that are not known to who answers, ``reject_long_output`` an
-    output limit that does not fit beside the prompt; ``work`` bounds the work of decoding a body.
-    """
-
-    reasoning_object: bool = False
-    router: bool = False
-    reject_unknown: bool = False
-    reject_long_output: bool = False
+    reasoning_object: bool = False  # the router's `reasoning` object is known
+    router: bool = False  # `models`, `provider` and the like are known
+    reject_unknown: bool = False  # refuses fields that are not known to who answers
+    reject_long_output: bool = False  # refuses an output limit that does not fit beside the prompt
     max_messages: int = 4096
-    work: bounded_json.Bounds = bounded_json.DEFAULT
+    work: bounded_json.Bounds = bounded_json.DEFAULT  # of decoding a body
     counting: bool = False  # only the tokens of the prompt are asked for
 
 
-HINT_NAMES = frozenset(HINTS)
-"""Taken and dropped: nothing in the answer depends on them."""
+HINT_NAMES = frozenset(HINTS)  # taken and dropped: nothing in the answer depends on them
 
 HONOURED = frozenset(PARAMETERS)  # read, checked, and kept

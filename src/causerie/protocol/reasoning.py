@@ -15,8 +15,7 @@ Block = Mapping[str, Any]
 MESSAGES_FORMAT = "anthropic-claude-v1"
 """Marks blocks of reasoning that came from the Messages API, as the well-known router does."""
 
-READABLE = {"reasoning.text": "text", "reasoning.summary": "summary"}
-"""Fields of the text of blocks, by their types."""
+READABLE = {"reasoning.text": "text", "reasoning.summary": "summary"}  # text fields by type
 _FOREIGN = "thinking"
 _SEAL = "extra_content="
 _SEALED = bounded_json.Bounds(values=1_000, exponents=0, tens=0, precise=100)

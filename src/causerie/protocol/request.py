@@ -20,8 +20,7 @@ class Labels(Struct, frozen=True):
 
     app: str = ""  # name of the program
     referer: str = ""  # address of the program
-    traceparent: str = ""
-    """The request's place in a trace of its own, as sent; so is ``tracestate``."""
+    traceparent: str = ""  # its place in a trace of its own, as sent; so is `tracestate`
     tracestate: str = ""
     tag: str = ""  # what the request is for; usage is summed by it
 
@@ -57,8 +56,7 @@ class ImagePart(Struct, frozen=True, tag="image"):
     """An image by its ``data:`` or ``https:`` address; the latter is never fetched here."""
 
     url: str
-    optional: bool = False
-    """A model of our own that takes no images goes without it: a tool returned it."""
+    optional: bool = False  # a tool returned it: a model of our own without images goes without it
 
     @property
     def enclosed(self) -> bool:
@@ -140,19 +138,14 @@ OutputFormat = JsonObject | JsonSchema | Regex | TextChoice | Grammar
 
 
 class Thinking(Struct, frozen=True, gc=False):
-    """Setting of thinking; ``enabled`` ``None`` leaves it to the model, ``budget`` is in tokens.
+    """Setting of thinking."""
 
-    ``usual_effort`` is the effort that ``reasoning: {"enabled": true}`` stands for. ``visible``
-    false keeps the reasoning out of the reply.
-    """
-
-    enabled: bool | None = None
+    enabled: bool | None = None  # `None` leaves it to the model
     effort: str | None = None
-    budget: int | None = None
-    visible: bool = True
-    usual_effort: str | None = None
-    adaptive: bool = False
-    """The model decides, and a provider that has a word for that is told."""
+    budget: int | None = None  # in tokens
+    visible: bool = True  # `False` keeps the reasoning out of the reply
+    usual_effort: str | None = None  # the effort that `reasoning: {"enabled": true}` stands for
+    adaptive: bool = False  # the model decides, and a provider that has a word for that is told
 
 
 class Unread(Struct, frozen=True, gc=False):
@@ -181,8 +174,7 @@ class NativeRequest(Struct, frozen=True, gc=False):
     shape: str  # name of the API
     sent: Mapping[str, object] | Unread
     headers: Mapping[str, str] = {}  # headers that belong to the API
-    unsealed: Mapping[str, object] | None = None
-    """The body for servers that cannot read what was sealed here; ``None``: all of it."""
+    unsealed: Mapping[str, object] | None = None  # for servers that cannot read what is sealed here
     left_out: Sequence[str] = ()  # the report of what it lacks
 
     @property
@@ -192,15 +184,11 @@ class NativeRequest(Struct, frozen=True, gc=False):
 
 
 class UnreadParts(Struct):
-    """Parts of a request that only a provider of the client's own API can read.
+    """Parts of a request that only a provider of the client's own API can read."""
 
-    ``refused`` is the answer of all other targets to what is new of it. ``addresses`` are all that
-    such a provider would fetch, by the fields that hold them.
-    """
-
-    refused: InvalidRequest | None = None
+    refused: InvalidRequest | None = None  # what all other targets answer to the new ones of them
     tokens: int = 0
-    addresses: dict[str, str] = {}
+    addresses: dict[str, str] = {}  # that such a provider would fetch, by their fields
 
     def add(self, part: Mapping[str, Any], place: str) -> None:
         addresses, source = self.note_addresses(part, place), part.get("source")
@@ -230,10 +218,7 @@ def _addresses(value: object, place: str) -> Iterator[tuple[str, str]]:
 
 
 class ChatRequest(Struct, frozen=True, gc=False):
-    """``top_logprobs`` is ``None`` when no log-probabilities were asked for.
-
-    A request whose body is ``passed`` through has no messages; its fields are in ``sent``.
-    """
+    """A request; one whose body is ``passed`` through has no messages, its fields are ``sent``."""
 
     model: str
     messages: tuple[Message, ...]
@@ -247,7 +232,7 @@ class ChatRequest(Struct, frozen=True, gc=False):
     stop: tuple[str, ...] = ()
     stop_token_ids: tuple[int, ...] = ()
     ignore_eos: bool = False
-    top_logprobs: int | None = None
+    top_logprobs: int | None = None  # `None`: no log-probabilities are asked for
     tools: tuple[Tool, ...] = ()
     tool_choice: ToolChoice = ToolChoice()
     parallel_tool_calls: bool | None = None  # not sent: as the model is known to write them

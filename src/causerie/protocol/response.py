@@ -17,8 +17,7 @@ class CompletionIdentity(Struct, frozen=True, gc=False):
     id: str
     created: int
     request_id: str
-    api: str = "chat"
-    """Name of the API by which it was asked for, which records show."""
+    api: str = "chat"  # name of the API by which it was asked for, which records show
 
 
 class ResponseContext(Struct, frozen=True):
@@ -28,14 +27,11 @@ class ResponseContext(Struct, frozen=True):
     model: str
     fingerprint: str
     reasoning_visible: bool = True
-    router_names: bool = False
-    """Report reasoning under the names of routers too, with what a provider needs back."""
-    cost: Callable[[Usage], float] | None = None
-    """Price of the reply, if the catalog has a price for it."""
+    router_names: bool = False  # reasoning has routers' names, with what providers need back
+    cost: Callable[[Usage], float] | None = None  # price of the reply, if the catalog has one
     provider: str | UnsetType = UNSET  # name of the provider that serves it
     used: Callable[[], Usage] | None = None  # tokens so far
-    function_names: Mapping[str, str] = {}
-    """The caller's names of functions, where ours differ."""
+    function_names: Mapping[str, str] = {}  # the caller's names of functions, where ours differ
 
     def function_name(self, name: str) -> str:
         return self.function_names.get(name, name)

@@ -15,12 +15,9 @@ _END_OF_STRING = re.compile(r'(?:[^"\\]|\\.)*+"', re.DOTALL)
 
 @dataclass(slots=True, eq=False)
 class Brackets:
-    """Finds the end of one object or array; each piece is read once.
+    """Finds the end of one object or array; each piece is read once."""
 
-    With ``strings`` the value may also be a string.
-    """
-
-    strings: bool = False
+    strings: bool = False  # the value may also be a string
     _depth: int = 0
     quoted: bool = False  # in the middle of a string
     _escaped: bool = False  # behind a backslash in one
@@ -96,17 +93,13 @@ class EventDecoder(Struct, eq=False):
     """Bytes as they arrive, into the data of complete events.
 
     The pieces may be cut anywhere. Comments, other fields and events without data are passed over;
-    several ``data`` lines of one event are joined with a newline. With ``values``, a JSON object or
-    array that stands between events without a field name is the data of an event, too. At most
-    ``max_bytes`` of an unfinished event are held. With ``lines``, named events that came whole are
-    not taken apart: ``event: …`` and ``data: …`` in place of a :class:`NamedEvent`.
+    several ``data`` lines of one event are joined with a newline.
     """
 
-    max_bytes: int = 64 * 1024 * 1024
-    values: bool = False
-    lines: bool = False
-    is_between: bool = True
-    """Nothing of an event is held."""
+    max_bytes: int = 64 * 1024 * 1024  # that are held of an unfinished event
+    values: bool = False  # a JSON object or array between events is the data of one, too
+    lines: bool = False  # a whole named event is `event: …` and `data: …`, not a `NamedEvent`
+    is_between: bool = True  # nothing of an event is held
     _partial_line: list[bytes] = []  # the beginning of a line, in the pieces that it came in
     _pieces_length: int = 0  # of these
     _data: list[bytes] = []

@@ -59,8 +59,7 @@ class Preferences(Struct, frozen=True):
     ignore: frozenset[str] = frozenset()
     quantizations: frozenset[str] | None = None  # `None` is no bound
     allow_fallbacks: bool = True  # if False, only the first choice is asked
-    require_parameters: bool = False
-    """Exclude providers whose supported parameters are unknown."""
+    require_parameters: bool = False  # exclude providers whose supported parameters are unknown
     private: bool = False  # exclude providers that store prompts, or may
     sort: SortBy | None = None
     max_price: MostPrice = ANY_PRICE

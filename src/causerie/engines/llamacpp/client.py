@@ -86,8 +86,7 @@ class PartialTokens:
         return ()
 
 
-FULL_SPEED = 64
-"""Tokens of a chunk that costs a CPU at most 5 % more for a token than whole batches do."""
+FULL_SPEED = 64  # tokens of a chunk; each costs a CPU at most 5 % more than in a whole batch
 
 _LONG_SECONDS = 3.0
 _ALONE_SECONDS = 4.0  # on a busy machine a round trip takes a tenth of a second
@@ -97,20 +96,15 @@ _ROWS = LEAST_OBSERVED  # of a matrix that kernels take together
 
 @dataclass(eq=False)
 class ChunkedPrefill:
-    """The speed of one engine, and whose turn it is to have a chunk read.
+    """The speed of one engine, and whose turn it is to have a chunk read."""
 
-    ``batch`` and ``context`` are the engine's, in tokens; chunks of ``full_speed`` tokens cost
-    hardly more than whole batches do. ``token_seconds`` is the speed expected of it, and counts
-    until a step was seen. Without ``enabled`` every prompt is read whole.
-    """
-
-    batch: int
-    context: int
-    token_seconds: InitVar[float]
-    full_speed: int = FULL_SPEED
-    enabled: bool = field(default=True, kw_only=True)
+    batch: int  # of the engine, in tokens
+    context: int  # of the engine, in tokens
+    token_seconds: InitVar[float]  # the speed expected of it, until a step was seen
+    full_speed: int = FULL_SPEED  # tokens of a chunk that costs hardly more than in whole batches
+    enabled: bool = field(default=True, kw_only=True)  # without, every prompt is read whole
+    # Held while a chunk is read: two of them would make one step longer.
     turn: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
-    """Held while a chunk is read: two of them would make one step longer."""
 
     def __post_init__(self, token_seconds: float) -> None:
         self.speed = PrefillSpeed(token_seconds)

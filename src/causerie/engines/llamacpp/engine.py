@@ -58,7 +58,6 @@ from causerie.engines.process import (
     EngineChild,
     EngineProcess,
     Program,
-    Pulse,
     free_port,
     serve_program,
     start_program_child,
@@ -87,42 +86,6 @@ _RANKING = 4
 _TAG = re.compile(rb"<.{1,38}>|\[(?=[^a-z]*[A-Z])[^a-z]{1,38}\]", re.DOTALL)
 
 LlamaCppChild = EngineChild[LlamaCppClient]
-
-
-async def spawn(
-    launch: Launch, partial: PartialTokens, load_seconds: float, pulse: Pulse, prompts: PromptStore
-) -> LlamaCppChild:
-    """Start a child and wait until it has loaded; raise :class:`EngineFailed` with the reason.
-
-    ``pulse`` beats while it answers. ``prompts`` are those that left the slots of earlier children.
-    """
-    process = await EngineProcess.start(_COMMAND, environment(launch.options))
-    key = secrets.token_urlsafe(32)
-    socket = process.ipc_socket.path
-    decided = {**structs.asdict(launch.options), **asdict(launch)}
-    task = {"launch": decided, "key": key, "socket": socket}
-    ready: dict[str, Any] = {}
-    async with starting(process, None, load_seconds):
-        await process.write(msgspec.json.encode(task) + b"\n")
-        async for line in process.stdout:
-            ready = json.loads(line) if line.startswith(b"{") else {}
-            if "ready" in ready:
-                break
-        else:
-            await process.ended()  # for all that it has written
-            reason = _load_failure(process.tail)
-            detail = f": {reason}" if reason else ""
-            raise EngineFailed(f"the engine could not load {launch.files}{detail}")
-    place = socket or int(ready["address"].rpartition(":")[2])
-    prefill = _chunked_prefill(launch, ready["batch"], ready["gpu_batch"])
-    slots = Slots(launch.parallel, launch.cache_tokens, prompts)
-    client = LlamaCppClient(place, key, slots, prefill, partial, pulse)
-    return EngineChild(process, client, pulse, _QUESTIONS, _reason_of_abort)
-
-
-def _chunked_prefill(launch: Launch, batch: int, gpu_batch: int | None) -> ChunkedPrefill:
-    sizes = batch, launch.context, launch.token_seconds, gpu_batch or FULL_SPEED
-    return ChunkedPrefill(*sizes, enabled=launch.cuts_back)
 
 
 def environment(options: LlamaCppOptions) -> dict[str, str]:
@@ -332,48 +295,6 @@ def _last_line(said: str) -> str:
     return lines[-1].strip()[:300] if lines else ""
 
 
-async def spawn_native(
-    build: NativeBuild,
-    launch: Launch,
-    partial: PartialTokens,
-    load_seconds: float,
-    pulse: Pulse,
-    prompts: PromptStore,
-) -> LlamaCppChild:
-    """Start the program and wait until it has loaded and has generated a token.
-
-    Otherwise as :func:`~causerie.engines.llamacpp.engine.spawn`.
-    """
-    process = await start_program_child(environment(launch.options))
-    key = secrets.token_urlsafe(32)
-    place = process.ipc_socket.path or free_port()
-    batch, physical = build.batches(launch)
-    slots = Slots(launch.parallel, launch.cache_tokens, prompts)
-    gpu_batch = physical if build.computes_on_gpu(launch) else None
-    prefill = _chunked_prefill(launch, batch, gpu_batch)
-    client = LlamaCppClient(place, key, slots, prefill, partial, pulse)
-    # Where prompts are not stored, the program still wants a folder that exists.
-    other = str(Path(place).parent) if isinstance(place, str) else tempfile.gettempdir()
-    states = prompt_files_folder(os.getpid()) if can_store_prompts() else other
-    command = native_arguments(build, launch, place, states)
-    # By its environment: arguments can be read by every user of the machine.
-    program = Program(command, {"LLAMA_API_KEY": key}, cpus=launch.cpus, folder=build.folder)
-    async with starting(process, client, load_seconds):
-        how = await serve_program(process, program, lambda: client.ask("GET", "/health"))
-        if how is not None:
-            tail = list(process.tail)
-            unknown = next((found[1] for line in tail if (found := _UNKNOWN.search(line))), None)
-            errors = (found[0].strip()[:300] for line in tail if (found := _ERROR.search(line)))
-            reason = _load_failure(tail) or next(errors, how)
-            if unknown is not None:
-                reason = f"it does not know the argument {unknown}; {_TRIED}"
-            said = f"{build.program} ({build.version})"
-            raise EngineFailed(f"{said} could not load {launch.files}: {reason}")
-        if not launch.options.embeddings:
-            await _check_native(client, build)
-    return EngineChild(process, client, pulse, _QUESTIONS, _reason_of_abort)
-
-
 class LlamaCppEngine(supervised.SupervisedEngine[LlamaCppClient]):
     """One GGUF file, run by llama.cpp.
 
@@ -449,8 +370,6 @@ class LlamaCppEngine(supervised.SupervisedEngine[LlamaCppClient]):
         return await self._token_ids(pieces, special=special)
 
     async def pictured_tokens(self, pieces: Sequence[str | base.Image]) -> list[int]:
-        """Return the ids of a prompt with images; as :class:`~causerie.engines.base.ImageEngine`
-        says."""
         texts = [piece for piece in pieces if isinstance(piece, str)]
         supervised.ensure_can_fit(await self._vocabulary(), texts, self.context)
         prompts = await self._image_prompts(self._client())
@@ -486,7 +405,6 @@ class LlamaCppEngine(supervised.SupervisedEngine[LlamaCppClient]):
         return [[*before, *part, *behind] for part in parted(parts)]
 
     async def embed(self, inputs: Sequence[Sequence[int]]) -> list[bytes]:
-        """Return the vector of each input, as little-endian 32-bit floats of length 1."""
         self._busy += len(inputs)
         try:
             body = {"input": inputs, "encoding_format": "base64"}
@@ -505,10 +423,9 @@ class LlamaCppEngine(supervised.SupervisedEngine[LlamaCppClient]):
         return list(answer["tokens"])
 
     async def _load_child(self) -> LlamaCppChild:
-        common = (self._launch, self._partial, self._load_seconds, self._pulse, self._prompts)
         options = self._launch.options
         if options.command is None:
-            return await spawn(*common)
+            return await self._start_package()
         build = await examine_program(options.command, options)
         log.info(
             "native build of llama.cpp",
@@ -519,7 +436,68 @@ class LlamaCppEngine(supervised.SupervisedEngine[LlamaCppClient]):
         )
         self._version = build.version
         self._facts = None  # which name the version
-        return await spawn_native(build, *common)
+        return await self._start_native(build)
+
+    async def _start_package(self) -> LlamaCppChild:
+        launch = self._launch
+        process = await EngineProcess.start(_COMMAND, environment(launch.options))
+        key, socket = secrets.token_urlsafe(32), process.ipc_socket.path
+        decided = {**structs.asdict(launch.options), **asdict(launch)}
+        task = {"launch": decided, "key": key, "socket": socket}
+        ready: dict[str, Any] = {}
+        async with starting(process, None, self._load_seconds):
+            await process.write(msgspec.json.encode(task) + b"\n")
+            async for line in process.stdout:
+                ready = json.loads(line) if line.startswith(b"{") else {}
+                if "ready" in ready:
+                    break
+            else:
+                await process.ended()  # for all that it has written
+                reason = _load_failure(process.tail)
+                detail = f": {reason}" if reason else ""
+                raise EngineFailed(f"the engine could not load {launch.files}{detail}")
+        place = socket or int(ready["address"].rpartition(":")[2])
+        return self._connected_child(process, place, key, ready["batch"], ready["gpu_batch"])
+
+    async def _start_native(self, build: NativeBuild) -> LlamaCppChild:
+        launch = self._launch
+        process = await start_program_child(environment(launch.options))
+        key, place = secrets.token_urlsafe(32), process.ipc_socket.path or free_port()
+        batch, physical = build.batches(launch)
+        gpu_batch = physical if build.computes_on_gpu(launch) else None
+        child = self._connected_child(process, place, key, batch, gpu_batch)
+        # Where prompts are not stored, the program still wants a folder that exists.
+        other = str(Path(place).parent) if isinstance(place, str) else tempfile.gettempdir()
+        states = prompt_files_folder(os.getpid()) if can_store_prompts() else other
+        command = native_arguments(build, launch, place, states)
+        # By its environment: arguments can be read by every user of the machine.
+        program = Program(command, {"LLAMA_API_KEY": key}, cpus=launch.cpus, folder=build.folder)
+        async with starting(process, child.client, self._load_seconds):
+            how = await serve_program(process, program, lambda: child.client.ask("GET", "/health"))
+            if how is not None:
+                tail = list(process.tail)
+                unknown = next(
+                    (found[1] for line in tail if (found := _UNKNOWN.search(line))), None
+                )
+                errors = (found[0].strip()[:300] for line in tail if (found := _ERROR.search(line)))
+                reason = _load_failure(tail) or next(errors, how)
+                if unknown is not None:
+                    reason = f"it does not know the argument {unknown}; {_TRIED}"
+                said = f"{build.program} ({build.version})"
+                raise EngineFailed(f"{said} could not load {launch.files}: {reason}")
+            if not launch.options.embeddings:
+                await _check_native(child.client, build)
+        return child
+
+    def _connected_child(
+        self, process: EngineProcess, place: int | str, key: str, batch: int, gpu_batch: int | None
+    ) -> LlamaCppChild:
+        launch = self._launch
+        sizes = batch, launch.context, launch.token_seconds, gpu_batch or FULL_SPEED
+        prefill = ChunkedPrefill(*sizes, enabled=launch.cuts_back)
+        slots = Slots(launch.parallel, launch.cache_tokens, self._prompts)
+        client = LlamaCppClient(place, key, slots, prefill, self._partial, self._pulse)
+        return EngineChild(process, client, self._pulse, _QUESTIONS, _reason_of_abort)
 
     async def stop(self) -> None:
         """End the child process, and give back the memory of prompts that left their slots."""

@@ -47,15 +47,12 @@ def parted(tokens: Sequence[int]) -> list[list[int]]:
 
 @dataclass(eq=False)
 class ImagePrompts:
-    """Prompts with images for one child, asked by ``ask``; ``marker`` is the child's.
-
-    ``control`` are the ids of all its control tokens.
-    """
+    """Prompts with images for one child."""
 
     ask: Ask
-    marker: str
+    marker: str  # of the child
     vocabulary: TokenTable
-    control: frozenset[int]
+    control: frozenset[int]  # ids of all its control tokens
     _counts: dict[bytes, int] = field(default_factory=dict)  # tokens, by digest
     _around: int | None = None  # tokens of a chat around one image
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)  # a large image takes 1 GB to count

@@ -15,9 +15,10 @@ answer: it holds its own tokens, and the engine compares them.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -82,7 +83,7 @@ class PromptStore:
     token_bytes: int
     _stored_prompts: list[_StoredPrompt] = field(default_factory=list)
     _spare_files: list[int] = field(default_factory=list)  # files without a state
-    _use_count: int = 0
+    _uses: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     @property
     def size(self) -> int:
@@ -124,24 +125,23 @@ class PromptStore:
         if self.size + expected > self.limit or expected > free_memory() // 2:
             return
         file = self._spare_files.pop() if self._spare_files else os.memfd_create("prompt")
-        state = _StoredPrompt(file, scope, tokens, expected, self._next_use())
+        state = _StoredPrompt(file, scope, tokens, expected, next(self._uses))
         try:
             body = {"filename": str(file)}
             await engine.ask("POST", f"/slots/{slot}?action=save", body)
-        except EngineFailed as failure:
+        except BaseException as failure:
+            self._clear_file(file)
+            if not isinstance(failure, EngineFailed):
+                raise
             log.warning("prompt not kept", reason=str(failure))
-            self._clear_file(file)
             return
-        except BaseException:
-            self._clear_file(file)
-            raise
         state.size = os.fstat(file).st_size
         self._stored_prompts.append(state)
         self._evict_prompts(0, needed)
 
     async def restore(self, engine: EngineClient, slot: int, state: _StoredPrompt) -> bool:
         """Copy a state into a slot; return whether that worked. One that fails is dropped."""
-        state.used = self._next_use()
+        state.used = next(self._uses)
         try:
             body = {"filename": str(state.file)}
             await engine.ask("POST", f"/slots/{slot}?action=restore", body)
@@ -177,10 +177,6 @@ class PromptStore:
     def _clear_file(self, file: int) -> None:
         os.ftruncate(file, 0)
         self._spare_files.append(file)
-
-    def _next_use(self) -> int:
-        self._use_count += 1
-        return self._use_count
 
 
 _REWRITTEN = 4  # tokens at the end of a prompt that its next turn may write otherwise
@@ -231,10 +227,7 @@ class Slot:
 
 
 class Slots:
-    """All slots of one child process, which hold ``cache_tokens`` together.
-
-    ``store`` outlives the child.
-    """
+    """All slots of one child, which hold ``cache_tokens`` together; ``store`` outlives it."""
 
     def __init__(self, count: int, cache_tokens: int, store: PromptStore) -> None:
         self._slots = [Slot(id) for id in range(count)]
@@ -242,7 +235,7 @@ class Slots:
         self._store = store
         self._free_slots = asyncio.Semaphore(count)
         self._slot_lock = asyncio.Lock()  # also while others make room for the one that was chosen
-        self._use_count = 0
+        self._uses = itertools.count(1)
 
     @property
     def streaming(self) -> bool:
@@ -265,8 +258,7 @@ class Slots:
                 slot.begin(await self._fill_slot(engine, slot, scope, shared, stored))
                 yield slot
             finally:
-                self._use_count += 1
-                slot.leave(tokens, self._use_count)
+                slot.leave(tokens, next(self._uses))
 
     async def _reserve_slot(
         self, engine: EngineClient, scope: str, tokens: bytes, cells: int

@@ -21,6 +21,8 @@ from array import array
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -206,8 +208,7 @@ class Stored(Struct, frozen=True, tag="BlockStored"):
     of a prompt its salt.
     """
     group_idx: int | None = None
-    kv_cache_spec_kind: str | None = None
-    """Of models with several kinds of cache: which kind the group is of."""
+    kv_cache_spec_kind: str | None = None  # kind of the group's cache, of models with several
 
     @property
     def salt(self) -> str:
@@ -246,28 +247,17 @@ class Cleared(Struct, frozen=True, tag="AllBlocksCleared"):
     """The cache is empty."""
 
 
-class _BatchArray(_Batch, frozen=True, array_like=True):
-    pass
-
-
-class _StoredArray(Stored, frozen=True, array_like=True, tag="BlockStored"):
-    pass
-
-
-class _RemovedArray(Removed, frozen=True, array_like=True, tag="BlockRemoved"):
-    pass
-
-
-class _ClearedArray(Cleared, frozen=True, array_like=True, tag="AllBlocksCleared"):
-    pass
-
-
 Event = Stored | Removed | Cleared
 
+
+def _as_array(kind: type[Struct]) -> Any:
+    return msgspec.defstruct(kind.__name__, (), bases=(kind,), frozen=True, array_like=True)
+
+
 _map_batch = msgspec.msgpack.Decoder(_Batch)
-_array_batch = msgspec.msgpack.Decoder(_BatchArray)
-_map_event = msgspec.msgpack.Decoder(Stored | Removed | Cleared)
-_array_event = msgspec.msgpack.Decoder(_StoredArray | _RemovedArray | _ClearedArray)
+_array_batch = msgspec.msgpack.Decoder(_as_array(_Batch))
+_map_event = msgspec.msgpack.Decoder(Event)
+_array_event = msgspec.msgpack.Decoder(reduce(or_, map(_as_array, (Stored, Removed, Cleared))))
 
 
 class EventBatch(Struct, frozen=True):
@@ -293,15 +283,11 @@ def decoded_events(payload: bytes) -> EventBatch:
 
 @dataclass(eq=False)
 class KvView:
-    """The content of one cache of ``_member``, called ``name`` in the index.
-
-    What was sent to the member is in the index by its name; blocks that are gone are taken from
-    there too.
-    """
+    """The content of one cache of a member."""
 
     _index: PrefixIndex
-    name: str
-    _member: str
+    name: str  # of the cache in the index
+    _member: str  # what was sent to it is in the index by its name, until the blocks are gone
 
     def __post_init__(self) -> None:
         self.complete = False  # whether every block that is there is known
@@ -435,14 +421,11 @@ class KvEndpoint(Struct, frozen=True):
 
 @dataclass(eq=False)
 class KvSubscriber:
-    """Keeps a view up to date. Raises nothing: without events there are other ways to choose.
-
-    ``_changed`` is called when the view has changed, or can be used no more.
-    """
+    """Keeps a view up to date. Raises nothing: without events there are other ways to choose."""
 
     _endpoint: KvEndpoint
     view: KvView
-    _changed: Callable[[], None]
+    _on_change: Callable[[], None]  # of the view, also when it can be used no more
     failure: str = "no KV events yet"  # why the view says nothing; empty where it says something
     heard: float = 0.0  # when the last batch came, on the monotonic clock
     _task: asyncio.Task[None] | None = None
@@ -460,7 +443,7 @@ class KvSubscriber:
         log.warning("KV events of a member cannot be used", cache=self.view.name, why=why)
         self.failure = why
         self.view.forget()
-        self._changed()
+        self._on_change()
 
     async def _keep_subscribed(self) -> None:
         try:
@@ -532,11 +515,11 @@ class KvSubscriber:
             if first == 0:
                 self.view.begin()
                 self.failure = ""
-                self._changed()
+                self._on_change()
 
     def _mark_contacted(self) -> None:
         self.failure, self.heard = "", monotonic()
-        self._changed()
+        self._on_change()
 
 
 def _open_socket(context: Context, kind: int, address: str) -> Any:

@@ -250,17 +250,13 @@ class Member(MemberLoad):
 
 @dataclass(eq=False)
 class MemberTurn:
-    """A generation at a member, counted until its ``end``.
-
-    The prompt has these ``_blocks``; the member has ``_unread`` tokens of it to read.
-    ``_root_block`` is the root of its chain of blocks; ``_on_end`` is called at the end.
-    """
+    """A generation at a member, counted until its ``end``."""
 
     at: Member
     prompt: InitVar[Sequence[int]]
-    _root_block: int
-    _blocks: Sequence[int]
-    _unread: int
+    _root_block: int  # of the prompt's chain of blocks
+    _blocks: Sequence[int]  # of the prompt
+    _unread: int  # tokens of the prompt that the member has to read
     _on_end: Callable[[Member], None]
 
     def __post_init__(self, prompt: Sequence[int]) -> None:

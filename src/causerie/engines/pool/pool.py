@@ -13,14 +13,7 @@ import asyncio
 import ipaddress
 import random
 import socket
-from collections.abc import (
-    AsyncGenerator,
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Collection,
-    Sequence,
-)
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -50,13 +43,10 @@ class Unresolved(Exception):
 
 @dataclass(frozen=True, slots=True)
 class MemberAddress:
-    """Base URL of a server, and the IP address to dial in place of its host.
+    """Where a server of a pool is."""
 
-    One that is started here has a name in place of the URL.
-    """
-
-    url: str
-    host: str | None = None
+    url: str  # base URL, or the name of one that is started here
+    host: str | None = None  # IP address to dial in place of the URL's host
 
     @property
     def name(self) -> str:

@@ -14,8 +14,7 @@ class HubOptions:
     """Settings of a fetch."""
 
     endpoint: str | None = None  # the hub's; `None`: the public hub
-    token: str | None = field(default=None, repr=False)
-    """The hub's; ``None``: the token that its own tools stored."""
+    token: str | None = field(default=None, repr=False)  # `None`: that of the hub's own tools
     index_urls: tuple[str, ...] = ()  # package indexes; empty: those that pip is configured with
     offline: bool = False  # forbids the network
     attempts: int = 5  # number of times without progress that a broken transfer is resumed
@@ -31,15 +30,12 @@ class Progress(Protocol):
 
         ``label`` is what happens to it: "Fetching x.gguf", "Unpacking x.gguf".
         """
-        ...
 
     def advanced(self, count: int) -> None:
         """Report ``count`` more bytes; negative if a server forces a restart."""
-        ...
 
     def finished(self) -> None:
         """Report that the file is complete and its checksum correct."""
-        ...
 
 
 class Silent:

@@ -42,8 +42,7 @@ class CachedWeights:
     ref: str
     sha256: str | None  # of that file, in hex; `None` for a folder, and for the user's own files
     size: int  # of all parts, in bytes
-    record: Path | None = None
-    """The file of the cache that says so; ``None`` for the user's own files."""
+    record: Path | None = None  # file of the cache that says so; `None` for the user's own files
 
     @property
     def used_at(self) -> float | None:

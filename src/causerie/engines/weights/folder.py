@@ -57,12 +57,8 @@ class ModelFolder:
     chat_template: str  # empty if there is none
     file_size: int  # of the weights, in bytes
     config: Mapping[str, object]  # the object in its config.json
-    generation: Mapping[str, object]
-    """The object in its generation_config.json; empty if there is none."""
-    files: tuple[Path, ...]
-    """All files that make it this model and no other: weights, configuration, tokenizer and
-    template.
-    """
+    generation: Mapping[str, object]  # of its generation_config.json; empty if there is none
+    files: tuple[Path, ...]  # that make it this model: weights, configuration, tokenizer, template
 
     @property
     def kept_elements(self) -> int:

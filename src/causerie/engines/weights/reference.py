@@ -41,15 +41,11 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """One parsed reference.
-
-    ``name`` is the repository, the package or the path; ``wanted`` the file or
-    quantisation of a repository, or the version of a package, where one was named.
-    """
+    """One parsed reference."""
 
     kind: Kind
-    name: str
-    wanted: str | None = None
+    name: str  # repository, package or path
+    wanted: str | None = None  # file or quantization of a repository, or version of a package
 
     def __str__(self) -> str:
         if self.kind is Kind.PATH:

@@ -40,18 +40,13 @@ class TokenType(IntEnum):
 
 @dataclass(frozen=True)
 class TokenTable:
-    """Every token in the order of its id: ``tokens`` as bytes, ``types`` alongside them.
+    """Every token in the order of its id; one that stands for nothing is unused, perhaps empty."""
 
-    Control and user-defined tokens hold the bytes of their written form; ids
-    that stand for nothing are unused and may be empty.
-    ``end`` are the ids that end a text, the file's own end token first.
-    """
-
-    tokens: tuple[bytes, ...]
+    tokens: tuple[bytes, ...]  # of control and user-defined ones, the bytes of their written form
     types: tuple[int, ...]
     bos: int | None
     eos: int | None
-    end: tuple[int, ...]
+    end: tuple[int, ...]  # ids that end a text, the file's own end token first
 
     @cached_property
     def control(self) -> Mapping[str, int]:

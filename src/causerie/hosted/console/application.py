@@ -115,7 +115,7 @@ class ConsoleApplication:
         return RequestContext(exchange, self._services, token_in(exchange.headers, secure=secure))
 
     async def _serve_page(self, context: RequestContext, route: PageRoute) -> None:
-        context.query = FormFields.parse(context.exchange.query)
+        context.query = FormFields.parse(context.exchange.head.query)
         fits = await self._read_form(context, route)
         try:
             context.user, context.session = await self._signed_in_user(context)
@@ -207,7 +207,7 @@ def _page_of(context: RequestContext) -> str:
         return f"{PREFIX}/{rest.partition('#')[0]}"
     if exchange.method not in _SAFE:
         return f"{PREFIX}/"
-    return f"{exchange.path}?{exchange.query}" if exchange.query else exchange.path
+    return f"{exchange.path}?{exchange.head.query}" if exchange.head.query else exchange.path
 
 
 def _wants_json(exchange: Exchange) -> bool:

@@ -66,7 +66,7 @@ async def show_catalog(context: RequestContext) -> None:
         found = await context.accounts.projects.of(context.user)
         project = context.usual([each for each, _ in found])
         if project is not None:
-            query = f"?{context.exchange.query}" if context.exchange.query else ""
+            query = f"?{context.exchange.head.query}" if context.exchange.head.query else ""
             context.go(f"/projects/{project.id}/models{query}")
             return
     await _models_page(context, "/catalog", public=True)

@@ -242,12 +242,12 @@ class Management:
                 "are POST /v1/chat/completions, below the base URL of a door."
             )
         route, ids = found
-        actor = await self.managers.manager(exchange.credential)
+        actor = await self.managers.manager(exchange.head.credential)
         if actor.networks is not None:
             actor.networks.check(exchange.client(self.proxies), "This key")
         rates = Rates(requests_per_minute=self.requests_per_minute, concurrent=_AT_ONCE)
         with self._limits.take_now([RateScope("key", actor.id, rates)], Tokens) as lease:
-            query = query_of(exchange.query, route.query)
+            query = query_of(exchange.head.query, route.query)
             body = await body_of(exchange, route.body) if route.takes_body else route.body()
             services = self.clock, self.link_path, self.accounts, self.operations
             answer = await route.handler(ApiCall(*services, actor, query, body), **ids)

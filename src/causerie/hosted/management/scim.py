@@ -89,10 +89,10 @@ class Scim:
 
     async def answer(self, exchange: Exchange) -> None:
         """Answer one request; raises :class:`~causerie.errors.ServiceError`."""
-        known = self.keys()
-        key = matching(known, exchange.credential)
+        known, credential = self.keys(), exchange.head.credential
+        key = matching(known, credential)
         if key is None:
-            raise no_key() if exchange.credential is None else wrong_key(exchange.credential)
+            raise no_key() if credential is None else wrong_key(credential)
         rates = Rates(requests_per_minute=self.requests_per_minute, concurrent=_AT_ONCE)
         with self._limits.take_now([RateScope("key", key.id, rates)], Tokens):
             kind, _, id = exchange.path.removeprefix(_VERSION).strip("/").partition("/")
@@ -108,7 +108,7 @@ class Scim:
                 self._send(exchange, 200, described)
                 return
             body = await _body(exchange) if method in ("POST", "PUT", "PATCH") else {}
-            query = query_of(exchange.query, ScimQuery)
+            query = query_of(exchange.head.query, ScimQuery)
             call = ScimCall(known[key], self._url(exchange), method, query, body)
             status = {"POST": 201, "DELETE": 204}.get(method, 200)
             self._send(exchange, status, await found(call, id))
