@@ -17,9 +17,9 @@ from casekit import first_of
 
 from causerie.chat import compiler_worker
 from causerie.chat.compiler import Compiler
+from causerie.chat.compiler_worker import TOO_COMPLEX
 from causerie.chat.constraint import CallPlan, compose
 from causerie.chat.formats.registry import by_name
-from causerie.chat.lark import TOO_COMPLEX
 from causerie.chat.schema import prepare, regex
 from causerie.chat.worker_process import BOUNDS_WORK, serve
 from causerie.errors import InvalidRequest, Overloaded

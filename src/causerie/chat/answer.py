@@ -16,8 +16,7 @@ from causerie.chat.call_syntax.choices import anchored, closed_schema
 from causerie.chat.call_syntax.json import MOST_RULES, pretty_grammar
 from causerie.chat.encoding import spells
 from causerie.chat.grammar_text import GrammarText
-from causerie.chat.json_lark import Embedded, embed_in_json
-from causerie.chat.lark import EMBEDDED, embed
+from causerie.chat.lark import EMBEDDED, Embedded, embed, embed_in_json
 from causerie.chat.schema import WhiteSpace, check_size, choice, constraint, prepare, regex
 from causerie.chat.schema.bounded_cache import BoundedCache
 from causerie.chat.schema.compiled import Work, WorkExceeded

@@ -5,13 +5,7 @@ elsewhere.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import (
-    AsyncGenerator,
-    AsyncIterator,
-    Callable,
-    Collection,
-    Sequence,
-)
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,12 +17,12 @@ from msgspec import Struct, structs
 
 from causerie.chat import thinking
 from causerie.chat.compiler import Compiler
+from causerie.chat.compiler_worker import TOO_COMPLEX
 from causerie.chat.conversations import Conversations, asked_before
 from causerie.chat.encoding import PromptEncoder
 from causerie.chat.formats.registry import by_name, detect
 from causerie.chat.generation import Generation, engine_failures, given_up
 from causerie.chat.images import ImageReader
-from causerie.chat.lark import TOO_COMPLEX
 from causerie.chat.plan import Images, LoadedModel, Plan, make_plan, prompt_tokens
 from causerie.chat.rendering import MakeRenderer, in_process
 from causerie.chat.resumed_reply import Diverged, ResumedReply, can_write, writings
@@ -56,13 +50,7 @@ from causerie.protocol.events import (
 from causerie.protocol.known_fields import KNOWN, Known, refusal
 from causerie.protocol.parameters import ModelSampling, SamplingDefaults
 from causerie.protocol.reasoning import unreadable
-from causerie.protocol.request import (
-    ChatRequest,
-    Unread,
-    images,
-    not_fetched,
-    without_billing_line,
-)
+from causerie.protocol.request import ChatRequest, Unread, images, not_fetched, without_billing_line
 
 log = structlog.get_logger(__name__)
 

@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from causerie.chat.answer import unsupported_schema
-from causerie.chat.lark import TOO_COMPLEX
+from causerie.chat.compiler_worker import TOO_COMPLEX
 from causerie.chat.schema.bounded_cache import BoundedCache
 from causerie.chat.schema.keywords import SchemaRefused
 from causerie.chat.worker import Died, WorkerProcess

@@ -26,13 +26,7 @@ from causerie.chat.rendering import Renderer
 from causerie.chat.resumed_reply import answer_space, call_space
 from causerie.chat.template import Rendered
 from causerie.chat.thinking import ThinkingPlan, request_sampling
-from causerie.engines.base import (
-    Image,
-    ImageRefused,
-    ModelFacts,
-    PromptTooLong,
-    TextEngine,
-)
+from causerie.engines.base import Image, ImageRefused, ModelFacts, PromptTooLong, TextEngine
 from causerie.errors import ContextLengthExceeded, InvalidRequest
 from causerie.http.event_loop import offload
 from causerie.protocol.events import Partial
