@@ -29,8 +29,9 @@ from causerie.chat.resumed_reply import Diverged, ResumedReply, can_write, writi
 from causerie.chat.schema.compiled import Work, WorkExceeded
 from causerie.chat.taint import Traced, user_spans
 from causerie.chat.template import Rendered
+from causerie.chat.template_worker import TemplateSource
 from causerie.chat.thinking import default_sampling
-from causerie.chat.validation import decided, validate
+from causerie.chat.validation import decided
 from causerie.engines.base import ModelFacts, TextEngine
 from causerie.errors import InternalError, InvalidRequest, Overloaded, UpstreamFailed
 from causerie.protocol.body import is_object
@@ -210,12 +211,12 @@ class TextChat:
             source = options.template or facts.template
             form = by_name(options.format) if options.format else detect(source)
             own = source + "".join((*form.reasoning.opens, *form.reasoning.closes))
-            ends = {"bos_token": facts.bos_token, "eos_token": facts.eos_token}
+            template = TemplateSource(source, facts.bos_token, facts.eos_token, form.name)
             self._loaded = LoadedModel(
                 engine=self.engine,
                 facts=facts,
                 form=form,
-                renderer=self.renderer(source, form, **ends),
+                renderer=self.renderer(template),
                 encoder=PromptEncoder(facts.control_tokens, own),
                 max_output_tokens=options.max_output_tokens,
                 sampling=options.sampling,
@@ -485,11 +486,9 @@ class _Choice:
             return self._fault_of_calls(work, whole=False)
         if required and (said.strip() or (whole and not self.calls)):
             return "A call was required, and there is text in its place."
-        if self.calls or request.output is None or not whole:
+        if self.calls or plan.answer is None or not whole:
             return self._fault_of_calls(work, whole=whole)
-        if plan.answer is not None and plan.answer.checked is not None:
-            return plan.answer.checked.fault_of_text(said, work)
-        return validate(said, request.output, work)
+        return plan.answer.fault(said, work)
 
     def _fault_of_calls(self, work: Work, *, whole: bool) -> str | None:
         calls = [(name, "".join(pieces)) for name, pieces in self.calls.values()]

@@ -117,7 +117,8 @@ async def make_plan(
     calls = _call_plan(request, functions, told, form)
     before = interrupted or Partial(text=resumed)
     answer = await _answer_plan(request, model, before.text)
-    manner = _generation_manner(model, functions, answer, before)
+    as_spelled = functions.spell or (answer is not None and answer.spell)
+    manner = Manner(model.facts.end_tokens, call_space(before), as_spelled)
     first = manner if state == "open" else structs.replace(manner, leading=space)
     composed = partial(_composed_grammar, model, form, calls=calls, answer=answer)
     grammar = await composed(state, manner=first)
@@ -139,7 +140,9 @@ async def make_plan(
         grammar=grammar,
         resumed=resumed,
         answer_grammar=await composed("none", manner=manner),
-        sampling=_planned_sampling(request, model, thought),
+        sampling=request_sampling(
+            request.sampling, model.sampling, model.facts.sampling, thinks=thought.on is not False
+        ),
         visible=_visible_control_tokens(form, model.facts.control_tokens),
         end_tokens=model.facts.end_tokens,
         answer=answer,
@@ -182,13 +185,6 @@ def _reasoning_end(
         return ReasoningEnd.ANY_MARKER
     within = calls_in_reasoning(form, model.facts.control_tokens, calls)
     return ReasoningEnd.OWN_OR_CALL if within else ReasoningEnd.OWN_MARKER
-
-
-def _planned_sampling(
-    request: ChatRequest, model: LoadedModel, thought: ThinkingPlan
-) -> SamplingParams:
-    thinks = thought.on is not False
-    return request_sampling(request.sampling, model.sampling, model.facts.sampling, thinks=thinks)
 
 
 def _continued_answer(request: ChatRequest) -> str:
@@ -243,13 +239,6 @@ async def _answer_plan(request: ChatRequest, model: LoadedModel, begun: str) -> 
         return None
     marks, space = model.facts.control_tokens, answer_space(begun)
     return await answer_plan(request.output, marks, model.schema_cache, white_space=space)
-
-
-def _generation_manner(
-    model: LoadedModel, functions: Functions, answer: AnswerPlan | None, begun: Partial
-) -> Manner:
-    as_spelled = functions.spell or (answer is not None and answer.spell)
-    return Manner(model.facts.end_tokens, call_space(begun), as_spelled)
 
 
 async def _composed_grammar(
