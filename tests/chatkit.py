@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from causerie.chat.answer import SchemaCache, answer_plan
 from causerie.chat.chat import TextChat
-from causerie.chat.compiler import Compiler
+from causerie.chat.compiler import Compiler, Vocabulary
 from causerie.chat.schema import WhiteSpace
 from causerie.chat.schema.compiled import Work
 from causerie.chat.schema.normal import Rewriter
@@ -45,10 +45,8 @@ class Unchecked(Compiler):
     def __init__(self) -> None:
         super().__init__(workers=0)
 
-    async def check(
-        self, grammar: str, *, vocabulary: str | None, words: str = "", param: str
-    ) -> None:
-        del grammar, vocabulary, words, param
+    async def check(self, grammar: str, vocabulary: Vocabulary, *, param: str) -> None:
+        del grammar, vocabulary, param
 
     async def fault_of(self, *given: object, **more: object) -> str | None:
         return None

@@ -16,7 +16,7 @@ import structlog
 from msgspec import Struct, structs
 
 from causerie.chat import thinking
-from causerie.chat.compiler import Compiler
+from causerie.chat.compiler import Compiler, Vocabulary
 from causerie.chat.compiler_worker import TOO_COMPLEX
 from causerie.chat.conversations import Conversations, asked_before
 from causerie.chat.encoding import PromptEncoder
@@ -311,13 +311,11 @@ class TextChat:
             # The target that began the reply is known to write several.
             request = structs.replace(request, parallel_tool_calls=True)
         plan = await make_plan(request, model, partial, images)
-        facts = model.facts
+        vocabulary = Vocabulary(model.facts.vocabulary, model.facts.words)
         param = "response_format" if request.output is not None else "tools"
         for grammar in (plan.grammar, plan.answer_grammar):
             if grammar is not None:
-                await self.grammars.check(
-                    grammar, vocabulary=facts.vocabulary, words=facts.words, param=param
-                )
+                await self.grammars.check(grammar, vocabulary, param=param)
         if partial is not None:
             return [await resumed(request, model, plan, partial)]
         return [Generation(self.engine, request, plan, n) for n in range(request.n)]
@@ -329,12 +327,11 @@ class TextChat:
     async def _verified(
         self, source: AsyncGenerator[Batch, None], choices: Sequence[Generation], sent: Partial
     ) -> AsyncGenerator[Batch, None]:
-        calls = {call.index: (call.name, call.arguments) for call in sent.calls}
         found = [
             _Choice(
                 made,
                 [made.plan.resumed + sent.text],
-                {at: (name, [begun]) for at, (name, begun) in calls.items()},
+                {call.index: (call.name, [call.arguments]) for call in sent.calls},
             )
             for made in choices
         ]
@@ -362,11 +359,9 @@ class TextChat:
         model, (grammar, tokens, text) = self._loaded, made.constrained
         broken, resumed = None, made.plan.resumed
         if grammar is not None and model is not None:
-            where, words = model.facts.vocabulary, model.facts.words
+            vocabulary = Vocabulary(model.facts.vocabulary, model.facts.words)
             try:
-                broken = await self.grammars.fault_of(
-                    grammar, tokens, text, vocabulary=where, words=words, resumed=resumed
-                )
+                broken = await self.grammars.fault_of(grammar, tokens, text, vocabulary, resumed)
             except Overloaded:
                 if fault is None:
                     raise
@@ -443,13 +438,10 @@ async def _merged_events(
 
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(run(choice)) for choice in choices]
-            done = 0
-            while done < len(tasks):
-                batch = await queue.get()
-                if batch is None:
-                    done += 1
-                else:
+            for choice in choices:
+                group.create_task(run(choice))
+            for _ in choices:  # each of which ends with `None`
+                while (batch := await queue.get()) is not None:
                     yield batch
     except BaseExceptionGroup as failures:
         first = failures.exceptions[0]
