@@ -40,7 +40,8 @@ async def compiler() -> AsyncIterator[Compiler]:
         await made.stop()
 
 
-async def _started(compiler: Compiler, vocabulary: Vocabulary = Vocabulary()) -> None:
+async def _started(compiler: Compiler, path: str | None = None) -> None:
+    vocabulary = Vocabulary(path)
     await asyncio.gather(*(worker.prepare(vocabulary) for worker in compiler._workers))
 
 
@@ -270,7 +271,7 @@ async def test_a_model_vocabulary_is_read_by_the_named_function(
     path.write_text(json.dumps(["a", "b", "ab", "<end>"]))
     compiler = Compiler(reader=f"{__name__}:read_small", workers=1)
     try:
-        await _started(compiler, Vocabulary(str(path)))
+        await _started(compiler, str(path))
         fine = '%llguidance {}\nstart: "ab" <[3]>'
         await compiler.check(fine, Vocabulary(str(path)), param="p")
         with pytest.raises(InvalidRequest):
