@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
@@ -42,6 +43,7 @@ class Vocabulary(NamedTuple):
     words: str = ""  # its identity among others of the same file
 
 
+@dataclass(eq=False, kw_only=True)
 class Compiler:
     """Checks grammars in ``workers`` processes, with ``limit`` seconds of processor time each.
 
@@ -52,22 +54,18 @@ class Compiler:
     ``cache_bytes`` what verdicts may take.
     """
 
-    def __init__(
-        self,
-        *,
-        reader: str = "",
-        workers: int = 2,
-        limit: float = 1.0,
-        patience: float = 5.0,
-        memory: int = 2 << 30,
-        cache_bytes: int = 4 << 20,
-    ) -> None:
-        self._compile_seconds = limit
-        self._wait_seconds = patience
-        self._verdicts = BoundedCache[bytes, GrammarVerdict](cache_bytes)
+    reader: str = ""
+    workers: int = 2
+    limit: float = 1.0
+    patience: float = 5.0
+    memory: int = 2 << 30
+    cache_bytes: int = 4 << 20
+
+    def __post_init__(self) -> None:
+        self._verdicts = BoundedCache[bytes, GrammarVerdict](self.cache_bytes)
         self._locks_by_grammar = WeakValueDictionary[bytes, asyncio.Lock]()
         self._free_workers: asyncio.Queue[_Worker] = asyncio.Queue()
-        self._workers = [_Worker(reader, memory) for _ in range(workers)]
+        self._workers = [_Worker(self.reader, self.memory) for _ in range(self.workers)]
         for worker in self._workers:
             self._free_workers.put_nowait(worker)
 
@@ -124,7 +122,7 @@ class Compiler:
         self, grammar: str, vocabulary: Vocabulary, **more: object
     ) -> GrammarVerdict:
         try:
-            async with asyncio.timeout(self._wait_seconds):
+            async with asyncio.timeout(self.patience):
                 worker = await self._free_workers.get()
         except TimeoutError:
             raise _too_many_grammars() from None
@@ -138,13 +136,12 @@ class Compiler:
     async def _ask_worker(
         self, worker: _Worker, grammar: str, vocabulary: Vocabulary, more: Mapping[str, object]
     ) -> GrammarVerdict:
-        seconds = self._compile_seconds
-        request = {"grammar": grammar, "vocabulary": vocabulary.path, "seconds": seconds, **more}
-        asked = json.dumps(request).encode()
+        question = {"grammar": grammar, "vocabulary": vocabulary.path, "seconds": self.limit}
+        asked = json.dumps({**question, **more}).encode()
         for _ in range(2):  # one that died may have been dead before; two died of the grammar
             await worker.prepare(vocabulary)
             try:
-                async with asyncio.timeout(seconds + self._wait_seconds * BOUNDS_WORK):
+                async with asyncio.timeout(self.limit + self.patience * BOUNDS_WORK):
                     answer = await worker.ask(asked)
             except TimeoutError:
                 if BOUNDS_WORK:  # it was kept from working; the grammar may be fine

@@ -47,7 +47,6 @@ class Plan:
     prompt: tuple[int, ...]
     encoded: EncodedText  # the same, and how it was made
     limit: int  # output limit, in tokens
-    lowered: tuple[str, ...]  # the report of a limit that did not fit
     room: int  # rest of the context after the prompt, in tokens
     budget: int  # limit on reasoning, in tokens
     reasoning_open: bool
@@ -63,16 +62,12 @@ class Plan:
     visible: tuple[str, ...]
     end_tokens: tuple[int, ...]
     answer: AnswerPlan | None
+    changes: tuple[str, ...]
+    """A lowered limit and annotations that are ignored, as a response header names them."""
 
     @property
     def watched(self) -> bool:
         return self.functions.watched or (self.answer is not None and self.answer.watched)
-
-    @property
-    def changes(self) -> tuple[str, ...]:
-        """Annotations that are ignored and a lowered limit, as a response header names them."""
-        ignored = (*self.functions.ignored, *(self.answer.ignored if self.answer else ()))
-        return (*self.lowered, *ignored)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,13 +118,13 @@ async def make_plan(
     composed = partial(_composed_grammar, model, form, calls=calls, answer=answer)
     grammar = await composed(state, manner=first)
     _check_ending(request, grammar)
+    lowered = (f"max_tokens lowered to {limit}",) if limit < (request.max_tokens or 0) else ()
     return Plan(
         form=form,
         rendered=rendered,
         prompt=tuple(encoded.ids),
         encoded=encoded,
         limit=limit,
-        lowered=(f"max_tokens lowered to {limit}",) if limit < (request.max_tokens or 0) else (),
         room=_context_length(request, model) - len(encoded.ids),
         budget=thinking.budget(request.thinking, limit),
         reasoning_open=state == "open",
@@ -146,6 +141,7 @@ async def make_plan(
         visible=_visible_control_tokens(form, model.facts.control_tokens),
         end_tokens=model.facts.end_tokens,
         answer=answer,
+        changes=(*lowered, *functions.ignored, *(answer.ignored if answer else ())),
     )
 
 
