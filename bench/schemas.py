@@ -37,7 +37,7 @@ from typing import Any
 from schema_documents import Judge, Verdict, grammar_of
 
 from causerie.chat.answer import SchemaCache, answer_plan
-from causerie.chat.compiler import Compiler
+from causerie.chat.compiler import Compiler, Vocabulary
 from causerie.chat.schema import WhiteSpace, prepare
 from causerie.chat.schema.keywords import SchemaRefused
 from causerie.chat.schema.references import Addresses, Documents, with_documents
@@ -133,7 +133,7 @@ async def measured(case: Case, compiler: Compiler, vocabulary: str | None) -> Ou
         plan = await answer_plan(output, (), SchemaCache(), white_space=WhiteSpace.PRETTY)
         written = time.perf_counter()
         grammar = grammar_of(plan.expression, plan.rules)
-        await compiler.check(grammar, vocabulary=vocabulary, param="schema")
+        await compiler.check(grammar, Vocabulary(vocabulary), param="schema")
     except (SchemaRefused, ServiceError) as error:
         return Outcome(case.name, reason=str(error))
     outcome = Outcome(

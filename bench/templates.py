@@ -19,6 +19,7 @@ from pathlib import Path
 
 from causerie.chat.formats.registry import detect
 from causerie.chat.rendering import Renderer, Renderers, in_process
+from causerie.chat.template_worker import TemplateSource
 from causerie.engines.registry import FAKE_TEMPLATE
 from causerie.errors import ServiceError
 from causerie.protocol.request import ChatRequest, Message
@@ -74,12 +75,12 @@ async def milliseconds(work: Callable[[], Awaitable[object]], count: int) -> flo
 
 def _renderer(renderers: Renderers, source: str) -> Renderer:
     source += "{# of others #}"
-    return renderers.renderer(source, detect(source), bos_token="<s>", eos_token="</s>")
+    return renderers.renderer(TemplateSource(source, "<s>", "</s>", detect(source).name))
 
 
 async def benign(renderers: Renderers, name: str, source: str) -> None:
     """Compare both ways for one template."""
-    local = in_process(source, detect(source), bos_token="<s>", eos_token="</s>")
+    local = in_process(TemplateSource(source, "<s>", "</s>", detect(source).name))
     began = time.perf_counter()
     foreign = _renderer(renderers, source)
     await foreign.prompt(conversation(3))

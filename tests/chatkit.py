@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from causerie.chat.answer import SchemaCache, answer_plan
 from causerie.chat.chat import TextChat
-from causerie.chat.compiler import Compiler
+from causerie.chat.compiler import Compiler, Vocabulary
+from causerie.chat.schema import WhiteSpace
+from causerie.chat.schema.compiled import Work
+from causerie.chat.schema.normal import Rewriter
+from causerie.chat.validation import MOST_STEPS, CheckedSchema
 from causerie.protocol.events import (
     Batch,
     Finished,
@@ -20,7 +26,17 @@ from causerie.protocol.events import (
     Trail,
     Usage,
 )
-from causerie.protocol.request import ChatRequest
+from causerie.protocol.request import ChatRequest, JsonSchema, OutputFormat
+
+
+def validate(text: str, output: OutputFormat) -> str | None:
+    """Return what a finished answer breaks, as the check of a reply says it, or nothing."""
+    work = Work(MOST_STEPS)
+    if isinstance(output, JsonSchema):
+        rules = Rewriter(output.schema, "schema").rewrite()
+        return CheckedSchema(rules).fault_of_text(text, work)
+    plan = answer_plan(output, (), SchemaCache(), white_space=WhiteSpace.FIXED)
+    return asyncio.run(plan).fault(text, work)
 
 
 class Unchecked(Compiler):
@@ -29,10 +45,8 @@ class Unchecked(Compiler):
     def __init__(self) -> None:
         super().__init__(workers=0)
 
-    async def check(
-        self, grammar: str, *, vocabulary: str | None, words: str = "", param: str
-    ) -> None:
-        del grammar, vocabulary, words, param
+    async def check(self, grammar: str, vocabulary: Vocabulary, *, param: str) -> None:
+        del grammar, vocabulary, param
 
     async def fault_of(self, *given: object, **more: object) -> str | None:
         return None

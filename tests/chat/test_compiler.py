@@ -16,10 +16,10 @@ import pytest
 from casekit import first_of
 
 from causerie.chat import compiler_worker
-from causerie.chat.compiler import Compiler
+from causerie.chat.compiler import Compiler, Vocabulary
+from causerie.chat.compiler_worker import TOO_COMPLEX
 from causerie.chat.constraint import CallPlan, compose
 from causerie.chat.formats.registry import by_name
-from causerie.chat.lark import TOO_COMPLEX
 from causerie.chat.schema import prepare, regex
 from causerie.chat.worker_process import BOUNDS_WORK, serve
 from causerie.errors import InvalidRequest, Overloaded
@@ -40,26 +40,35 @@ async def compiler() -> AsyncIterator[Compiler]:
         await made.stop()
 
 
+async def _started(compiler: Compiler, path: str | None = None) -> None:
+    vocabulary = Vocabulary(path)
+    await asyncio.gather(*(worker.prepare(vocabulary) for worker in compiler._workers))
+
+
+def _processes(compiler: Compiler) -> tuple[int, ...]:
+    return tuple(worker.pid for worker in compiler._workers if worker.pid is not None)
+
+
 def _grammar(schema: dict[str, object]) -> str:
     return "%llguidance {}\nstart: %json " + prepare(schema, param="p").text
 
 
 async def _refusal(compiler: Compiler, grammar: str) -> InvalidRequest:
     with pytest.raises(InvalidRequest) as caught:
-        await compiler.check(grammar, vocabulary=None, param="p")
+        await compiler.check(grammar, Vocabulary(), param="p")
     assert caught.value.code == "unsupported_schema"
     assert caught.value.param == "p"
     return caught.value
 
 
 async def test_a_grammar_that_compiles_passes(compiler: Compiler) -> None:
-    await compiler.check(_FINE, vocabulary=None, param="p")
-    await compiler.check(_FINE, vocabulary=None, param="p")
+    await compiler.check(_FINE, Vocabulary(), param="p")
+    await compiler.check(_FINE, Vocabulary(), param="p")
 
 
 async def test_control_tokens_by_id_are_known_without_a_vocabulary(compiler: Compiler) -> None:
     grammar = '%llguidance {}\nstart: "<[7]>" <[151645]> %json {"const": "<[9999999]>"}'
-    await compiler.check(grammar, vocabulary=None, param="p")
+    await compiler.check(grammar, Vocabulary(), param="p")
 
 
 @pytest.mark.parametrize(
@@ -110,7 +119,7 @@ async def test_errors_of_the_first_steps_are_seen(compiler: Compiler) -> None:
     refused = await _refusal(compiler, "%llguidance {}\nstart: " + " | ".join(options))
     assert "too complex" in refused.message
     one = "%llguidance {}\nstart: OPTION\nOPTION: " + " | ".join(options)
-    await compiler.check(one, vocabulary=None, param="p")
+    await compiler.check(one, Vocabulary(), param="p")
 
 
 def _alternatives() -> list[dict[str, object]]:
@@ -146,18 +155,18 @@ async def test_hostile_grammars_are_decided(compiler: Compiler, name: str) -> No
     """Refused, or harmless as it turns out: but decided, and the next check works."""
     async with asyncio.timeout(60):
         (outcome,) = await asyncio.gather(
-            compiler.check(_HOSTILE[name](), vocabulary=None, param="p"), return_exceptions=True
+            compiler.check(_HOSTILE[name](), Vocabulary(), param="p"), return_exceptions=True
         )
     assert outcome is None or "too complex" in str(outcome)
-    await compiler.check(_FINE, vocabulary=None, param="p")
+    await compiler.check(_FINE, Vocabulary(), param="p")
 
 
 async def test_others_go_on_while_one_is_slow() -> None:
     compiler = Compiler(workers=2, limit=60.0)
     try:
-        slow = asyncio.ensure_future(compiler.check(_SLOW, vocabulary=None, param="p"))
+        slow = asyncio.ensure_future(compiler.check(_SLOW, Vocabulary(), param="p"))
         for at in range(5):
-            await compiler.check(_FINE + f' "{at}"', vocabulary=None, param="p")
+            await compiler.check(_FINE + f' "{at}"', Vocabulary(), param="p")
         assert not slow.done()
         slow.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -169,11 +178,11 @@ async def test_others_go_on_while_one_is_slow() -> None:
 async def test_who_finds_no_worker_is_told_to_come_back() -> None:
     compiler = Compiler(workers=1, limit=60.0, patience=0.05)
     try:
-        await compiler.start()
-        slow = asyncio.ensure_future(compiler.check(_SLOW, vocabulary=None, param="p"))
+        await _started(compiler)
+        slow = asyncio.ensure_future(compiler.check(_SLOW, Vocabulary(), param="p"))
         await asyncio.sleep(0)
         with pytest.raises(Overloaded):
-            await compiler.check(_FINE, vocabulary=None, param="p")
+            await compiler.check(_FINE, Vocabulary(), param="p")
         slow.cancel()
         with pytest.raises(asyncio.CancelledError):
             await slow
@@ -185,10 +194,10 @@ async def test_who_finds_no_worker_is_told_to_come_back() -> None:
 async def test_a_worker_that_was_kept_from_working_has_its_time_left() -> None:
     compiler = Compiler(workers=1, limit=0.3, patience=60.0)
     try:
-        await compiler.start()
-        (worker,) = compiler.processes()
+        await _started(compiler)
+        (worker,) = _processes(compiler)
         os.kill(worker, signal.SIGSTOP)
-        checked = asyncio.ensure_future(compiler.check(_FINE, vocabulary=None, param="p"))
+        checked = asyncio.ensure_future(compiler.check(_FINE, Vocabulary(), param="p"))
         await asyncio.wait([checked], timeout=0.4)
         os.kill(worker, signal.SIGCONT)
         await checked
@@ -200,19 +209,19 @@ async def test_a_worker_that_was_kept_from_working_has_its_time_left() -> None:
 async def test_no_verdict_is_remembered_of_a_worker_that_did_not_work() -> None:
     compiler = Compiler(workers=1, limit=0.3, patience=0.01)
     try:
-        await compiler.start()
-        (worker,) = compiler.processes()
+        await _started(compiler)
+        (worker,) = _processes(compiler)
         os.kill(worker, signal.SIGSTOP)
         with pytest.raises(Overloaded):
-            await compiler.check(_FINE, vocabulary=None, param="p")
-        assert not compiler.remembered()
+            await compiler.check(_FINE, Vocabulary(), param="p")
+        assert not compiler._verdicts.size
     finally:
         await compiler.stop()
 
 
 async def test_identical_checks_share_one_compilation(compiler: Compiler) -> None:
     results = await asyncio.gather(
-        *(compiler.check(_SLOW, vocabulary=None, param=f"p{at}") for at in range(8)),
+        *(compiler.check(_SLOW, Vocabulary(), param=f"p{at}") for at in range(8)),
         return_exceptions=True,
     )
     assert all(isinstance(result, InvalidRequest) for result in results)
@@ -222,8 +231,8 @@ async def test_identical_checks_share_one_compilation(compiler: Compiler) -> Non
 
 
 async def test_a_cancelled_check_leaves_the_work_to_the_next(compiler: Compiler) -> None:
-    first = asyncio.ensure_future(compiler.check(_FINE, vocabulary=None, param="p"))
-    second = asyncio.ensure_future(compiler.check(_FINE, vocabulary=None, param="p"))
+    first = asyncio.ensure_future(compiler.check(_FINE, Vocabulary(), param="p"))
+    second = asyncio.ensure_future(compiler.check(_FINE, Vocabulary(), param="p"))
     await asyncio.sleep(0)
     first.cancel()
     await second
@@ -235,8 +244,8 @@ async def test_verdicts_are_forgotten_by_size() -> None:
     compiler = Compiler(workers=1, cache_bytes=500)
     try:
         for at in range(5):
-            await compiler.check(_FINE + f' "{at}"', vocabulary=None, param="p")
-        assert compiler.remembered() <= 500
+            await compiler.check(_FINE + f' "{at}"', Vocabulary(), param="p")
+        assert compiler._verdicts.size <= 500
     finally:
         await compiler.stop()
 
@@ -248,7 +257,7 @@ async def test_memory_is_bounded() -> None:
     try:
         refused = await _refusal(small, grammar)
         assert "too complex" in refused.message
-        await usual.check(grammar, vocabulary=None, param="p")
+        await usual.check(grammar, Vocabulary(), param="p")
     finally:
         await small.stop()
         await usual.stop()
@@ -262,11 +271,11 @@ async def test_a_model_vocabulary_is_read_by_the_named_function(
     path.write_text(json.dumps(["a", "b", "ab", "<end>"]))
     compiler = Compiler(reader=f"{__name__}:read_small", workers=1)
     try:
-        await compiler.start(str(path))
+        await _started(compiler, str(path))
         fine = '%llguidance {}\nstart: "ab" <[3]>'
-        await compiler.check(fine, vocabulary=str(path), param="p")
+        await compiler.check(fine, Vocabulary(str(path)), param="p")
         with pytest.raises(InvalidRequest):
-            await compiler.check('start: "c"', vocabulary=str(path), param="p")
+            await compiler.check('start: "c"', Vocabulary(str(path)), param="p")
     finally:
         await compiler.stop()
 
@@ -279,13 +288,13 @@ async def test_another_vocabulary_in_the_same_place_is_read_anew(
     compiler = Compiler(reader=f"{__name__}:read_small", workers=1)
     try:
         path.write_text(json.dumps(["a", "b", "<end>"]))
-        await compiler.check('start: "a"', vocabulary=str(path), words="ab", param="p")
+        await compiler.check('start: "a"', Vocabulary(str(path), "ab"), param="p")
         with pytest.raises(InvalidRequest):
-            await compiler.check('start: "c"', vocabulary=str(path), words="ab", param="p")
+            await compiler.check('start: "c"', Vocabulary(str(path), "ab"), param="p")
         path.write_text(json.dumps(["b", "c", "<end>"]))
-        await compiler.check('start: "c"', vocabulary=str(path), words="bc", param="p")
+        await compiler.check('start: "c"', Vocabulary(str(path), "bc"), param="p")
         with pytest.raises(InvalidRequest):
-            await compiler.check('start: "a"', vocabulary=str(path), words="bc", param="p")
+            await compiler.check('start: "a"', Vocabulary(str(path), "bc"), param="p")
     finally:
         await compiler.stop()
 
@@ -303,11 +312,11 @@ def read_small(path: Path) -> _Small:
 
 
 async def test_stopping_leaves_no_process(compiler: Compiler) -> None:
-    await compiler.start()
-    processes = compiler.processes()
+    await _started(compiler)
+    processes = _processes(compiler)
     assert len(processes) == 2
     await compiler.stop()
-    assert compiler.processes() == ()
+    assert _processes(compiler) == ()
     for process in processes:
         with pytest.raises(ProcessLookupError):
             os.kill(process, 0)
@@ -315,11 +324,11 @@ async def test_stopping_leaves_no_process(compiler: Compiler) -> None:
 
 
 async def test_a_worker_that_dies_is_replaced(compiler: Compiler) -> None:
-    await compiler.start()
-    for process in compiler.processes():
+    await _started(compiler)
+    for process in _processes(compiler):
         os.kill(process, signal.SIGKILL)
     for at in range(3):
-        await compiler.check(_FINE + f' "{at}"', vocabulary=None, param="p")
+        await compiler.check(_FINE + f' "{at}"', Vocabulary(), param="p")
 
 
 def test_a_worker_ends_when_its_input_does() -> None:
@@ -372,11 +381,11 @@ async def test_a_replay_tells_a_grammar_that_was_not_kept_from_one_that_was_give
     crowded += "".join(f'\nr{n}: "a" t{n}\nt{n}: "b{n}"' for n in many)
 
     async def fault(grammar: str, text: str) -> str | None:
-        return await compiler.fault_of(grammar, list(text.encode()), text, vocabulary=None)
+        return await compiler.fault_of(grammar, list(text.encode()), text, Vocabulary())
 
     number = _grammar({"type": "object", "properties": {"a": {"type": "integer"}}})
     assert await fault(number, '{"a": 1') is None, "a part is none of the worse"
     assert await fault(number, '{"a": "x') == compiler_worker.NOT_KEPT
     assert await fault(crowded, "some textab1") == TOO_COMPLEX
-    unlike = await compiler.fault_of(number, [7, 9], '{"a": "x', vocabulary=None)
+    unlike = await compiler.fault_of(number, [7, 9], '{"a": "x', Vocabulary())
     assert unlike is None, "the tokens of an unknown vocabulary say nothing"

@@ -9,6 +9,7 @@ from functools import cache
 
 import pytest
 from casekit import each_of
+from chatkit import validate
 from deviationkit import headless_of, named_of
 from formatkit import TOOLS, Call, Told, read, write_calls, write_reasoning
 from grammarkit import Vocabulary, closers, vocabularies
@@ -24,7 +25,6 @@ from causerie.chat.formats.registry import FORMATS, by_name
 from causerie.chat.parser import ReasoningEnd
 from causerie.chat.schema import keywords
 from causerie.chat.schema.keywords import SchemaRefused
-from causerie.chat.validation import validate
 from causerie.protocol.request import JsonSchema
 
 CALLING = [form.name for form in FORMATS]

@@ -120,7 +120,6 @@ class Case:
             prompt=(70, 71, 72),
             encoded=EncodedText([70, 71, 72]),
             limit=self.limit,
-            lowered=(),
             room=self.limit,
             budget=self.budget,
             reasoning_open=self.thinking,
@@ -135,6 +134,7 @@ class Case:
             visible=(),
             end_tokens=(END,),
             answer=None,
+            changes=(),
         )
 
     def request(self) -> ChatRequest:

@@ -12,8 +12,7 @@ from llguidance import LLMatcher, LLTokenizer
 
 from causerie.chat.constraint import CallPlan, compose
 from causerie.chat.formats.registry import by_name
-from causerie.chat.json_lark import embed_in_json
-from causerie.chat.lark import EMBEDDED, embed
+from causerie.chat.lark import EMBEDDED, embed, embed_in_json
 from causerie.chat.schema.keywords import SchemaRefused
 
 PATCH = r"""

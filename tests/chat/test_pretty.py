@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from casekit import each_of
+from chatkit import validate
 from hypothesis import given
 from hypothesis import strategies as st
 from llguidance import LLMatcher, LLTokenizer
@@ -18,7 +19,6 @@ from causerie.chat.constraint import CallPlan, compose
 from causerie.chat.formats.registry import by_name
 from causerie.chat.grammar_text import Manner
 from causerie.chat.schema import WhiteSpace
-from causerie.chat.validation import validate
 from causerie.protocol.request import JsonObject, JsonSchema, OutputFormat
 
 Schema = Mapping[str, object]

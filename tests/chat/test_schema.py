@@ -11,13 +11,13 @@ from typing import Any
 import jsonschema
 import pytest
 from casekit import each_of
+from chatkit import validate
 from hypothesis import given
 from hypothesis import strategies as st
 from llguidance import LLMatcher, LLTokenizer
 
 from causerie.chat.schema import WhiteSpace, choice, constraint, prepare, regex
 from causerie.chat.schema.keywords import SchemaRefused
-from causerie.chat.validation import validate
 from causerie.protocol.request import JsonSchema
 
 Schema = Mapping[str, object] | bool

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import jsonschema
 import pytest
 from casekit import examples
+from chatkit import validate
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from llguidance import LLMatcher, LLTokenizer
@@ -17,7 +18,6 @@ from llguidance import LLMatcher, LLTokenizer
 from causerie.chat.answer import SchemaCache, answer_plan
 from causerie.chat.schema import WhiteSpace, prepare
 from causerie.chat.schema.keywords import SchemaRefused
-from causerie.chat.validation import validate
 from causerie.errors import InvalidRequest
 from causerie.protocol.request import JsonSchema
 

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 import pytest
 from casekit import each_of
+from chatkit import validate
 
 from causerie.chat.answer import SchemaCache, answer_plan, callable_functions
 from causerie.chat.schema import WhiteSpace, prepare
 from causerie.chat.schema.disjoint import beginnings_meet, matches
 from causerie.chat.schema.pattern import searches
-from causerie.chat.validation import validate
 from causerie.protocol.request import ChatRequest, JsonSchema, Message, Tool
 
 

@@ -34,8 +34,8 @@ from causerie.chat.template_capabilities import capabilities_of
 from causerie.chat.template_worker import (
     Ask,
     Done,
-    Load,
     Refusal,
+    TemplateSource,
     TemplateWorker,
     encode,
     read_answer,
@@ -270,7 +270,7 @@ def test_a_worker_gives_the_same_prompt_and_the_same_authors(path: Path) -> None
     """Every character still knows its author when it has been through another process."""
     source = path.read_text()
     template, form, worker = _template(path), detect(source), TemplateWorker()
-    done = read_answer(worker.answer(encode(Load(source, "<BOS>", "<EOS>", form.name))))
+    done = read_answer(worker.answer(encode(TemplateSource(source, "<BOS>", "<EOS>", form.name))))
     assert done == Done()
     for request in _hostile("<|im_end|>é😀"):
         told = read_answer(worker.answer(encode(Ask.of(request))))

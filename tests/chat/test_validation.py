@@ -9,6 +9,7 @@ from contextlib import suppress
 
 import pytest
 from casekit import each_of, examples
+from chatkit import validate
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from llguidance import LLMatcher
@@ -16,7 +17,7 @@ from llguidance import LLMatcher
 from causerie.chat.schema import compiled
 from causerie.chat.schema.compiled import Work, WorkExceeded, matcher_of
 from causerie.chat.schema.normal import Rewriter
-from causerie.chat.validation import AT_ONCE, MOST_STEPS, CheckedSchema, decided, validate
+from causerie.chat.validation import AT_ONCE, MOST_STEPS, CheckedSchema, decided
 from causerie.protocol.request import (
     Grammar,
     JsonObject,

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import structs
 
 from causerie.chat.chat import TextChat
-from causerie.chat.compiler import Compiler
+from causerie.chat.compiler import Compiler, Vocabulary
 from causerie.engines.registry import FAKE_TEMPLATE, FakeEngine, FakeScript
 from causerie.errors import InvalidRequest
 from causerie.protocol.events import (
@@ -489,10 +489,8 @@ class _Unchecked(Compiler):
     def __init__(self) -> None:
         super().__init__(workers=0)
 
-    async def check(
-        self, grammar: str, *, vocabulary: str | None, words: str = "", param: str
-    ) -> None:
-        del grammar, vocabulary, words, param
+    async def check(self, grammar: str, vocabulary: Vocabulary, *, param: str) -> None:
+        del grammar, vocabulary, param
 
 
 async def _generated(read: ParsedRequest) -> tuple[Any, Sequence[str]]:

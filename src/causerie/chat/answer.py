@@ -16,11 +16,10 @@ from causerie.chat.call_syntax.choices import anchored, closed_schema
 from causerie.chat.call_syntax.json import MOST_RULES, pretty_grammar
 from causerie.chat.encoding import spells
 from causerie.chat.grammar_text import GrammarText
-from causerie.chat.json_lark import Embedded, embed_in_json
-from causerie.chat.lark import EMBEDDED, embed
+from causerie.chat.lark import EMBEDDED, Embedded, embed, embed_in_json
 from causerie.chat.schema import WhiteSpace, check_size, choice, constraint, prepare, regex
 from causerie.chat.schema.bounded_cache import BoundedCache
-from causerie.chat.schema.compiled import Work, WorkExceeded
+from causerie.chat.schema.compiled import HEADER, Work, WorkExceeded, follows, matcher_of
 from causerie.chat.schema.finite import Endless, without_endless
 from causerie.chat.schema.keywords import SchemaRefused, ignored_sibling
 from causerie.chat.schema.references import without_siblings
@@ -172,8 +171,21 @@ class AnswerPlan:
     ignored: tuple[str, ...] = ()
     """Annotations of its schema that nobody knows, as a response header names them."""
     watched: bool = False  # whether its schema has rules that no grammar has
+    options: Sequence[str] = field(default=(), compare=False)
+    """All answers there are, where these are listed."""
     checked: CheckedSchema | None = field(default=None, compare=False)
     """Its schema, to check the finished answer by."""
+
+    def fault(self, text: str, work: Work) -> str | None:
+        """Return what a finished answer breaks, as a sentence; may raise ``WorkExceeded``."""
+        if self.checked is not None:
+            return self.checked.fault_of_text(text, work)
+        if self.options:
+            return None if text in self.options else "The answer is none of the options."
+        if follows(text, matcher_of(f"{HEADER}{self.expression}\n{self.rules}"), work):
+            return None
+        broken = "follow the grammar" if self.rules else "match the pattern"
+        return f"The answer does not {broken}."
 
 
 async def answer_plan(
@@ -211,11 +223,13 @@ def _checked_plan(
             return AnswerPlan(EMBEDDED, embed(source), spell=True)
         case requests.TextChoice(options):
             rule = choice(options, param="structured_outputs.choice")
-            return AnswerPlan("OPTION", f"OPTION: {rule}", spell=spells(text, control_tokens))
+            spell = spells(text, control_tokens)
+            return AnswerPlan("OPTION", f"OPTION: {rule}", spell, options=options)
         case requests.JsonObject():
             any_object = {"type": "object"}
             text = constraint(any_object, param="response_format", white_space=white_space)
-            return _document_plan(any_object, "response_format", white_space, text)
+            plan = _document_plan(any_object, "response_format", white_space, text)
+            return replace(plan, checked=CheckedSchema(any_object))
     check_size(text, param=output.param)
     prepared = prepare(output.schema, param=output.param, white_space=white_space)
     return replace(

@@ -5,13 +5,7 @@ elsewhere.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import (
-    AsyncGenerator,
-    AsyncIterator,
-    Callable,
-    Collection,
-    Sequence,
-)
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,21 +16,22 @@ import structlog
 from msgspec import Struct, structs
 
 from causerie.chat import thinking
-from causerie.chat.compiler import Compiler
+from causerie.chat.compiler import Compiler, Vocabulary
+from causerie.chat.compiler_worker import TOO_COMPLEX
 from causerie.chat.conversations import Conversations, asked_before
 from causerie.chat.encoding import PromptEncoder
 from causerie.chat.formats.registry import by_name, detect
 from causerie.chat.generation import Generation, engine_failures, given_up
 from causerie.chat.images import ImageReader
-from causerie.chat.lark import TOO_COMPLEX
 from causerie.chat.plan import Images, LoadedModel, Plan, make_plan, prompt_tokens
 from causerie.chat.rendering import MakeRenderer, in_process
 from causerie.chat.resumed_reply import Diverged, ResumedReply, can_write, writings
 from causerie.chat.schema.compiled import Work, WorkExceeded
 from causerie.chat.taint import Traced, user_spans
 from causerie.chat.template import Rendered
+from causerie.chat.template_worker import TemplateSource
 from causerie.chat.thinking import default_sampling
-from causerie.chat.validation import decided, validate
+from causerie.chat.validation import decided
 from causerie.engines.base import ModelFacts, TextEngine
 from causerie.errors import InternalError, InvalidRequest, Overloaded, UpstreamFailed
 from causerie.protocol.body import is_object
@@ -56,13 +51,7 @@ from causerie.protocol.events import (
 from causerie.protocol.known_fields import KNOWN, Known, refusal
 from causerie.protocol.parameters import ModelSampling, SamplingDefaults
 from causerie.protocol.reasoning import unreadable
-from causerie.protocol.request import (
-    ChatRequest,
-    Unread,
-    images,
-    not_fetched,
-    without_billing_line,
-)
+from causerie.protocol.request import ChatRequest, Unread, images, not_fetched, without_billing_line
 
 log = structlog.get_logger(__name__)
 
@@ -222,12 +211,12 @@ class TextChat:
             source = options.template or facts.template
             form = by_name(options.format) if options.format else detect(source)
             own = source + "".join((*form.reasoning.opens, *form.reasoning.closes))
-            ends = {"bos_token": facts.bos_token, "eos_token": facts.eos_token}
+            template = TemplateSource(source, facts.bos_token, facts.eos_token, form.name)
             self._loaded = LoadedModel(
                 engine=self.engine,
                 facts=facts,
                 form=form,
-                renderer=self.renderer(source, form, **ends),
+                renderer=self.renderer(template),
                 encoder=PromptEncoder(facts.control_tokens, own),
                 max_output_tokens=options.max_output_tokens,
                 sampling=options.sampling,
@@ -322,13 +311,11 @@ class TextChat:
             # The target that began the reply is known to write several.
             request = structs.replace(request, parallel_tool_calls=True)
         plan = await make_plan(request, model, partial, images)
-        facts = model.facts
+        vocabulary = Vocabulary(model.facts.vocabulary, model.facts.words)
         param = "response_format" if request.output is not None else "tools"
         for grammar in (plan.grammar, plan.answer_grammar):
             if grammar is not None:
-                await self.grammars.check(
-                    grammar, vocabulary=facts.vocabulary, words=facts.words, param=param
-                )
+                await self.grammars.check(grammar, vocabulary, param=param)
         if partial is not None:
             return [await resumed(request, model, plan, partial)]
         return [Generation(self.engine, request, plan, n) for n in range(request.n)]
@@ -340,12 +327,11 @@ class TextChat:
     async def _verified(
         self, source: AsyncGenerator[Batch, None], choices: Sequence[Generation], sent: Partial
     ) -> AsyncGenerator[Batch, None]:
-        calls = {call.index: (call.name, call.arguments) for call in sent.calls}
         found = [
             _Choice(
                 made,
                 [made.plan.resumed + sent.text],
-                {at: (name, [begun]) for at, (name, begun) in calls.items()},
+                {call.index: (call.name, [call.arguments]) for call in sent.calls},
             )
             for made in choices
         ]
@@ -373,11 +359,9 @@ class TextChat:
         model, (grammar, tokens, text) = self._loaded, made.constrained
         broken, resumed = None, made.plan.resumed
         if grammar is not None and model is not None:
-            where, words = model.facts.vocabulary, model.facts.words
+            vocabulary = Vocabulary(model.facts.vocabulary, model.facts.words)
             try:
-                broken = await self.grammars.fault_of(
-                    grammar, tokens, text, vocabulary=where, words=words, resumed=resumed
-                )
+                broken = await self.grammars.fault_of(grammar, tokens, text, vocabulary, resumed)
             except Overloaded:
                 if fault is None:
                     raise
@@ -454,13 +438,10 @@ async def _merged_events(
 
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(run(choice)) for choice in choices]
-            done = 0
-            while done < len(tasks):
-                batch = await queue.get()
-                if batch is None:
-                    done += 1
-                else:
+            for choice in choices:
+                group.create_task(run(choice))
+            for _ in choices:  # each of which ends with `None`
+                while (batch := await queue.get()) is not None:
                     yield batch
     except BaseExceptionGroup as failures:
         first = failures.exceptions[0]
@@ -497,11 +478,9 @@ class _Choice:
             return self._fault_of_calls(work, whole=False)
         if required and (said.strip() or (whole and not self.calls)):
             return "A call was required, and there is text in its place."
-        if self.calls or request.output is None or not whole:
+        if self.calls or plan.answer is None or not whole:
             return self._fault_of_calls(work, whole=whole)
-        if plan.answer is not None and plan.answer.checked is not None:
-            return plan.answer.checked.fault_of_text(said, work)
-        return validate(said, request.output, work)
+        return plan.answer.fault(said, work)
 
     def _fault_of_calls(self, work: Work, *, whole: bool) -> str | None:
         calls = [(name, "".join(pieces)) for name, pieces in self.calls.values()]

@@ -10,13 +10,14 @@ import asyncio
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
 import msgspec
 
 from causerie.chat.answer import unsupported_schema
-from causerie.chat.lark import TOO_COMPLEX
+from causerie.chat.compiler_worker import TOO_COMPLEX
 from causerie.chat.schema.bounded_cache import BoundedCache
 from causerie.chat.schema.keywords import SchemaRefused
 from causerie.chat.worker import Died, WorkerProcess
@@ -35,65 +36,50 @@ class GrammarVerdict(msgspec.Struct, frozen=True):
     function: str | None = None
 
 
-class _Vocabulary(NamedTuple):
+class Vocabulary(NamedTuple):
+    """A vocabulary as the model's facts name it; without a path, single bytes are the tokens."""
+
     path: str | None = None  # of its source file
     words: str = ""  # its identity among others of the same file
 
 
+@dataclass(eq=False, kw_only=True)
 class Compiler:
     """Checks grammars in ``workers`` processes, with ``limit`` seconds of processor time each.
 
     ``reader`` names the function (``module:name``) that reads a vocabulary
-    (:class:`causerie.chat.compiler_worker.WorkerVocabulary`) from the path that the model's facts
-    give; without one, or without a path, single bytes are the tokens. ``memory`` is a worker's
-    address space in bytes, ``patience`` how many seconds a check may wait for a worker, and then
-    for its answer where others have the processor, ``cache_bytes`` what verdicts may take.
+    (:class:`causerie.chat.compiler_worker.WorkerVocabulary`) from its path; without one, single
+    bytes are the tokens. ``memory`` is a worker's address space in bytes, ``patience`` how many
+    seconds a check may wait for a worker, and then for its answer where others have the processor,
+    ``cache_bytes`` what verdicts may take.
     """
 
-    def __init__(
-        self,
-        *,
-        reader: str = "",
-        workers: int = 2,
-        limit: float = 1.0,
-        patience: float = 5.0,
-        memory: int = 2 << 30,
-        cache_bytes: int = 4 << 20,
-    ) -> None:
-        self._compile_seconds = limit
-        self._wait_seconds = patience
-        self._verdicts = BoundedCache[bytes, GrammarVerdict](cache_bytes)
-        self._turns = WeakValueDictionary[bytes, asyncio.Lock]()
+    reader: str = ""
+    workers: int = 2
+    limit: float = 1.0
+    patience: float = 5.0
+    memory: int = 2 << 30
+    cache_bytes: int = 4 << 20
+
+    def __post_init__(self) -> None:
+        self._verdicts = BoundedCache[bytes, GrammarVerdict](self.cache_bytes)
+        self._locks_by_grammar = WeakValueDictionary[bytes, asyncio.Lock]()
         self._free_workers: asyncio.Queue[_Worker] = asyncio.Queue()
-        self._workers = [_Worker(reader, memory) for _ in range(workers)]
+        self._workers = [_Worker(self.reader, self.memory) for _ in range(self.workers)]
         for worker in self._workers:
             self._free_workers.put_nowait(worker)
-
-    async def start(self, vocabulary: str | None = None) -> None:
-        """Start the workers now, with a vocabulary read, instead of at the first check."""
-        known = _Vocabulary(vocabulary)
-        await asyncio.gather(*(worker.prepare(known) for worker in self._workers))
 
     async def stop(self) -> None:
         """End all processes; checks that still run fail. May be called again."""
         await asyncio.gather(*(worker.kill() for worker in self._workers))
 
-    def processes(self) -> tuple[int, ...]:
-        return tuple(worker.pid for worker in self._workers if worker.pid is not None)
-
-    def remembered(self) -> int:
-        return self._verdicts.size
-
-    async def check(
-        self, grammar: str, *, vocabulary: str | None, words: str = "", param: str
-    ) -> None:
+    async def check(self, grammar: str, vocabulary: Vocabulary, *, param: str) -> None:
         """Return if the grammar compiles and its first steps are quick.
 
-        ``vocabulary`` is the path that the model's facts give, ``words`` what they say of its
-        contents, ``param`` the field of the request for errors. Raises ``InvalidRequest``
+        ``param`` is the field of the request for errors. Raises ``InvalidRequest``
         (``unsupported_schema``), or ``Overloaded`` when all workers stay busy.
         """
-        verdict = await self._verdict(grammar, _Vocabulary(vocabulary, words))
+        verdict = await self._verdict(grammar, vocabulary)
         if verdict.reason is None:
             return
         reason = verdict.reason
@@ -107,9 +93,7 @@ class Compiler:
         grammar: str,
         tokens: Sequence[int],
         text: str,
-        vocabulary: str | None,
-        *,
-        words: str = "",
+        vocabulary: Vocabulary,
         resumed: str = "",
     ) -> str | None:
         """Return why tokens, which have this text, do not follow a grammar behind ``resumed``.
@@ -117,17 +101,16 @@ class Compiler:
         That is :data:`TOO_COMPLEX` if an engine reaches its limits there. ``None``: they do, or
         nobody knows. Raises ``Overloaded``.
         """
-        known, said = _Vocabulary(vocabulary, words), {"tokens": tokens, "text": text}
-        return (await self._compile(grammar, known, resumed=resumed, **said)).reason
+        said = {"resumed": resumed, "tokens": tokens, "text": text}
+        return (await self._compile(grammar, vocabulary, **said)).reason
 
-    async def _verdict(self, grammar: str, vocabulary: _Vocabulary) -> GrammarVerdict:
+    async def _verdict(self, grammar: str, vocabulary: Vocabulary) -> GrammarVerdict:
         digest = hashlib.blake2b(grammar.encode("utf-8", "surrogatepass"), digest_size=16)
         known_by = f"\0{vocabulary.path or ''}\0{vocabulary.words}"
         digest.update(known_by.encode("utf-8", "surrogatepass"))
         key = digest.digest()
         # One compiles, the others wait; were it cancelled, the next of them would.
-        turn = self._turns.setdefault(key, asyncio.Lock())
-        async with turn:
+        async with self._locks_by_grammar.setdefault(key, asyncio.Lock()):
             known = self._verdicts.get(key)
             if known is None:
                 known = await self._compile(grammar, vocabulary)
@@ -136,10 +119,10 @@ class Compiler:
             return known
 
     async def _compile(
-        self, grammar: str, vocabulary: _Vocabulary, **more: object
+        self, grammar: str, vocabulary: Vocabulary, **more: object
     ) -> GrammarVerdict:
         try:
-            async with asyncio.timeout(self._wait_seconds):
+            async with asyncio.timeout(self.patience):
                 worker = await self._free_workers.get()
         except TimeoutError:
             raise _too_many_grammars() from None
@@ -151,20 +134,14 @@ class Compiler:
         return verdict
 
     async def _ask_worker(
-        self, worker: _Worker, grammar: str, vocabulary: _Vocabulary, more: Mapping[str, object]
+        self, worker: _Worker, grammar: str, vocabulary: Vocabulary, more: Mapping[str, object]
     ) -> GrammarVerdict:
-        request = {
-            "grammar": grammar,
-            "vocabulary": vocabulary.path,
-            "seconds": self._compile_seconds,
-        }
-        asked = json.dumps({**request, **more}).encode()
+        question = {"grammar": grammar, "vocabulary": vocabulary.path, "seconds": self.limit}
+        asked = json.dumps({**question, **more}).encode()
         for _ in range(2):  # one that died may have been dead before; two died of the grammar
             await worker.prepare(vocabulary)
             try:
-                async with asyncio.timeout(
-                    self._compile_seconds + self._wait_seconds * BOUNDS_WORK
-                ):
+                async with asyncio.timeout(self.limit + self.patience * BOUNDS_WORK):
                     answer = await worker.ask(asked)
             except TimeoutError:
                 if BOUNDS_WORK:  # it was kept from working; the grammar may be fine
@@ -189,7 +166,7 @@ class _Worker(WorkerProcess):
         super().__init__("causerie.chat.compiler_worker", str(memory), reader)
         self._loaded: dict[str, str] = {}  # what was read, by path
 
-    async def prepare(self, vocabulary: _Vocabulary) -> None:
+    async def prepare(self, vocabulary: Vocabulary) -> None:
         if await self.start():
             self._loaded = {}
         path = vocabulary.path or ""

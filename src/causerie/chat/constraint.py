@@ -22,7 +22,7 @@ from causerie.chat.call_syntax.unmarked import section_marks, unmarked_grammar
 from causerie.chat.calls import markers, name_triggers
 from causerie.chat.formats import format as forms
 from causerie.chat.grammar_text import ANY_TEXT, USUAL, GrammarText, Manner
-from causerie.chat.json_lark import Embedded
+from causerie.chat.lark import Embedded
 from causerie.chat.schema import WhiteSpace
 from causerie.chat.schema.finite import Endless
 from causerie.chat.schema.keywords import SchemaRefused

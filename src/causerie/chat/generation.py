@@ -16,10 +16,10 @@ from msgspec import structs
 from causerie import errors
 from causerie.chat.backtracking import Backtracking
 from causerie.chat.call_syntax.base import text_overlap
+from causerie.chat.compiler_worker import TOO_COMPLEX
 from causerie.chat.document_watch import WatchedDocuments
 from causerie.chat.encoding import tokens_before_text
 from causerie.chat.formats.format import CallId
-from causerie.chat.lark import TOO_COMPLEX
 from causerie.chat.parser import Mode, Parser
 from causerie.chat.plan import Plan
 from causerie.chat.resumed_reply import Diverged, Given, ResumedReply

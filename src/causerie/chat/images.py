@@ -13,7 +13,6 @@ import hashlib
 import re
 import secrets
 from base64 import b64decode, b64encode
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from msgspec import structs
@@ -62,9 +61,6 @@ class ImageReader:
     async def stop(self) -> None:
         """End the process; a check that still runs fails. May be called again."""
         await self._worker.kill()
-
-    def processes(self) -> Sequence[int]:
-        return () if self._worker.pid is None else (self._worker.pid,)
 
     async def read(self, request: ChatRequest) -> tuple[ChatRequest, dict[str, Image]]:
         """Return the request with marks in the place of its images, and these by their marks.

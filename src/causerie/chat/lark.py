@@ -1,17 +1,21 @@
-"""A client's grammar made into part of a larger one, and errors of the compiler in its terms."""
+"""A client's grammar made into part of a larger one, as it is or for texts within JSON."""
 
 from __future__ import annotations
 
 import json
 import re
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import groupby
 from typing import Any
 
 from llguidance.gbnf_to_lark import gbnf_to_lark
 
+from causerie.chat.grammar_text import quoted
 from causerie.chat.schema import prepare
-from causerie.chat.schema.keywords import Schema, SchemaRefused, step
+from causerie.chat.schema.keywords import SchemaRefused
+from causerie.chat.schema.pattern import DOT, Piece, Refused, alternatives, between_slashes, pieces
 
 # Rules and terminals of the client's grammar get a prefix, so that they meet no others. What would
 # reach beyond it (directives, ignored white space, control tokens) is refused.
@@ -35,12 +39,18 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _OPTIONS = frozenset({"lazy", "suffix", "capture"})
-_COMMON = frozenset({
+_WITHOUT_ESCAPES = frozenset({
     "DIGIT", "HEXDIGIT", "INT", "SIGNED_INT", "DECIMAL", "_EXP", "FLOAT", "SIGNED_FLOAT",
-    "NUMBER", "SIGNED_NUMBER", "ESCAPED_STRING", "LCASE_LETTER", "UCASE_LETTER", "LETTER",
-    "WORD", "CNAME", "WS_INLINE", "WS", "CR", "LF", "NEWLINE", "SH_COMMENT", "CPP_COMMENT",
-    "C_COMMENT", "SQL_COMMENT",
+    "NUMBER", "SIGNED_NUMBER", "LCASE_LETTER", "UCASE_LETTER", "LETTER", "WORD", "CNAME",
 })  # fmt: skip
+"""Terminals of the library whose texts are the same within JSON."""
+_SPACES = {
+    "LF": r"/\n/", "CR": r"/\r/", "NEWLINE": r"/(\r?\n)+/", "WS_INLINE": r"/[ \t]+/",
+    "WS": r"/[ \t\f\r\n]+/",
+}  # fmt: skip
+_COMMON = _WITHOUT_ESCAPES | _SPACES.keys() | {
+    "ESCAPED_STRING", "SH_COMMENT", "CPP_COMMENT", "C_COMMENT", "SQL_COMMENT",
+}  # fmt: skip
 _DIRECTIVES = {
     "%ignore": "`%ignore` would reach beyond the answer; write the white space into the rules.",
     "%lark": "Nested grammars are not supported.",
@@ -206,7 +216,7 @@ class _Embedder:
 
     def _json_behind(self, directive: str) -> object:
         try:
-            value, end = _json_at(self._grammar, self._offset)
+            value, end = json_at(self._grammar, self._offset)
         except (ValueError, RecursionError):
             raise self._refusal(f"`{directive}` is followed by no valid JSON value.") from None
         self._offset = end
@@ -242,117 +252,175 @@ def tokens(text: str, at: int = 0) -> Iterator[tuple[str, str, int]]:
         at = found.end()
         if found.group() in ("%json", "%regex", "%llguidance"):
             try:
-                _, at = _json_at(text, at)
+                _, at = json_at(text, at)
             except (ValueError, RecursionError):
                 return
 
 
-def _json_at(text: str, at: int) -> tuple[Any, int]:
+def json_at(text: str, at: int) -> tuple[Any, int]:
     space = re.compile(r"\s*").match(text, at)
     return json.JSONDecoder().raw_decode(text, space.end() if space else at)
 
 
-# The compiler names rules and lines of the composed grammar, which the client never saw. So the
-# schema inside is found, and its subschemas are tried one by one.
+# The same for texts within a string of JSON. Quotes, backslashes and line ends are written as their
+# short escapes there, and all other characters as they are; control characters without a short
+# escape are left out. An engine's lexer looks one byte ahead and never back, so that an escape is
+# always a lexeme of its own: terminals become rules.
 
-Fault = Callable[[str], str | None]
-
-_SEARCH_SECONDS = 0.3
-_PREFIX = "#/$defs/"
-_MEANINGS = (
-    ("unsatisfiable schema: required > maxproperties",
-     "more properties are required than are allowed."),
-    ("unsatisfiable schema: regex is empty", "no string satisfies pattern, format and length."),
-    ("unsatisfiable", "no document can satisfy it."),
-    ("no text can follow", "nothing can satisfy it."),
-    ("circular references with sibling",
-     "keywords alongside a `$ref` that refers back to itself are not supported."),
-    ("min/maxproperties only supported", "minProperties and maxProperties are only enforced where "
-     "all named properties are required."),
-    ("disjoint", "patterns of patternProperties that may match the same name are not supported."),
-    ("regex parse error", "a pattern is not understood."),
-    ("lookaround", "anchors inside a pattern and look-arounds are not supported."),
-    ("failed to generate regex for", "the range of numbers cannot be expressed."),
-    ("expected f64", "a number is out of range."),
-)  # fmt: skip
-_TOO_LARGE = ("fuel", "too large", "too many", "limit", "stack level", "too complex", "exceeded",
-              "max is", "unable to determine", "memory")  # fmt: skip
-TOO_COMPLEX = "it is too complex to be enforced; make patterns, bounds or alternatives simpler."
+_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\f": "\\f",
+            "\b": "\\b"}  # fmt: skip
+_BARE = r'[^"\\\x00-\x1f]'
+_CONTROLS = [chr(code) for code in range(32) if chr(code) not in _ESCAPES]
+_IMPORT = re.compile(r"^%import common\.(\w+) -> (\w+)$", re.MULTILINE)
+_FLAGS = frozenset({"", "s"})
+_DEEPEST = 16  # groups within each other; each is read once more for each that it is in
 
 
-def reason(error: str) -> str:
-    """Return one sentence for the client; nothing of the grammar or the compiler shows."""
-    lowered = error.lower()
-    for words, meaning in _MEANINGS:
-        if words in lowered:
-            return meaning
-    if any(word in lowered for word in _TOO_LARGE):
-        return TOO_COMPLEX
-    found = re.match(r"(?:at )?\d+\(\d+\): ([^\n]{1,160})", error)
-    if found is not None and "JSON schema" not in found.group(1):
-        return f"it is not understood: {found.group(1).strip()}"
-    return "it cannot be compiled."
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    """``start`` is the name of the rule to refer to; ``rules`` are lines of Lark."""
+
+    start: str
+    rules: str
 
 
-def schema_fault(grammar: str, fault: Fault) -> dict[str, object] | None:
-    """Return pointer and reason of the deepest subschema of a ``%json`` that fails on its own.
+def embed_in_json(text: str, prefix: str, *, param: str) -> Embedded:
+    """Embed a grammar as :func:`embed` does, for texts within JSON.
 
-    Also the ``function`` whose parameters it is of, where its comment names one.
+    Raises ``SchemaRefused`` for what cannot be said there.
     """
-    until = time.process_time() + _SEARCH_SECONDS
-    for kind, text, at in tokens(grammar):
-        if kind != "directive" or text != "%json":
-            continue
-        schema, _ = _json_at(grammar, at + len("%json "))
-        error = fault(_subschema_grammar(schema, schema))
-        if error is not None and isinstance(schema, Mapping):
-            pointer, error = _deepest_fault(schema, error, fault, until)
-            found = {"pointer": pointer, "reason": reason(error)}
-            return found | {"function": schema.get("$comment")}
-    return None
+    rules = embed(text, prefix, param=param)
+    try:
+        return Embedded(f"{prefix}_start", "\n".join(_translated_lines(rules)) + "\n")
+    except (Refused, re.error) as refused:
+        raise SchemaRefused(
+            param, f"The grammar cannot be followed within JSON: {refused}"
+        ) from None
 
 
-def _subschema_grammar(schema: object, top: Schema) -> str:
-    if isinstance(schema, Mapping):
-        kept = {key: top[key] for key in ("x-guidance", "$defs") if key in top}
-        schema = {**schema, **kept}
-    return "%llguidance {}\nstart: %json " + json.dumps(schema, ensure_ascii=False) + "\n"
-
-
-def _deepest_fault(top: Schema, error: str, fault: Fault, until: float) -> tuple[str, str]:
-    here: object = top
-    pointer = "#"
-    seen: set[str] = set()
-    while True:
-        for place, part in _subschemas(here, pointer, top, seen):
-            if time.process_time() > until:
-                return pointer, error
-            found = fault(_subschema_grammar(part, top)) if isinstance(part, Mapping) else None
-            if found is not None:
-                here, pointer, error = part, place, found
-                break
+def _translated_lines(rules: str) -> Iterator[str]:
+    kept = {alias for name, alias in _IMPORT.findall(rules) if name in _WITHOUT_ESCAPES}
+    for line in rules.splitlines():
+        imported = _IMPORT.fullmatch(line)
+        if imported is None:
+            if re.match(r"\s*[\w?!-]+\[", line):
+                raise Refused("Options of rules are not supported there.")
+            out, read = [], 0
+            for kind, token, start in tokens(line):
+                out.append(line[read:start])
+                out.append(_token_in_json(kind, token, kept))
+                read = start + len(token)
+            yield "".join([*out, line[read:]])
+        elif imported[2] in kept:
+            yield line
+        elif imported[1] in _SPACES:
+            yield f"{_rule_name(imported[2])}: {_regex_in_json(_SPACES[imported[1]])}"
         else:
-            return pointer, error
+            raise Refused(f"`common.{imported[1]}` is not known there.")
 
 
-def _subschemas(
-    schema: object, pointer: str, top: Schema, seen: set[str]
-) -> Iterator[tuple[str, object]]:
-    if not isinstance(schema, Mapping):
-        return
-    definitions = top.get("$defs")
-    for key, value in schema.items():
-        if key == "$ref" and isinstance(definitions, Mapping):
-            name = str(value).removeprefix(_PREFIX)
-            target = definitions.get(name)
-            if name not in seen and isinstance(target, Mapping):
-                seen.add(name)
-                yield str(target.get("$comment", pointer)), target
-        elif key in ("properties", "patternProperties") and isinstance(value, Mapping):
-            for name, part in value.items():
-                yield step(pointer, key, name), part
-        elif key in ("items", "additionalProperties"):
-            yield step(pointer, key), value
-        elif key in ("allOf", "anyOf", "prefixItems") and isinstance(value, list):
-            for index, part in enumerate(value):
-                yield step(pointer, key, index), part
+def _token_in_json(kind: str, token: str, kept: set[str]) -> str:
+    if kind == "string":
+        return _string_in_json(token)
+    if kind == "regex":
+        return _regex_in_json(token)
+    if kind == "directive" or token in ("~", "..", "&"):
+        raise Refused(f"`{token}` is not supported there.")
+    if kind == "mark" and token not in kept and token.lstrip("_")[0].isupper():
+        return _rule_name(token)
+    return token
+
+
+def _rule_name(terminal: str) -> str:
+    return f"{terminal.lower()}_t"
+
+
+def _string_in_json(token: str) -> str:
+    text = token.removesuffix("i")
+    value: str = json.loads(re.sub(r"\\x(..)", r"\\u00\1", text))
+    runs = groupby(value, lambda character: character in _ESCAPES)
+    parts = [
+        part
+        for escaped, run in runs
+        for part in (map(_ESCAPES.__getitem__, run) if escaped else ("".join(run),))
+    ]
+    if any(control in value for control in _CONTROLS):
+        raise Refused(f"{token[:40]} holds a control character.")
+    flag = token[len(text) :]
+    written = " ".join(quoted(part) + ("" if part.startswith("\\") else flag) for part in parts)
+    return f"({written})" if len(parts) > 1 else written or '""'
+
+
+def _regex_in_json(token: str) -> str:
+    body, _, flags = token[1:].rpartition("/")
+    if flags not in _FLAGS:
+        raise Refused(f"The flags of {token[:40]} are not supported there.")
+    dot = "(?s:.)" if flags else r"[^\n]"
+    found = [replace(one, text=dot) if one.text == DOT else one for one in pieces(body)]
+    if any(piece.kind in ("start", "end") for piece in found):
+        raise Refused("Anchors are not supported there.")
+    if any(piece.depth > _DEEPEST for piece in found):
+        raise Refused(f"{token[:40]} nests more than {_DEEPEST} groups.")
+    return f"({_lark_expression(found)})"
+
+
+def _lark_expression(found: Sequence[Piece]) -> str:
+    if all(piece.kind != "atom" or not _matched_escapes(piece.text) for piece in found):
+        text = "".join(piece.text for piece in found)
+        return between_slashes(text) if text else '""'
+    depth = min(piece.depth for piece in found)
+    ways = [" ".join(_alternative_in_json(way)) for way in alternatives(found, depth)]
+    return " | ".join(way or '""' for way in ways)
+
+
+def _alternative_in_json(way: Sequence[Piece]) -> Iterator[str]:
+    plain: list[Piece] = []  # neighbours that are one terminal
+    for unit, quantifier in _quantified_units(way):
+        if all(piece.kind != "atom" or not _matched_escapes(piece.text) for piece in unit):
+            plain += [*unit, *quantifier]
+            continue
+        if plain:
+            yield _lark_expression(plain)
+            plain = []
+        often = quantifier[0].text if quantifier else ""
+        if len(unit) == 1:
+            inside = _atom_in_json(unit[0].text, several=often in ("*", "+"))
+        else:
+            inside = _lark_expression(unit[1:-1])
+        yield f"({inside}){often}"
+    if plain:
+        yield _lark_expression(plain)
+
+
+def _quantified_units(way: Sequence[Piece]) -> Iterator[tuple[Sequence[Piece], Sequence[Piece]]]:
+    at = 0
+    while at < len(way):
+        end = at + 1
+        if way[at].kind == "open":
+            while not (way[end].kind == "close" and way[end].depth == way[at].depth):
+                end += 1
+            end += 1
+        behind = end + (end < len(way) and way[end].kind == "quantifier")
+        yield way[at:end], way[end:behind]
+        at = behind
+
+
+@lru_cache(maxsize=1024)
+def _matched_escapes(atom: str) -> list[str]:
+    found = [short for plain, short in _ESCAPES.items() if re.fullmatch(atom, plain)]
+    return found or ([""] if any(re.fullmatch(atom, each) for each in _CONTROLS) else [])
+
+
+@lru_cache(maxsize=1024)
+def _atom_in_json(text: str, *, several: bool) -> str:
+    ways = [quoted(short) for short in _matched_escapes(text) if short]
+    if text == "(?s:.)":
+        ways.append(f"/{_BARE}{'+' * several}/")
+    elif text.startswith("[") and text.endswith("]"):
+        if any(re.fullmatch(text, chr(one)) for one in range(32, 0x250) if chr(one) not in '"\\'):
+            ways.append(between_slashes(f"[{text}&&{_BARE}]{'+' * several}"))
+    elif text.startswith("("):
+        raise Refused("A class like this is not supported there.")
+    if not ways:
+        raise Refused("A control character is not supported there.")
+    return " | ".join(ways)

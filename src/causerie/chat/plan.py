@@ -26,13 +26,7 @@ from causerie.chat.rendering import Renderer
 from causerie.chat.resumed_reply import answer_space, call_space
 from causerie.chat.template import Rendered
 from causerie.chat.thinking import ThinkingPlan, request_sampling
-from causerie.engines.base import (
-    Image,
-    ImageRefused,
-    ModelFacts,
-    PromptTooLong,
-    TextEngine,
-)
+from causerie.engines.base import Image, ImageRefused, ModelFacts, PromptTooLong, TextEngine
 from causerie.errors import ContextLengthExceeded, InvalidRequest
 from causerie.http.event_loop import offload
 from causerie.protocol.events import Partial
@@ -53,7 +47,6 @@ class Plan:
     prompt: tuple[int, ...]
     encoded: EncodedText  # the same, and how it was made
     limit: int  # output limit, in tokens
-    lowered: tuple[str, ...]  # the report of a limit that did not fit
     room: int  # rest of the context after the prompt, in tokens
     budget: int  # limit on reasoning, in tokens
     reasoning_open: bool
@@ -69,16 +62,12 @@ class Plan:
     visible: tuple[str, ...]
     end_tokens: tuple[int, ...]
     answer: AnswerPlan | None
+    changes: tuple[str, ...]
+    """A lowered limit and annotations that are ignored, as a response header names them."""
 
     @property
     def watched(self) -> bool:
         return self.functions.watched or (self.answer is not None and self.answer.watched)
-
-    @property
-    def changes(self) -> tuple[str, ...]:
-        """Annotations that are ignored and a lowered limit, as a response header names them."""
-        ignored = (*self.functions.ignored, *(self.answer.ignored if self.answer else ()))
-        return (*self.lowered, *ignored)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,18 +112,19 @@ async def make_plan(
     calls = _call_plan(request, functions, told, form)
     before = interrupted or Partial(text=resumed)
     answer = await _answer_plan(request, model, before.text)
-    manner = _generation_manner(model, functions, answer, before)
+    as_spelled = functions.spell or (answer is not None and answer.spell)
+    manner = Manner(model.facts.end_tokens, call_space(before), as_spelled)
     first = manner if state == "open" else structs.replace(manner, leading=space)
     composed = partial(_composed_grammar, model, form, calls=calls, answer=answer)
     grammar = await composed(state, manner=first)
     _check_ending(request, grammar)
+    lowered = (f"max_tokens lowered to {limit}",) if limit < (request.max_tokens or 0) else ()
     return Plan(
         form=form,
         rendered=rendered,
         prompt=tuple(encoded.ids),
         encoded=encoded,
         limit=limit,
-        lowered=(f"max_tokens lowered to {limit}",) if limit < (request.max_tokens or 0) else (),
         room=_context_length(request, model) - len(encoded.ids),
         budget=thinking.budget(request.thinking, limit),
         reasoning_open=state == "open",
@@ -145,10 +135,13 @@ async def make_plan(
         grammar=grammar,
         resumed=resumed,
         answer_grammar=await composed("none", manner=manner),
-        sampling=_planned_sampling(request, model, thought),
+        sampling=request_sampling(
+            request.sampling, model.sampling, model.facts.sampling, thinks=thought.on is not False
+        ),
         visible=_visible_control_tokens(form, model.facts.control_tokens),
         end_tokens=model.facts.end_tokens,
         answer=answer,
+        changes=(*lowered, *functions.ignored, *(answer.ignored if answer else ())),
     )
 
 
@@ -188,13 +181,6 @@ def _reasoning_end(
         return ReasoningEnd.ANY_MARKER
     within = calls_in_reasoning(form, model.facts.control_tokens, calls)
     return ReasoningEnd.OWN_OR_CALL if within else ReasoningEnd.OWN_MARKER
-
-
-def _planned_sampling(
-    request: ChatRequest, model: LoadedModel, thought: ThinkingPlan
-) -> SamplingParams:
-    thinks = thought.on is not False
-    return request_sampling(request.sampling, model.sampling, model.facts.sampling, thinks=thinks)
 
 
 def _continued_answer(request: ChatRequest) -> str:
@@ -249,13 +235,6 @@ async def _answer_plan(request: ChatRequest, model: LoadedModel, begun: str) -> 
         return None
     marks, space = model.facts.control_tokens, answer_space(begun)
     return await answer_plan(request.output, marks, model.schema_cache, white_space=space)
-
-
-def _generation_manner(
-    model: LoadedModel, functions: Functions, answer: AnswerPlan | None, begun: Partial
-) -> Manner:
-    as_spelled = functions.spell or (answer is not None and answer.spell)
-    return Manner(model.facts.end_tokens, call_space(begun), as_spelled)
 
 
 async def _composed_grammar(

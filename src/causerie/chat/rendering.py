@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import time
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -68,17 +68,13 @@ class OwnRenderer:
             return before_call(self.template, self.form)
 
 
-class MakeRenderer(Protocol):
-    """Makes the renderer of a template; raises :class:`ValueError` where that is none."""
-
-    def __call__(
-        self, source: str, form: ModelFormat, *, bos_token: str, eos_token: str
-    ) -> Renderer: ...
+MakeRenderer = Callable[[messages.TemplateSource], Renderer]
+"""Makes the renderer of a template; raises :class:`ValueError` where that is none."""
 
 
-def in_process(source: str, form: ModelFormat, *, bos_token: str, eos_token: str) -> Renderer:
+def in_process(source: messages.TemplateSource) -> Renderer:
     """Return a renderer in this process, for a template that is known to be harmless."""
-    return OwnRenderer(ChatTemplate(source, bos_token=bos_token, eos_token=eos_token), form)
+    return OwnRenderer(*source.compiled())
 
 
 def is_own(source: str) -> bool:
@@ -123,13 +119,9 @@ class Renderers:
     # Those that have processes, the one that was used last at the end.
     _renderers: OrderedDict[_ForeignRenderer, None] = field(init=False, default_factory=OrderedDict)
 
-    def renderer(
-        self, source: str, form: ModelFormat, *, bos_token: str, eos_token: str
-    ) -> Renderer:
+    def renderer(self, source: messages.TemplateSource) -> Renderer:
         """Return who renders this template; raise :class:`ValueError` where our own is none."""
-        if is_own(source):
-            return in_process(source, form, bos_token=bos_token, eos_token=eos_token)
-        return _ForeignRenderer(self, messages.Load(source, bos_token, eos_token, form.name))
+        return in_process(source) if is_own(source.source) else _ForeignRenderer(self, source)
 
     def processes(self) -> tuple[int, ...]:
         return tuple(pid for each in self._renderers for pid in each.processes())
@@ -153,9 +145,9 @@ class Renderers:
 
 
 class _ForeignRenderer:
-    def __init__(self, owner: Renderers, load: messages.Load) -> None:
+    def __init__(self, owner: Renderers, source: messages.TemplateSource) -> None:
         self._owner = owner
-        self._load = load
+        self._source = source
         self._rejection: tuple[str, float] = "", 0.0  # why it is not tried, and until when
         self._workers = [
             WorkerProcess("causerie.chat.template_worker", str(owner.memory)) for _ in range(_EACH)
@@ -242,8 +234,8 @@ class _ForeignRenderer:
         except (TooMuch, Died):
             raise InternalError("The process that renders templates does not start.") from None
         try:
-            load = messages.encode(self._load)
-            answer = await _ask_within(worker, load, self._owner.test_deadline)
+            source = messages.encode(self._source)
+            answer = await _ask_within(worker, source, self._owner.test_deadline)
         except TooMuch as much:
             answer = messages.Costly(str(much))
         except Died:

@@ -87,22 +87,17 @@ class Traced(str):
         return self._split_parts(str.rsplit(self, sep, maxsplit), sep)
 
     def splitlines(self, keepends: bool = False) -> list[str]:
-        lines: list[str] = []
-        at = 0
-        for whole, line in zip(
-            str.splitlines(self, True), str.splitlines(self, keepends), strict=True
-        ):
-            lines.append(self._slice(at, at + len(line)))
-            at += len(whole)
-        return lines
+        whole = self._split_parts(str.splitlines(self, True), "")
+        lines = zip(whole, str.splitlines(self, keepends), strict=True)
+        return [line[: len(kept)] for line, kept in lines]
 
     def partition(self, sep: str, /) -> tuple[str, str, str]:
-        head, middle, _ = str.partition(self, sep)
-        return self._in_three(len(head), len(head) + len(middle))
+        head, middle, tail = self._split_parts(str.partition(self, sep), "")
+        return head, middle, tail
 
     def rpartition(self, sep: str, /) -> tuple[str, str, str]:
-        head, middle, _ = str.rpartition(self, sep)
-        return self._in_three(len(head), len(head) + len(middle))
+        head, middle, tail = self._split_parts(str.rpartition(self, sep), "")
+        return head, middle, tail
 
     def strip(self, chars: str | None = None, /) -> str:
         return self.lstrip(chars).rstrip(chars)
@@ -134,10 +129,7 @@ class Traced(str):
     def _slice(self, start: int, stop: int) -> Traced:
         return Traced(str.__getitem__(self, slice(start, stop)), self._origin[start:stop])
 
-    def _in_three(self, first: int, second: int) -> tuple[str, str, str]:
-        return self._slice(0, first), self._slice(first, second), self._slice(second, len(self))
-
-    def _split_parts(self, parts: list[str], sep: str | None) -> list[str]:
+    def _split_parts(self, parts: Iterable[str], sep: str | None) -> list[str]:
         found: list[str] = []
         at = 0
         for part in parts:

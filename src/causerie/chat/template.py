@@ -8,14 +8,7 @@ from datetime import datetime
 from functools import update_wrapper
 from typing import Any
 
-from jinja2 import (
-    Environment,
-    TemplateError,
-    TemplateSyntaxError,
-    nodes,
-    pass_context,
-    pass_environment,
-)
+from jinja2 import TemplateError, TemplateSyntaxError, nodes, pass_context, pass_environment
 from jinja2.compiler import CodeGenerator, Frame
 from jinja2.ext import Extension, LoopControlExtension
 from jinja2.filters import make_attrgetter
@@ -110,7 +103,10 @@ def _as_printed(context: object, value: object) -> str:
 
 @pass_environment
 def _join(
-    environment: Environment, value: Iterable[Any], d: str = "", attribute: str | int | None = None
+    environment: SandboxedEnvironment,
+    value: Iterable[Any],
+    d: str = "",
+    attribute: str | int | None = None,
 ) -> str:
     if attribute is not None:
         value = map(make_attrgetter(environment, attribute), value)

@@ -24,13 +24,18 @@ class Hello(Struct, frozen=True, tag=True):
     """Asks nothing; the answer says that the process has started."""
 
 
-class Load(Struct, frozen=True, tag=True):
-    """From now on this template is rendered, in the format of that name."""
+class TemplateSource(Struct, frozen=True, tag=True):
+    """A template, and the name of its format; a process that gets it renders it from then on."""
 
     source: str
     bos_token: str
     eos_token: str
     form: str
+
+    def compiled(self) -> tuple[ChatTemplate, ModelFormat]:
+        """Return template and format; raise :class:`ValueError` where it is no template."""
+        tokens = {"bos_token": self.bos_token, "eos_token": self.eos_token}
+        return ChatTemplate(self.source, **tokens), by_name(self.form)
 
 
 class Ask(Struct, frozen=True, tag=True, array_like=True):
@@ -80,7 +85,7 @@ class Costly(Struct, frozen=True, tag=True):
     reason: str
 
 
-Question = Hello | Load | BeforeCall
+Question = Hello | TemplateSource | BeforeCall
 Answer = Done | Prompt | Refusal | Costly
 
 encode = msgspec.json.encode
@@ -115,7 +120,7 @@ class TemplateWorker:
         match question:
             case Hello():
                 return Done()
-            case Load():
+            case TemplateSource():
                 return self._load_template(question)
         if self._loaded is None:
             raise RuntimeError("no template has been loaded")
@@ -124,14 +129,13 @@ class TemplateWorker:
             return Done(before_call(template, form))
         return prompt_of(template, form, question.request())
 
-    def _load_template(self, load: Load) -> Answer:
+    def _load_template(self, source: TemplateSource) -> Answer:
         try:
-            template = ChatTemplate(load.source, bos_token=load.bos_token, eos_token=load.eos_token)
+            loaded = source.compiled()
         except ValueError as error:
             return Costly(str(error).rstrip("."))
-        form = by_name(load.form)
-        format_capabilities(template, form)  # before anybody asks for a prompt
-        self._loaded = template, form
+        format_capabilities(*loaded)  # before anybody asks for a prompt
+        self._loaded = loaded
         return Done()
 
 

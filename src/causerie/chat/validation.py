@@ -16,21 +16,11 @@ from functools import partial
 from typing import TypeVar
 
 from causerie.chat.call_syntax.base import json_value
-from causerie.chat.lark import EMBEDDED, embed
-from causerie.chat.schema import regex
-from causerie.chat.schema.compiled import (
-    HEADER,
-    Work,
-    WorkExceeded,
-    follows,
-    follows_rule,
-    matcher_of,
-)
+from causerie.chat.schema.compiled import Work, WorkExceeded, follows_rule
 from causerie.chat.schema.keywords import Schema, as_list, as_mapping, one_or_several, step
 from causerie.chat.schema.normal import Rewriter
 from causerie.chat.schema.values import canonical, is_number, json_type
 from causerie.http.event_loop import offload
-from causerie.protocol import request as requests
 
 MOST_STEPS = 50_000  # of one check: a second
 AT_ONCE = 500  # steps that may be taken in the event loop: 10 ms
@@ -91,31 +81,6 @@ async def decided(check: Callable[[Work], _T], characters: int) -> _T:
         except WorkExceeded:
             pass
     return await offload(check, Work(MOST_STEPS))
-
-
-def validate(text: str, output: requests.OutputFormat, work: Work | None = None) -> str | None:
-    """Return ``None`` if ``text`` is valid for ``output``, otherwise the fault.
-
-    Raises ``SchemaRefused`` where the format itself cannot be enforced; one
-    that went into a constraint can.
-    """
-    work = work or Work(MOST_STEPS)
-    match output:
-        case requests.JsonSchema(schema):
-            rules = Rewriter(schema, "schema").rewrite()
-            return CheckedSchema(rules).fault_of_text(text, work)
-        case requests.JsonObject():
-            return CheckedSchema({"type": "object"}).fault_of_text(text, work)
-        case requests.TextChoice(options):
-            return None if text in options else "The answer is none of the options."
-        case requests.Regex(pattern):
-            grammar = HEADER + regex(pattern, param="structured_outputs.regex")
-            found = follows(text, matcher_of(grammar), work)
-            return None if found else "The answer does not match the pattern."
-        case requests.Grammar(source):
-            grammar = f"{HEADER}{EMBEDDED}\n{embed(source)}"
-            found = follows(text, matcher_of(grammar), work)
-            return None if found else "The answer does not follow the grammar."
 
 
 def following(values: Iterable[object], schema: Schema) -> list[object]:

@@ -25,30 +25,12 @@ import msgspec
 import structlog
 from tokenizers import Tokenizer
 
+from causerie.engines import process, supervised
 from causerie.engines.base import EngineFailed, TextRequest, Token
 from causerie.engines.child_environment import engine_environment
 from causerie.engines.grammar_matcher import Admitted, Generation, first_token, request_spelling
 from causerie.engines.options import VllmOptions
 from causerie.engines.pool.kv_events import KvEndpoint
-from causerie.engines.process import (
-    EngineChild,
-    IpcSocket,
-    Program,
-    Pulse,
-    child_address,
-    free_port,
-    serve_program,
-    start_program_child,
-    starting,
-)
-from causerie.engines.supervised import (
-    Files,
-    SupervisedEngine,
-    TokenizeLimit,
-    characters,
-    ensure_can_fit,
-    folder_model,
-)
 from causerie.engines.vllm.client import (
     HEALTH,
     MOST_ALTERNATIVES,
@@ -187,10 +169,10 @@ class ServedFolder:
             self.facts = read_folder(path, weights=weights)
         except (WeightsError, OSError) as error:
             raise EngineFailed(str(error)) from error
-        self.files = Files(self.facts.files)
+        self.files = supervised.Files(self.facts.files)
         self.weights = weights
         self.tokenizer_file = path / TOKENIZER
-        self._limiter = TokenizeLimit()
+        self._limiter = supervised.TokenizeLimit()
         self._lock = threading.Lock()
         self._loaded: tuple[FolderTokenizer, TokenTable] | None = None
 
@@ -216,9 +198,9 @@ class ServedFolder:
         if known is None:
             known = await asyncio.to_thread(self.words)
         tokenizer, vocabulary = known
-        ensure_can_fit(vocabulary, pieces, context)
+        supervised.ensure_can_fit(vocabulary, pieces, context)
         read = partial(asyncio.to_thread, tokenizer.ids, pieces, special=special)
-        return await self._limiter.of(characters(pieces), read)
+        return await self._limiter.of(supervised.characters(pieces), read)
 
 
 # A vLLM that is started here.
@@ -234,7 +216,7 @@ class KvSockets:
     """
 
     def __init__(self) -> None:
-        self._events, self._replay = IpcSocket(), IpcSocket()
+        self._events, self._replay = process.IpcSocket(), process.IpcSocket()
         events, replay = self._events.path, self._replay.path
         self.endpoint: KvEndpoint | None = None
         """``None`` where there are no such sockets."""
@@ -263,25 +245,27 @@ _HARMLESS = re.compile(r"\b(?:DEBUG|INFO|WARNING) \d\d-\d\d ")  # an error there
 # These say that something else has failed.
 _PASSED_ON = ("See root cause above", "Engine core initialization failed", "RemoteError")
 
-VllmChild = EngineChild[VllmClient]
+VllmChild = process.EngineChild[VllmClient]
 
 
-async def spawn(model: Path, options: VllmOptions, load_seconds: float, pulse: Pulse) -> VllmChild:
+async def spawn(
+    model: Path, options: VllmOptions, load_seconds: float, pulse: process.Pulse
+) -> VllmChild:
     """Start vLLM and wait until it serves; raise :class:`EngineFailed` with the reason."""
-    process = await start_program_child({**_QUIET, **engine_environment(options.environment)})
+    child = await process.start_program_child({**_QUIET, **engine_environment(options.environment)})
     key = secrets.token_urlsafe(32)
-    place = process.ipc_socket.path or free_port()
-    client = VllmClient(*child_address(place), key)
+    place = child.ipc_socket.path or process.free_port()
+    client = VllmClient(*process.child_address(place), key)
     environment = {"VLLM_API_KEY": key}
     if options.devices:
         (environment["CUDA_VISIBLE_DEVICES"],) = options.devices
-    program = Program(vllm_arguments(model, options, place), environment, _FAREWELL_SECONDS)
-    async with starting(process, client, load_seconds):
-        how = await serve_program(process, program, lambda: client.ask("GET", HEALTH))
+    program = process.Program(vllm_arguments(model, options, place), environment, _FAREWELL_SECONDS)
+    async with process.starting(child, client, load_seconds):
+        how = await process.serve_program(child, program, lambda: client.ask("GET", HEALTH))
         if how is not None:
-            why = last_words(process.tail) or how
+            why = last_words(child.tail) or how
             raise EngineFailed(f"vLLM could not load {model}: {why}")
-    return EngineChild(process, client, pulse, _CHILD_QUESTIONS, last_words)
+    return process.EngineChild(child, client, pulse, _CHILD_QUESTIONS, last_words)
 
 
 def last_words(tail: Iterable[str]) -> str:
@@ -300,7 +284,7 @@ _ANSWER_SECONDS = 10.0
 _SERVER_QUESTIONS = ((HEALTH, 5.0),)
 
 
-async def reached(where: Elsewhere, seconds: float, pulse: Pulse) -> VllmChild:
+async def reached(where: Elsewhere, seconds: float, pulse: process.Pulse) -> VllmChild:
     """Return the server, for which is waited so long; raise :class:`EngineFailed` with the reason.
 
     ``pulse`` beats while it answers.
@@ -311,7 +295,7 @@ async def reached(where: Elsewhere, seconds: float, pulse: Pulse) -> VllmChild:
     except BaseException:
         await client.close()
         raise
-    return EngineChild(None, client, pulse, _SERVER_QUESTIONS, last_words)
+    return process.EngineChild(None, client, pulse, _SERVER_QUESTIONS, last_words)
 
 
 async def _wait_healthy(client: VllmClient, until: float) -> None:
@@ -452,7 +436,7 @@ async def _generated_tokens(request: TextRequest, generate: Generate, lack: str)
         raise EngineFailed(f"the server {lack} ({refusal})") from refusal
 
 
-class VllmEngine(SupervisedEngine[VllmClient]):
+class VllmEngine(supervised.SupervisedEngine[VllmClient]):
     """One model folder, served by a vLLM that is started here, or by one that others run.
 
     For the latter the folder needs no weights. Text becomes tokens and tokens become
@@ -476,7 +460,7 @@ class VllmEngine(SupervisedEngine[VllmClient]):
         self._folder = folder
         super().__init__(
             model,
-            folder_model(folder.facts, folder.files, ref),
+            supervised.folder_model(folder.facts, folder.files, ref),
             load_seconds,
             slots=options.parallel or SLOTS,
             memory_bytes=folder.facts.file_size,  # vLLM's other memory is on the devices
