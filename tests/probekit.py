@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from causerie.probe.interview import Finding, Interview, Patience
+from causerie.probe.interview import Found, Interview, Patience
 from causerie.probe.question import (
     ProbeQuestion,
     ProbeReply,
@@ -155,8 +155,8 @@ async def interviewed(
     questions: Sequence[ProbeQuestion] = QUESTIONS,
     subject: Subject = SUBJECT,
     patience: Patience | None = None,
-) -> tuple[Interview, dict[str, Finding]]:
+) -> tuple[Interview, dict[str, Found]]:
     """The whole interview, by question."""
     interview = Interview(subject, made, patience or Patience())
-    found = {one.question.id: one async for one in interview.findings(questions)}
+    found = {one.id: one async for one in interview.findings(questions)}
     return interview, found

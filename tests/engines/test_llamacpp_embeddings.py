@@ -198,7 +198,7 @@ async def test_a_probe_finds_what_it_serves(there: ServiceView) -> None:
     async with ProbeClient(base_url, None) as asks:
         probed = await Interview(Subject(base_url, "mean"), asks).run()
     assert probed.complete
-    assert probed.entry.values()["operations"] == ["embeddings"]
+    assert probed.values()["operations"] == ["embeddings"]
 
 
 async def test_a_file_without_pooling_says_what_to_set(there: ServiceView) -> None:

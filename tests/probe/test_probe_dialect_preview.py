@@ -4,14 +4,8 @@ from __future__ import annotations
 
 from probekit import BY_ID, MODEL, SUBJECT, Made, answer, body, chunk, stream, usage_chunk
 
-from causerie.probe.interview import DialectPreview, Interview
-from causerie.probe.question import (
-    Grade,
-    ProbeQuestion,
-    ProbeReply,
-    ProbeRequest,
-    ProbeVerdict,
-)
+from causerie.probe.interview import DialectPreview, Found, Interview
+from causerie.probe.question import ProbeQuestion, ProbeReply, ProbeRequest
 from causerie.providers.dialects import DIALECTS
 
 LLAMA = DIALECTS["llama-server"]
@@ -26,30 +20,30 @@ def only_streams(ask: ProbeRequest) -> ProbeReply:
     return answer(text)
 
 
-async def verdict(question: ProbeQuestion, made: Made) -> ProbeVerdict:
+async def verdict(question: ProbeQuestion, made: Made) -> Found:
     interview = Interview(SUBJECT, made, dialect=LLAMA)
     (found,) = [one async for one in interview.findings([question])]
-    return found.verdict
+    return found
 
 
 async def test_a_parameter_of_another_name_is_found() -> None:
     made = Made(only_streams)
     found = await verdict(BY_ID["repetition_penalty"], made)
-    assert found.grade is Grade.PARTLY
+    assert found.answer == "partly"
     assert found.how.startswith("in the server's own terms: 'ha ha' became 'ha ho'")
     assert [("repeat_penalty" in body(ask)) for ask in made.asked] == [False] * 5 + [True]
 
 
 async def test_what_holds_by_our_name_is_not_asked_again() -> None:
     made = Made(lambda ask: answer("x" if "repetition_penalty" in body(ask) else "y"))
-    assert (await verdict(BY_ID["repetition_penalty"], made)).grade is Grade.YES
+    assert (await verdict(BY_ID["repetition_penalty"], made)).answer == "yes"
     assert len(made.asked) == 3
 
 
 async def test_what_the_dialect_refuses_is_never_sent() -> None:
     made = Made(lambda ask: answer("yes", completion=2))
     found = await verdict(BY_ID["min_tokens"], made)
-    assert found.grade is Grade.NO
+    assert found.answer == "no"
     assert found.how.startswith("accepted, no effect")
     assert sum("min_tokens" in body(ask) for ask in made.asked) == 1
 

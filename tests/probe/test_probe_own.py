@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 from service import free_port, serving
 
-from causerie.probe.interview import Finding, Interview, ProbeBounds, ProbeClient, cost, supported
+from causerie.probe.interview import Found, Interview, ProbeBounds, ProbeClient, cost, supported
 from causerie.probe.question import Grade, ProbeQuestion, Subject
 from causerie.probe.questions import QUESTIONS
 from causerie.protocol.parameters import HONOURED
@@ -49,15 +49,15 @@ async def asked(
     model: str,
     key: str | None,
     questions: Sequence[ProbeQuestion] = QUESTIONS,
-) -> tuple[Interview, dict[str, Finding]]:
+) -> tuple[Interview, dict[str, Found]]:
     async with ProbeClient(base_url, key, bounds=PATIENT) as asker:
         interview = Interview(Subject(base_url, model, keyed=key is not None), asker)
-        found = {one.question.id: one async for one in interview.findings(questions)}
+        found = {one.id: one async for one in interview.findings(questions)}
     return interview, found
 
 
-def graded(found: dict[str, Finding], grade: Grade) -> dict[str, str]:
-    return {id: one.verdict.how for id, one in found.items() if one.verdict.grade is grade}
+def graded(found: dict[str, Found], grade: Grade) -> dict[str, str]:
+    return {id: one.how for id, one in found.items() if one.answer == grade}
 
 
 async def test_a_scripted_model_behind_a_door_with_keys(tmp_path: Path) -> None:
@@ -74,12 +74,12 @@ async def test_a_scripted_model_behind_a_door_with_keys(tmp_path: Path) -> None:
     assert interview.complete
     sampling = {"temperature", "frequency_penalty", "presence_penalty", "repetition_penalty"}
     others = {"documents", "images", "embeddings", "rerank", "completions"}
-    assert set(graded(found, Grade.NO)) == _OF_ROUTERS | sampling | others
-    assert not graded(found, Grade.PARTLY)
+    assert set(graded(found, "no")) == _OF_ROUTERS | sampling | others
+    assert not graded(found, "partly")
     quiet = {"top_p", "top_k", "min_p", "seed", "parallel_tool_calls", "cancel.plain"}
     quiet.add("tool_choice.none")  # the prompt is the same, and no call comes anyway
-    assert set(graded(found, Grade.UNCLEAR)) == quiet | {"session_id", "key.placeholder"}
-    assert found["key.none"].verdict.grade is Grade.YES
+    assert set(graded(found, "unclear")) == quiet | {"session_id", "key.placeholder"}
+    assert found["key.none"].answer == "yes"
     assert KEY not in repr(list(found.values()))
 
 
@@ -106,11 +106,11 @@ async def test_real_weights_on_our_own_engine(gguf: Path, tiny_gguf: Path, tmp_p
         spoken, more = await asked(service.base_url, "small", None, TO_REAL)
     found |= more
     others = {"images", "embeddings", "rerank", "completions"}
-    assert set(graded(found, Grade.NO)) <= {"reasoning", "documents", *others}
+    assert set(graded(found, "no")) <= {"reasoning", "documents", *others}
     unseen = {"models.open", "session_id", "key.none", "key.wrong", "parallel_tool_calls"}
     unseen.add("tool_choice.none")  # the prompt is the same, and this model makes no call anyway
-    assert set(graded(found, Grade.UNCLEAR)) <= unseen
-    assert set(graded(found, Grade.PARTLY)) <= {"response_format.strict"}  # it may draw them, too
+    assert set(graded(found, "unclear")) <= unseen
+    assert set(graded(found, "partly")) <= {"response_format.strict"}  # it may draw them, too
     measured = set(supported(found.values())) | {"parallel_tool_calls"}
     assert HONOURED - measured == {"model", "messages", "session_id", "reasoning", "documents"}
     assert interview.subject.thinking == "switch"
@@ -166,9 +166,9 @@ async def test_the_http_server_of_llama_cpp(gguf: Path, tiny_gguf: Path) -> None
     }
     assert honoured <= set(supported(found.values()))
     assert not ignored & set(supported(found.values()))
-    assert "accepted, no effect" in found["min_tokens"].verdict.how
+    assert "accepted, no effect" in found["min_tokens"].how
     assert interview.subject.thinking == "never"
     assert spoken.subject.continues is True
-    assert found["continues"].verdict.how == "whenever an assistant message is the last one"
+    assert found["continues"].how == "whenever an assistant message is the last one"
     assert interview.subject.context_length == 2048
-    assert found["cancel.stream"].verdict.grade is Grade.YES
+    assert found["cancel.stream"].answer == "yes"

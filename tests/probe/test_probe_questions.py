@@ -36,7 +36,10 @@ from causerie.probe.question import Grade, ProbeReply, ProbeRequest, Subject
 from causerie.probe.questions import QUESTIONS
 from causerie.protocol.parameters import HONOURED
 
-YES, PARTLY, NO, UNCLEAR = Grade.YES, Grade.PARTLY, Grade.NO, Grade.UNCLEAR
+YES: Grade = "yes"
+PARTLY: Grade = "partly"
+NO: Grade = "no"
+UNCLEAR: Grade = "unclear"
 COUNTED = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10"
 FRUIT = '{"fruit": "kiwi-7", "count": 41}'
 WEATHER = call("get_weather", '{"city": "Paris", "unit": "celsius"}')
@@ -476,8 +479,8 @@ FLAT = [
 @each_of(("id", "grade", "subject", "replies"), FLAT)
 def test_verdict(id: str, grade: Grade, subject: Subject, replies: Sequence[ProbeReply]) -> None:
     verdict = judged(id, *replies, subject=subject)
-    assert verdict.grade is grade, verdict
-    assert verdict.how or grade is YES
+    assert verdict.grade == grade, verdict
+    assert verdict.how or grade == YES
 
 
 def test_no_question_asks_more_than_it_says() -> None:
@@ -494,8 +497,8 @@ def test_the_first_completion_finds_the_name_of_the_limit() -> None:
     assert known.limit == "max_completion_tokens"
     assert known.steady == {}
     assert body(known.ask("Hi", 5))["max_completion_tokens"] == 5
-    assert judged("completion", answer()).grade is YES
-    assert judged("completion", ProbeReply(200, {}, b"<html>")).grade is NO
+    assert judged("completion", answer()).grade == YES
+    assert judged("completion", ProbeReply(200, {}, b"<html>")).grade == NO
 
 
 @pytest.mark.parametrize(
@@ -512,7 +515,7 @@ def test_the_first_completion_finds_the_name_of_the_limit() -> None:
     ],
 )
 def test_the_switch_of_thinking(replies: list[ProbeReply], grade: Grade, thinking: str) -> None:
-    assert judged("thinking", *replies).grade is grade
+    assert judged("thinking", *replies).grade == grade
     known = learned("thinking", *replies)
     assert known.thinking == thinking
     assert (known.room > 0) == (thinking == "always")
@@ -521,8 +524,8 @@ def test_the_switch_of_thinking(replies: list[ProbeReply], grade: Grade, thinkin
 def test_models_tell_their_context() -> None:
     entry = {"id": MODEL, "max_model_len": 4096}
     assert learned("models", document({"data": [entry]})).context_length == 4096
-    assert judged("models", document({"data": [{"id": "other"}]})).grade is PARTLY
-    assert judged("models", document([])).grade is NO
+    assert judged("models", document({"data": [{"id": "other"}]})).grade == PARTLY
+    assert judged("models", document([])).grade == NO
 
 
 def test_the_context_is_looked_for_where_servers_tell_it() -> None:
@@ -533,7 +536,7 @@ def test_the_context_is_looked_for_where_servers_tell_it() -> None:
     assert learned("context_length", nowhere, slots).context_length == 512
     assert learned("context_length", nowhere, nowhere, told).context_length == 32768
     assert learned("context_length", nowhere, nowhere, ours).context_length == 2048
-    assert judged("context_length", nowhere, nowhere, answer()).grade is UNCLEAR
+    assert judged("context_length", nowhere, nowhere, answer()).grade == UNCLEAR
 
 
 def test_continuing_is_looked_for_in_three_ways() -> None:
@@ -551,22 +554,22 @@ def test_a_call_in_a_stream_begins_with_empty_arguments() -> None:
     arguments = {"arguments": '{"city": "P", "unit": "kelvin"}'}
     rest = {"index": 0, "function": arguments}
     good = stream(chunk(tool_calls=[first]), chunk(tool_calls=[rest]), chunk("tool_calls"))
-    assert judged("tools.stream", good).grade is YES
+    assert judged("tools.stream", good).grade == YES
     whole = {**first, "function": {"name": "get_weather", **arguments}}
     at_once = stream(chunk(tool_calls=[whole]), chunk("tool_calls"))
-    assert judged("tools.stream", at_once).grade is PARTLY
-    assert judged("tools.stream", stream(chunk("stop"))).grade is NO
+    assert judged("tools.stream", at_once).grade == PARTLY
+    assert judged("tools.stream", stream(chunk("stop"))).grade == NO
 
 
 def test_leaving_is_seen_on_a_page_of_the_server() -> None:
     none, slots = refused(status=404), [{"is_processing": False}]
     idle, busy = document(slots), document([{"is_processing": True}])
     left = replace(stream(chunk(content="One")), ended="left")
-    assert judged("cancel.stream", none, idle, left, busy, idle).grade is YES
-    assert judged("cancel.stream", none, idle, left, *[busy] * 12).grade is NO
+    assert judged("cancel.stream", none, idle, left, busy, idle).grade == YES
+    assert judged("cancel.stream", none, idle, left, *[busy] * 12).grade == NO
     gauge = ProbeReply(200, {}, b'vllm:num_requests_running{model="m"} 0.0\n')
-    assert judged("cancel.stream", none, none, gauge, left, gauge).grade is YES
-    assert judged("cancel.plain", none, idle, answer()).grade is UNCLEAR
+    assert judged("cancel.stream", none, none, gauge, left, gauge).grade == YES
+    assert judged("cancel.plain", none, idle, answer()).grade == UNCLEAR
 
 
 @each_of("number", [b"1.2.3", b"1e+", b"1e999", b"..", b"9" * 40])
@@ -574,7 +577,7 @@ async def test_a_gauge_may_hold_any_number(number: bytes) -> None:
     page = ProbeReply(200, {}, b"vllm:num_requests_running " + number)
     asked = [BY_ID["cancel.stream"]]
     _, found = await interviewed(Made(lambda ask: page if ask.at_root else answer()), asked)
-    assert found["cancel.stream"].verdict.grade is UNCLEAR
+    assert found["cancel.stream"].answer == UNCLEAR
 
 
 @pytest.mark.parametrize("odd", [[], {}, 0.5, None])
@@ -586,24 +589,24 @@ async def test_members_of_a_call_may_be_of_any_type(odd: object) -> None:
     made = Made(lambda ask: streams if b'"stream":true' in ask.body else plain)
     _, found = await interviewed(made, subject=LOUD)
     for id in ("tools", "tools.stream", "tool_choice.named"):
-        assert found[id].verdict.grade is not YES
+        assert found[id].answer != YES
 
 
 async def test_json_may_be_nested_beyond_every_measure() -> None:
     deep = "[" * 20_000
     made = Made(lambda ask: answer(deep, calls=[call(arguments=deep)]))
     _, found = await interviewed(made, subject=LOUD)
-    assert found["tool_choice.required"].verdict.grade is not YES
-    assert not found["response_format.schema"].verdict.good
+    assert found["tool_choice.required"].answer != YES
+    assert not found["response_format.schema"].good
 
 
 def test_leaving_is_seen_in_the_next_request_where_there_is_no_page() -> None:
     none, left = refused(status=404), ProbeReply(ended="left")
     quick, slow = replace(answer(), seconds=0.1), replace(answer(), seconds=9.0)
     pages = [none, none, none]
-    assert judged("cancel.plain", *pages, quick, left, slow, left, slow).grade is NO
-    assert judged("cancel.plain", *pages, quick, left, slow, left, quick).grade is UNCLEAR
-    assert judged("cancel.plain", *pages, quick, left, quick).grade is UNCLEAR
+    assert judged("cancel.plain", *pages, quick, left, slow, left, slow).grade == NO
+    assert judged("cancel.plain", *pages, quick, left, slow, left, quick).grade == UNCLEAR
+    assert judged("cancel.plain", *pages, quick, left, quick).grade == UNCLEAR
 
 
 async def test_a_server_that_says_yes_to_everything_is_believed_in_nothing() -> None:
@@ -611,7 +614,7 @@ async def test_a_server_that_says_yes_to_everything_is_believed_in_nothing() -> 
     assert set(supported(found.values())) == {"stream", "stream_options", "modalities"}
     assert interview.subject.continues is False
     assert interview.subject.thinking == "never"
-    assert found["completion"].verdict.grade is YES
+    assert found["completion"].answer == YES
 
 
 async def test_what_is_claimed_and_not_done_is_told() -> None:
@@ -654,5 +657,5 @@ async def test_nonsense_is_never_a_yes_and_never_a_failure(reply: ProbeReply) ->
     assert len(found) == len(QUESTIONS)
     assert supported(found.values()) == ()
     for finding in found.values():
-        if finding.question.id not in ("base", "messages.roles") and not reply.status:
-            assert finding.verdict.grade in (NO, UNCLEAR), finding
+        if finding.id not in ("base", "messages.roles") and not reply.status:
+            assert finding.answer in (NO, UNCLEAR), finding

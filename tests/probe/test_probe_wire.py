@@ -14,14 +14,7 @@ from probekit import BY_ID, Made, answer, interviewed
 from probekit import document as json_reply
 
 from causerie.probe.interview import Interview, Patience, ProbeBounds, ProbeClient
-from causerie.probe.question import (
-    Grade,
-    ProbeReply,
-    ProbeRequest,
-    Subject,
-    chat,
-    exchange,
-)
+from causerie.probe.question import ProbeReply, ProbeRequest, Subject, chat, exchange
 from causerie.probe.questions import QUESTIONS
 
 KEY = "sk-very/secret+key"
@@ -116,9 +109,9 @@ async def test_nothing_makes_the_probe_hang_or_fail(serve: Serve) -> None:
         interview = Interview(Subject(base_url, "m", keyed=True), asker)
         found = [one async for one in interview.findings(QUESTIONS)]
     assert len(found) == len(QUESTIONS)
-    grades = {one.question.id: one.verdict.grade for one in found}
-    assert grades["completion"] in (Grade.NO, Grade.UNCLEAR)
-    assert Grade.YES not in {grade for id, grade in grades.items() if BY_ID[id].decides}
+    grades = {one.id: one.answer for one in found}
+    assert grades["completion"] in ("no", "unclear")
+    assert "yes" not in {grade for id, grade in grades.items() if BY_ID[id].decides}
     assert not interview.complete
 
 
@@ -127,7 +120,7 @@ async def test_a_silent_server_is_left_alone_after_three_requests() -> None:
         interview = Interview(Subject(base_url, "m"), asker)
         found = [one async for one in interview.findings(QUESTIONS)]
     assert interview.requests <= 6
-    assert "the server went silent" in found[-1].verdict.how
+    assert "the server went silent" in found[-1].how
 
 
 async def test_all_questions_together_have_a_deadline() -> None:
@@ -135,7 +128,7 @@ async def test_all_questions_together_have_a_deadline() -> None:
     async with server(hang_in_body) as base_url, ProbeClient(base_url, None, bounds=SHORT) as asker:
         interview = Interview(Subject(base_url, "m"), asker, slow)
         found = [one async for one in interview.findings(QUESTIONS)]
-    assert "0.5 s for all questions were over" in found[-1].verdict.how
+    assert "0.5 s for all questions were over" in found[-1].how
 
 
 async def test_a_busy_server_gets_the_time_it_asks_for() -> None:
@@ -150,7 +143,7 @@ async def test_a_busy_server_gets_the_time_it_asks_for() -> None:
     async with server(serve) as base_url, ProbeClient(base_url, None) as asker:
         interview = Interview(Subject(base_url, "m"), asker)
         (found,) = [one async for one in interview.findings([BY_ID["completion"]])]
-    assert found.verdict.grade is Grade.YES
+    assert found.answer == "yes"
     assert len(turns) == 3
 
 
@@ -159,7 +152,7 @@ async def test_a_time_to_wait_that_is_no_number_is_none() -> None:
     hasty = Patience(busy_seconds=0.01)
     asked = [BY_ID["completion"]]
     interview, found = await interviewed(Made(lambda ask: replies.pop(0)), asked, patience=hasty)
-    assert found["completion"].verdict.grade is Grade.YES
+    assert found["completion"].answer == "yes"
     assert interview.complete
 
 
@@ -167,7 +160,7 @@ async def test_a_time_to_wait_that_is_no_number_is_none() -> None:
 def test_a_reply_that_does_not_end_tells_nothing(ended: str) -> None:
     verdict = ProbeReply(200, {}, b"", ended=ended, trouble="no end").failure
     assert verdict is not None
-    assert verdict.grade is Grade.UNCLEAR
+    assert verdict.grade == "unclear"
 
 
 async def test_a_server_that_stays_busy_leaves_it_unclear() -> None:
@@ -177,8 +170,8 @@ async def test_a_server_that_stays_busy_leaves_it_unclear() -> None:
     async with server(busy) as base_url, ProbeClient(base_url, None) as asker:
         interview = Interview(Subject(base_url, "m"), asker)
         (found,) = [one async for one in interview.findings([BY_ID["completion"]])]
-    assert found.verdict.grade is Grade.UNCLEAR
-    assert "full" in found.verdict.how
+    assert found.answer == "unclear"
+    assert "full" in found.how
     assert not interview.complete
 
 

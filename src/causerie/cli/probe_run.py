@@ -26,7 +26,7 @@ from causerie.composition.providers import reach
 from causerie.http.client import Reach
 from causerie.probe.interview import (
     CompletedInterview,
-    Finding,
+    Found,
     Interview,
     Patience,
     ProbeBounds,
@@ -35,7 +35,7 @@ from causerie.probe.interview import (
     cost,
     guess_dialect,
 )
-from causerie.probe.question import Grade, ProbeQuestion, ProbeReply, Subject, dig
+from causerie.probe.question import ProbeQuestion, ProbeReply, Subject, dig
 from causerie.probe.questions import QUESTIONS, QUICK_QUESTIONS
 from causerie.probe.questions.listing import LIST, entries, entry_of, listed_length
 from causerie.providers.dialect import CHAT, Dialect
@@ -50,7 +50,7 @@ from causerie.settings.values import Secret
 def carry_out(run: ProbeRun, *, entry: bool, as_json: bool) -> None:
     interviews = asyncio.run(run.interviews())
     texts = [
-        table_text(("providers", "models"), one.entry.values(), {"probed": one.entry.evidence})
+        table_text(("providers", "models"), one.values(), {"probed": one.evidence})
         for one in interviews
     ]
     if as_json:
@@ -58,7 +58,7 @@ def carry_out(run: ProbeRun, *, entry: bool, as_json: bool) -> None:
     elif entry:
         for one in interviews:
             if not one.complete:
-                raise CommandFailed(f"not every question about {one.entry.id} could be asked")
+                raise CommandFailed(f"not every question about {one.model} could be asked")
         typer.echo("\n\n".join(texts))
     else:
         console = Console()
@@ -66,7 +66,7 @@ def carry_out(run: ProbeRun, *, entry: bool, as_json: bool) -> None:
             if console.is_terminal:
                 console.print(_findings_table(one.findings))
             lines = () if console.is_terminal else _finding_lines(one.findings)
-            for line in (*lines, *_summary_lines(one.entry)):
+            for line in (*lines, *_summary_lines(one)):
                 typer.echo(printable(line))
             if one.complete and not run.quick:
                 typer.echo(f"\nFor the configuration, below the provider:\n\n{text}")
@@ -228,18 +228,17 @@ def _progress_bar(total: int) -> Iterator[Callable[[ProbeQuestion], None]]:
         yield begin
 
 
-def _finding_lines(findings: Sequence[Finding]) -> Iterator[str]:
-    for finding in findings:
-        question, verdict = finding.question, finding.verdict
-        how = f"  {printable(verdict.how)}" if verdict.how else ""
-        yield f"{verdict.grade.value:8}{question.id:32}({question.rule}){how}"
-        if verdict.grade is not Grade.YES:
-            yield from (f"          {line}" for line in _last_exchanges(finding))
+def _finding_lines(findings: Sequence[Found]) -> Iterator[str]:
+    for found in findings:
+        how = f"  {printable(found.how)}" if found.how else ""
+        yield f"{found.answer:8}{found.id:32}({found.rule}){how}"
+        if found.answer != "yes":
+            yield from (f"          {line}" for line in _last_exchanges(found))
 
 
 def _summary_lines(entry: ProbedModel) -> Iterator[str]:
     yield ""
-    yield f"{printable(entry.id)}: {entry.evidence}"
+    yield f"{printable(entry.model)}: {entry.evidence}"
     length = f"{entry.context_length} tokens" if entry.context_length else "not known"
     goes_on = {True: "yes", False: "no", None: "not known"}[entry.continues]
     yield f"context: {length}; thinking: {entry.thinking or 'not known'}; continues: {goes_on}"
@@ -250,23 +249,22 @@ def _summary_lines(entry: ProbedModel) -> Iterator[str]:
     yield "supported: " + (", ".join(entry.supported_parameters) or "nothing")
 
 
-def _findings_table(findings: Sequence[Finding]) -> Table:
+def _findings_table(findings: Sequence[Found]) -> Table:
     styles = {"yes": "green", "partly": "yellow", "no": "red", "unclear": "dim"}
     table = Table(box=None, pad_edge=False)
     for name in ("", "question", "rule", "how, and what was seen"):
         table.add_column(name, overflow="fold")
-    for finding in findings:
-        question, verdict = finding.question, finding.verdict
-        seen = Text(printable(verdict.how))
-        if verdict.grade is not Grade.YES:
-            for line in _last_exchanges(finding):
+    for found in findings:
+        seen = Text(printable(found.how))
+        if found.answer != "yes":
+            for line in _last_exchanges(found):
                 seen.append(f"\n{line}", style="dim")
-        answer = Text(verdict.grade.value, style=styles[verdict.grade.value])
-        table.add_row(answer, Text(question.words), Text(question.rule), seen)
+        answer = Text(found.answer, style=styles[found.answer])
+        table.add_row(answer, Text(found.question), Text(found.rule), seen)
     return table
 
 
-def _last_exchanges(finding: Finding) -> Iterator[str]:
-    for one in finding.exchanges[-2:]:
+def _last_exchanges(found: Found) -> Iterator[str]:
+    for one in found.evidence[-2:]:
         yield f"asked: {one.asked}"
         yield f"came:  {one.came}"

@@ -438,7 +438,7 @@ class LiveOperations:
         models = {each["id"]: each for each in kept.settings.get("models", ())}
         before = models.get(result.model, {})
         known = {name: before[name] for name in ("context_length",) if name in before}
-        models[result.model] = {**known, **result.entry().values()}
+        models[result.model] = {**known, **result.values()}
         settings = {**kept.settings, "models": list(models.values())}
         wish = EntryWish(settings=settings, version=kept.version)
         try:
@@ -461,6 +461,5 @@ class LiveOperations:
 
 
 def _by_hand(result: probes.Result, problem: str) -> ports.AppliedResult:
-    entry = result.entry()
-    table = table_text(("providers", "models"), entry.values(), {"probed": entry.evidence})
+    table = table_text(("providers", "models"), result.values(), {"probed": result.evidence})
     return ports.AppliedResult(written=False, in_force=False, problem=problem, by_hand=table)

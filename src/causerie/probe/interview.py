@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
-from typing import Literal, Protocol, Self
+from typing import Protocol, Self, get_args
 from urllib.parse import quote, urlsplit
 
 import msgspec
@@ -20,9 +21,10 @@ from msgspec import Struct
 
 from causerie.errors import ServiceError
 from causerie.http.client import HttpClient, Reach
-from causerie.http.client_connection import TransportFailed
+from causerie.http.client_connection import HttpResponse, TransportFailed
 from causerie.probe.question import (
     BUSY,
+    GOOD,
     Ended,
     Grade,
     ProbeQuestion,
@@ -75,15 +77,6 @@ class ProbeBounds:
     listing_bytes: int = 16 * 1024 * 1024
 
 
-@dataclass(slots=True)
-class _PartialReply:
-    status: int = 0
-    headers: Mapping[str, str] = field(default_factory=dict)
-    body: bytearray = field(default_factory=bytearray)
-    ended: Ended = "whole"
-    trouble: str = ""
-
-
 class ProbeClient:
     """Asks one server, one request at a time. Use as an async context manager."""
 
@@ -118,36 +111,40 @@ class ProbeClient:
         await asyncio.sleep(ask.wait_seconds)
         limit = min(seconds or self._bounds.seconds, self._bounds.seconds)
         patience = limit if ask.leave_after is None else min(limit, ask.leave_after)
-        partial = _PartialReply()
+        status, headers, body = 0, dict[str, str](), bytearray()
+        client = self._root if ask.at_root else self._client
         began = time.monotonic()
+        ended: Ended
         try:
             async with asyncio.timeout(patience):
-                await self._exchange_request(ask, partial)
+                response = await client.send(
+                    ask.method, ask.path, self._request_headers(ask), ask.body
+                )
+                status, headers = response.status, dict(response.headers)
+                with closing(response):
+                    ended, trouble = await self._read_body(ask, response, body)
         except TimeoutError:
-            partial.ended = "late" if ask.leave_after is None else "left"
-            what = "the answer had not ended after" if partial.status else "no answer within"
-            partial.trouble = f"{what} {patience:g} s"
+            ended = "late" if ask.leave_after is None else "left"
+            what = "the answer had not ended after" if status else "no answer within"
+            trouble = f"{what} {patience:g} s"
         except TransportFailed as failure:
-            partial.ended, partial.trouble = "broken", str(failure)
-        return self._reply(partial, time.monotonic() - began)
+            ended, trouble = "broken", str(failure)
+        seconds = time.monotonic() - began
+        return self._without_secrets(
+            ProbeReply(status, headers, bytes(body), ended, trouble, seconds)
+        )
 
-    async def _exchange_request(self, ask: ProbeRequest, partial: _PartialReply) -> None:
-        client = self._root if ask.at_root else self._client
-        response = await client.send(ask.method, ask.path, self._request_headers(ask), ask.body)
+    async def _read_body(
+        self, ask: ProbeRequest, response: HttpResponse, body: bytearray
+    ) -> tuple[Ended, str]:
         most = self._bounds.bytes if ask.method == "POST" else self._bounds.listing_bytes
-        try:
-            partial.status, partial.headers = response.status, response.headers
-            while piece := await response.piece():
-                partial.body += piece
-                if ask.leave_at_data and b"data:" in partial.body:
-                    partial.ended = "left"
-                    return
-                if len(partial.body) > most:
-                    partial.ended = "large"
-                    partial.trouble = f"did not end: more than {most} bytes came"
-                    return
-        finally:
-            response.close()
+        while piece := await response.piece():
+            body += piece
+            if ask.leave_at_data and b"data:" in body:
+                return "left", ""
+            if len(body) > most:
+                return "large", f"did not end: more than {most} bytes came"
+        return "whole", ""
 
     def _request_headers(self, ask: ProbeRequest) -> list[tuple[str, str]]:
         headers = [("accept", "*/*"), ("user-agent", "causerie-probe")]
@@ -159,14 +156,15 @@ class ProbeClient:
             headers.append(("authorization", "Bearer not-a-key-of-this-server"))
         return headers
 
-    def _reply(self, partial: _PartialReply, seconds: float) -> ProbeReply:
-        body, came = bytes(partial.body), partial.headers.items()
+    def _without_secrets(self, reply: ProbeReply) -> ProbeReply:
+        body, trouble = reply.body, reply.trouble
+        came = reply.headers.items()
         headers = {name: value[:_MAX_HEADER] for name, value in came if name in _KEPT}
         for secret in self._secrets:
             body = body.replace(secret.encode(), b"***")
             headers = {name: value.replace(secret, "***") for name, value in headers.items()}
-            partial.trouble = partial.trouble.replace(secret, "***")
-        return ProbeReply(partial.status, headers, body, partial.ended, partial.trouble, seconds)
+            trouble = trouble.replace(secret, "***")
+        return replace(reply, headers=headers, body=body, trouble=trouble)
 
 
 # The interview.
@@ -195,13 +193,32 @@ class Patience:
     busy_tries: int = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """A question, its verdict, and the requests and replies that led to it."""
+class Found(Struct, frozen=True, kw_only=True):
+    """One question: by which rule, what came out and how, what was seen.
 
-    question: ProbeQuestion
-    verdict: ProbeVerdict
-    exchanges: tuple[RecordedExchange, ...] = ()
+    ``decides`` are the parameters that it shows to be supported.
+    """
+
+    id: str
+    rule: str
+    question: str
+    decides: tuple[str, ...]
+    answer: Grade
+    how: str
+    evidence: tuple[RecordedExchange, ...]
+
+    @staticmethod
+    def of(
+        question: ProbeQuestion, verdict: ProbeVerdict, evidence: tuple[RecordedExchange, ...] = ()
+    ) -> Found:
+        answer, how = verdict.grade, verdict.how
+        return alike(
+            Found, question, question=question.words, answer=answer, how=how, evidence=evidence
+        )
+
+    @property
+    def good(self) -> bool:
+        return self.answer in GOOD
 
 
 @dataclass(eq=False)
@@ -240,12 +257,17 @@ class Interview:
 
     async def run(self, questions: Sequence[ProbeQuestion] = QUESTIONS) -> CompletedInterview:
         """Ask all questions; return what was found and what it took."""
-        findings = [one async for one in self.findings(questions)]
-        found = entry(self.subject, findings, datetime.now(UTC).date())
-        spent = self.requests, self.spent
-        return CompletedInterview(found, tuple(findings), *spent, self.complete)
+        findings = tuple([one async for one in self.findings(questions)])
+        return alike(
+            CompletedInterview,
+            entry(self.subject, findings, datetime.now(UTC).date()),
+            complete=self.complete,
+            requests=self.requests,
+            tokens=self.spent,
+            findings=findings,
+        )
 
-    async def findings(self, questions: Sequence[ProbeQuestion]) -> AsyncIterator[Finding]:
+    async def findings(self, questions: Sequence[ProbeQuestion]) -> AsyncIterator[Found]:
         for question in questions:
             self._asking(question)
             reason = self._end_reason
@@ -254,24 +276,24 @@ class Interview:
             elif not reason and question.loud and self.subject.loud is None:
                 reason = "the model does not think"
             if reason:
-                yield Finding(question, unclear(f"not asked: {reason}"))
+                yield Found.of(question, unclear(f"not asked: {reason}"))
                 continue
-            finding = await self._finding_of(question)
+            found = await self._ask_with_preview(question)
             if question.id == "completion":
-                self._answers = finding.verdict.good
+                self._answers = found.good
             if question.id in _OPERATIONS:
-                self._serves = self._serves or finding.verdict.good
-            yield finding
+                self._serves = self._serves or found.good
+            yield found
 
-    async def _finding_of(self, question: ProbeQuestion) -> Finding:
-        found, seen = await self._ask_question(question, self._asks)
-        self.subject = found.learned or self.subject
-        if self.dialect is None or not question.decides or found.good or self._end_reason:
-            return Finding(question, found, seen)
+    async def _ask_with_preview(self, question: ProbeQuestion) -> Found:
+        verdict, seen = await self._ask_question(question, self._asks)
+        self.subject = verdict.learned or self.subject
+        if self.dialect is None or not question.decides or verdict.good or self._end_reason:
+            return Found.of(question, verdict, seen)
         other, more = await self._ask_question(question, DialectPreview(self._asks, self.dialect))
         if other.good:
-            found = partly(f"in the server's own terms{': ' * bool(other.how)}{other.how}")
-        return Finding(question, found, (*seen, *more))
+            verdict = partly(f"in the server's own terms{': ' * bool(other.how)}{other.how}")
+        return Found.of(question, verdict, (*seen, *more))
 
     async def _ask_question(
         self, question: ProbeQuestion, asks: RequestSender
@@ -334,12 +356,11 @@ def _tokens_spent(reply: ProbeReply) -> int:
     return total if isinstance(total, int) else 0
 
 
-@dataclass(frozen=True, slots=True)
-class ProbedModel:
+class ProbedModel(Struct, frozen=True, kw_only=True):
     """One model at one provider. ``supported_parameters`` are honoured, not only accepted;
     ``overclaimed`` are listed as supported by the provider, and have no effect."""
 
-    id: str
+    model: str
     context_length: int | None
     supported_parameters: tuple[str, ...]
     thinking: Thinking | None
@@ -351,7 +372,7 @@ class ProbedModel:
 
     def values(self) -> dict[str, object]:
         known: dict[str, object] = {
-            "id": self.id,
+            "id": self.model,
             "operations": list(self.operations) or None,
             "context_length": self.context_length,
             "supported_parameters": list(self.supported_parameters),
@@ -362,49 +383,71 @@ class ProbedModel:
         return {name: value for name, value in known.items() if value is not None}
 
 
-def entry(subject: Subject, findings: Sequence[Finding], probed: date) -> ProbedModel:
-    grades = {one.question.id: one.verdict.grade for one in findings}
-    served = {name: grades.get(question, Grade.UNCLEAR) for question, name in _OPERATIONS.items()}
-    known = Grade.UNCLEAR not in served.values()
+class CompletedInterview(ProbedModel, frozen=True, kw_only=True):
+    """The result of an interview.
+
+    ``complete``: every question was answered; ``tokens``: as the provider counts them.
+    """
+
+    complete: bool
+    requests: int
+    tokens: int
+    findings: tuple[Found, ...]
+
+    def report(self, base_url: str) -> dict[str, object]:
+        """Return all of it as data: findings in the order of asking, and what follows from them."""
+        return {
+            "base_url": base_url,
+            "model": self.model,
+            "requests": self.requests,
+            "tokens": self.tokens,
+            "findings": self.findings,
+            "entry": self.values(),
+            "evidence": self.evidence,
+            "overclaimed": self.overclaimed,
+        }
+
+
+def entry(subject: Subject, findings: Sequence[Found], probed: date) -> ProbedModel:
+    grades = {one.id: one.answer for one in findings}
+    served = {name: grades.get(question, "unclear") for question, name in _OPERATIONS.items()}
+    known = "unclear" not in served.values()
     claimed = dig(subject.entry, "supported_parameters")
     names = map(str, claimed if isinstance(claimed, list) else ())
     seen = _by_parameter(findings)
     return ProbedModel(
-        id=subject.model,
+        model=subject.model,
         context_length=subject.context_length,
         supported_parameters=supported(findings),
         thinking=subject.thinking,
         continues=subject.continues,
         probed=probed,
         evidence=_evidence_words(findings),
-        overclaimed=tuple(sorted(name for name in names if Grade.NO in seen.get(name, ()))),
-        operations=tuple(name for name, grade in served.items() if known and grade in _GOOD),
+        overclaimed=tuple(sorted(name for name in names if "no" in seen.get(name, ()))),
+        operations=tuple(name for name, grade in served.items() if known and grade in GOOD),
     )
 
 
-def supported(findings: Iterable[Finding]) -> tuple[str, ...]:
+def supported(findings: Iterable[Found]) -> tuple[str, ...]:
     """Return the parameters for which every question that decides them had a good verdict."""
     good = _by_parameter(findings)
-    return tuple(sorted(name for name, grades in good.items() if grades <= _GOOD))
+    return tuple(sorted(name for name, grades in good.items() if grades <= GOOD))
 
 
-_GOOD = {Grade.YES, Grade.PARTLY}
-
-
-def _by_parameter(findings: Iterable[Finding]) -> Mapping[str, set[Grade]]:
+def _by_parameter(findings: Iterable[Found]) -> Mapping[str, set[Grade]]:
     grades: dict[str, set[Grade]] = {}
-    for finding in findings:
-        for name in finding.question.decides:
-            grades.setdefault(name, set()).add(finding.verdict.grade)
+    for found in findings:
+        for name in found.decides:
+            grades.setdefault(name, set()).add(found.answer)
     return grades
 
 
-def _evidence_words(findings: Sequence[Finding]) -> str:
-    counts = {grade: sum(one.verdict.grade is grade for one in findings) for grade in Grade}
+def _evidence_words(findings: Sequence[Found]) -> str:
+    counts = {grade: sum(one.answer == grade for one in findings) for grade in get_args(Grade)}
     words = ", ".join(f"{count} {grade}" for grade, count in counts.items() if count)
     grades = sorted(_by_parameter(findings).items())
-    refused = [name for name, found in grades if Grade.NO in found]
-    open_ = [name for name, found in grades if Grade.UNCLEAR in found and name not in refused]
+    refused = [name for name, found in grades if "no" in found]
+    open_ = [name for name, found in grades if "unclear" in found and name not in refused]
     for title, names in (("not honoured", refused), ("unclear", open_)):
         words += f"; {title}: {', '.join(names)}" if names else ""
     return words
@@ -494,60 +537,6 @@ _OWNERS = {
     "sglang": "sglang",
     "vllm": "vllm",
 }
-
-
-Answer = Literal["yes", "partly", "no", "unclear"]
-
-
-class Found(Struct, frozen=True, kw_only=True):
-    """One question: by which rule, what came out and how, what was seen.
-
-    ``decides`` are the parameters that it shows to be supported.
-    """
-
-    id: str
-    rule: str
-    question: str
-    decides: tuple[str, ...]
-    answer: Answer
-    how: str
-    evidence: tuple[RecordedExchange, ...]
-
-    @staticmethod
-    def of(finding: Finding) -> Found:
-        question, verdict = finding.question, finding.verdict
-        return alike(
-            Found,
-            question,
-            question=question.words,
-            answer=verdict.grade.value,
-            how=verdict.how,
-            evidence=finding.exchanges,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class CompletedInterview:
-    """The result of an interview. ``tokens`` are those that the provider has counted itself."""
-
-    entry: ProbedModel
-    findings: tuple[Finding, ...]
-    requests: int
-    tokens: int
-    complete: bool
-
-    def report(self, base_url: str) -> dict[str, object]:
-        """Return all of it as data: findings in the order of asking, and what follows from them."""
-        return {
-            "base_url": base_url,
-            "model": self.entry.id,
-            "requests": self.requests,
-            "tokens": self.tokens,
-            "findings": [Found.of(one) for one in self.findings],
-            "entry": self.entry.values(),
-            "evidence": self.entry.evidence,
-            "overclaimed": self.entry.overclaimed,
-        }
 
 
 def guess_dialect(listed: ProbeReply, model: str) -> Dialect | None:

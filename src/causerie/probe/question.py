@@ -9,7 +9,6 @@ import re
 import tomllib
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -183,13 +182,9 @@ def chat(fields: Mapping[str, object]) -> ProbeRequest:
     return ProbeRequest("POST", "/chat/completions", msgspec.json.encode(fields))
 
 
-class Grade(StrEnum):
-    """Degree to which a capability exists. ``UNCLEAR``: no reply decided it."""
-
-    YES = "yes"
-    PARTLY = "partly"
-    NO = "no"
-    UNCLEAR = "unclear"
+Grade = Literal["yes", "partly", "no", "unclear"]
+"""Degree to which a capability exists. ``unclear``: no reply decided it."""
+GOOD = frozenset[Grade](("yes", "partly"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,13 +198,13 @@ class ProbeVerdict:
 
     @property
     def good(self) -> bool:
-        return self.grade in (Grade.YES, Grade.PARTLY)
+        return self.grade in GOOD
 
 
-yes = partial(ProbeVerdict, Grade.YES)
-partly = partial(ProbeVerdict, Grade.PARTLY)
-no = partial(ProbeVerdict, Grade.NO)
-unclear = partial(ProbeVerdict, Grade.UNCLEAR)
+yes = partial(ProbeVerdict, "yes")
+partly = partial(ProbeVerdict, "partly")
+no = partial(ProbeVerdict, "no")
+unclear = partial(ProbeVerdict, "unclear")
 
 
 def weighed(missing: list[str], *, of: int, how: str = "") -> ProbeVerdict:

@@ -63,7 +63,6 @@ class OpenString:
 
 
 _CONSTANTS = ("True", "False", "None")
-_NAMED = {"integer": "number"}  # where the type is named, it is as JSON has it
 _ANY_KEY = "/[a-zA-Z0-9_.\\-]+/"
 
 

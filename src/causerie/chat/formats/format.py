@@ -17,8 +17,10 @@ from typing import Literal as OneOf
 
 from msgspec import Struct
 
+# Segments have tags because ``convert``, which reads the tables, demands them in a union.
 
-class Literal(Struct, frozen=True):
+
+class Literal(Struct, frozen=True, tag=True):
     """Fixed text. Parts of it that are control tokens of the vocabulary are written as those."""
 
     text: str
@@ -26,11 +28,11 @@ class Literal(Struct, frozen=True):
     """Other texts with the same meaning: admitted by the constraint and read, never asked for."""
 
 
-class Name(Struct, frozen=True):
+class Name(Struct, frozen=True, tag=True):
     """The function's name, ended by the literal that follows."""
 
 
-class CallId(Struct, frozen=True):
+class CallId(Struct, frozen=True, tag=True):
     """The call's id, ended by the literal that follows."""
 
     pattern: str = "[a-zA-Z0-9]{9}"
@@ -42,11 +44,11 @@ class CallId(Struct, frozen=True):
     """If False, the id only numbers the calls, and the client is given another one."""
 
 
-class JsonArguments(Struct, frozen=True):
+class JsonArguments(Struct, frozen=True, tag=True):
     """The arguments as one JSON object, by the function's schema."""
 
 
-class ParameterList(Struct, frozen=True):
+class ParameterList(Struct, frozen=True, tag=True, forbid_unknown_fields=True):
     """Arguments written one by one, strings raw and everything else as JSON.
 
     Each is ``before`` KEY ``between`` VALUE ``after``. The list is ended by the literal that
@@ -66,14 +68,14 @@ class ParameterList(Struct, frozen=True):
     open_ended: bool = False  # if True, a value also ends at a line that begins with ``before``
 
 
-class PythonArguments(Struct, frozen=True):
+class PythonArguments(Struct, frozen=True, tag=True):
     """Keyword arguments as in a Python call: ``a=1, b="x", c=None``.
 
     Ended by ``)``, which belongs to the literal that follows.
     """
 
 
-class LooseArguments(Struct, frozen=True):
+class LooseArguments(Struct, frozen=True, tag=True):
     """An object with bare keys and strings between ``quote``: ``{a:<|"|>x<|"|>,n:1}``.
 
     Its braces are part of it.
@@ -82,7 +84,7 @@ class LooseArguments(Struct, frozen=True):
     quote: str
 
 
-class ElementArguments(Struct, frozen=True):
+class ElementArguments(Struct, frozen=True, tag=True):
     """Arguments as nested elements, ``mark`` before every tag: ``<a>x</a>``.
 
     Lists are ``<item>``s; null is left out. Ended by a closing tag that closes
@@ -117,7 +119,7 @@ def segments(*parts: str | Segment) -> tuple[Segment, ...]:
     return tuple(found)
 
 
-class CallSection(Struct, frozen=True):
+class CallSection(Struct, frozen=True, forbid_unknown_fields=True):
     """A section of tool calls: ``begin`` call (``separator`` call)* ``end``."""
 
     call: tuple[Segment, ...]
@@ -175,7 +177,7 @@ class CallSection(Struct, frozen=True):
         return isinstance(self.call[0], Name) and not marked
 
 
-class Reasoning(Struct, frozen=True):
+class Reasoning(Struct, frozen=True, forbid_unknown_fields=True):
     """Text between ``open`` and ``close``; white space at its edges is not part of it."""
 
     open: str = "<think>"  # marker without white space
@@ -199,7 +201,7 @@ class Reasoning(Struct, frozen=True):
         return (self.close, *self.also_close)
 
 
-class MessageHeader(Struct, frozen=True):
+class MessageHeader(Struct, frozen=True, forbid_unknown_fields=True):
     """Header of each message, for families that write a reply as several messages.
 
     It holds the role, the recipient (``to=NAME``) and the channel, in any order.
@@ -233,7 +235,7 @@ class MessageHeader(Struct, frozen=True):
         return ("to=", f"to={self.functions}") if self.functions else ("to=",)
 
 
-class ThinkingSwitch(Struct, frozen=True):
+class ThinkingSwitch(Struct, frozen=True, forbid_unknown_fields=True):
     on: Mapping[str, object] = {}  # template keyword arguments
     off: Mapping[str, object] = {}
     """Template keyword arguments; a ``mandatory`` thinker has none."""
@@ -252,7 +254,7 @@ HERMES_CALLS = CallSection(
 )
 
 
-class ModelFormat(Struct, frozen=True):
+class ModelFormat(Struct, frozen=True, forbid_unknown_fields=True):
     """One model family; the registry names it."""
 
     name: str = ""

@@ -8,7 +8,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from msgspec import structs
+from msgspec import convert, structs
 
 from causerie.chat.formats import format as forms
 from causerie.chat.formats.format import CallSection, Literal, ModelFormat, Name, ParameterList
@@ -58,36 +58,27 @@ _SWITCHES = {
 _UNSPACED = {"after_open": "", "before_close": "", "after_close": ""}
 
 
-def _with_tuples(table: _Table) -> dict[str, Any]:
-    return {key: tuple(of) if isinstance(of, list) else of for key, of in table.items()}
+def _reasoning(table: _Table) -> _Table:
+    fields = {key: of for key, of in table.items() if key != "spaced"}
+    return fields if table.get("spaced", True) else {**_UNSPACED, **fields}
 
 
-def _reasoning(table: _Table) -> forms.Reasoning:
-    fields = _with_tuples(table)
-    margins = {} if fields.pop("spaced", True) else _UNSPACED
-    return forms.Reasoning(**{**margins, **fields})
+def _thinking(table: _Table | str) -> _Table | forms.ThinkingSwitch:
+    return _SWITCHES[table] if isinstance(table, str) else table
 
 
-def _thinking(table: _Table | str) -> forms.ThinkingSwitch:
-    if isinstance(table, str):
-        return _SWITCHES[table]
-    return forms.ThinkingSwitch(**_with_tuples(table))
+def _header(table: _Table) -> _Table:
+    return {**table, "call": _calls(table["call"])} if "call" in table else table
 
 
-def _header(table: _Table) -> forms.MessageHeader:
-    call = {"call": _calls(table["call"])} if "call" in table else {}
-    return forms.MessageHeader(**{**_with_tuples(table), **call})
-
-
-def _calls(table: _Table) -> CallSection:
+def _calls(table: _Table) -> _Table:
     call = [table["call"]] if isinstance(table["call"], str) else table["call"]
-    also = tuple(map(_calls, table.get("also", ())))
     parts = forms.segments(*(part if isinstance(part, str) else _segment(part) for part in call))
-    return CallSection(**{**_with_tuples(table), "call": parts, "also": also})
+    return {**table, "call": parts, "also": [*map(_calls, table.get("also", ()))]}
 
 
 def _segment(table: _Table) -> forms.Segment:
-    match _with_tuples(table):
+    match table:
         case {"either": lists}:
             first, *also = map("".join, product(*lists))
             return Literal(first, tuple(also))
@@ -97,11 +88,11 @@ def _segment(table: _Table) -> forms.Segment:
             return forms.ElementArguments(mark)
         case {"quote": quote}:
             return forms.LooseArguments(quote)
-        case fields:
-            return ParameterList(**fields)
+        case _:
+            return convert(table, ParameterList)
 
 
-_MAKERS = {"reasoning": _reasoning, "thinking": _thinking, "calls": _calls, "header": _header}
+_SHORT_FORMS = {"reasoning": _reasoning, "thinking": _thinking, "calls": _calls, "header": _header}
 _FILE = tomllib.loads(Path(__file__).with_name("formats.toml").read_text("utf-8"))
 _TABLES: Mapping[str, _Table] = {table["name"]: table for table in _FILE["formats"]}
 
@@ -115,10 +106,12 @@ def _with_inherited(table: _Table) -> _Table:
 
 
 def _format(table: _Table) -> ModelFormat:
-    fields = _with_tuples(_with_inherited(table))
-    made = {key: make(fields[key]) for key, make in _MAKERS.items() if key in fields}
-    own = {key: of for key, of in fields.items() if key not in ("like", "signs", "or_signs")}
-    return with_headless(ModelFormat(**{**own, **made}))
+    fields = {
+        key: _SHORT_FORMS[key](of) if key in _SHORT_FORMS else of
+        for key, of in _with_inherited(table).items()
+        if key not in ("like", "signs", "or_signs")
+    }
+    return with_headless(convert(fields, ModelFormat))
 
 
 _BY_NAME = {name: _format(table) for name, table in _TABLES.items()}

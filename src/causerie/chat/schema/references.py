@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from urllib.parse import urljoin
 
 from causerie.chat.schema import keywords as words
-from causerie.chat.schema.keywords import Schema, as_list, as_mapping, part_at, step
+from causerie.chat.schema.keywords import Schema, as_mapping, part_at, step
 from causerie.chat.schema.values import MAX_DEPTH
 
 DATA = frozenset({"const", "enum", "default", "example", "examples"})
@@ -26,9 +26,35 @@ _Path = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class _Position:
-    path: _Path
-    base: str
-    known: bool
+    path: _Path = ()
+    base: str = ""
+    known: bool = True  # no unknown keyword stands above
+
+    def below(self, key: str | int, *, known: bool = True) -> _Position:
+        return _Position((*self.path, key), self.base, self.known and known)
+
+
+_Visit = Callable[[Schema, _Position], tuple[Schema, str]]
+"""Takes a schema; returns what stands in its place, and the base address inside it."""
+_WHOLE = _Position()
+
+
+def _visited(value: object, visit: _Visit, at: _Position = _WHOLE) -> object:
+    if len(at.path) > DEEPEST:
+        return value
+    if isinstance(value, list):
+        return [_visited(item, visit, at.below(index)) for index, item in enumerate(value)]
+    if not isinstance(value, Mapping):
+        return value
+    value, base = visit(value, at)
+    at, out = replace(at, base=base), dict(value)
+    for key, of in value.items():
+        below = at.below(key, known=key in words.APPLIED)
+        if key in BY_NAME and isinstance(of, Mapping):
+            out[key] = {name: _visited(each, visit, below.below(name)) for name, each in of.items()}
+        elif key not in DATA:
+            out[key] = _visited(of, visit, below)
+    return out
 
 
 @dataclass(slots=True)
@@ -43,7 +69,7 @@ class Addresses:
     _noted_references: list[tuple[str, object, _Position]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._collect(self.whole, _Position((), "", known=True))
+        _visited(self.whole, self._note_addresses)
         # What stands below an unknown keyword is a schema only where no other has its address.
         certain = {address for address, _, at in self._noted_references if at.known}
         for address, schema, at in self._noted_references:
@@ -75,20 +101,7 @@ class Addresses:
         except LookupError:
             return None
 
-    def _collect(self, value: object, at: _Position, *, by_name: bool = False) -> None:
-        if len(at.path) > DEEPEST:
-            return
-        base = at.base
-        if isinstance(value, Mapping) and not by_name:
-            base = self._collect_schema(value, at)
-        items = value.items() if isinstance(value, Mapping) else enumerate(as_list(value))
-        for key, of in items:
-            if by_name or key not in DATA:
-                known = at.known and (by_name or isinstance(key, int) or key in words.APPLIED)
-                below = _Position((*at.path, key), base, known)
-                self._collect(of, below, by_name=not by_name and key in BY_NAME)
-
-    def _collect_schema(self, schema: Schema, at: _Position) -> str:
+    def _note_addresses(self, schema: Schema, at: _Position) -> tuple[Schema, str]:
         base, name = at.base, schema.get("$id")
         if isinstance(name, str) and name.strip("#"):
             address = joined(base, name)
@@ -101,7 +114,7 @@ class Addresses:
         reference = schema.get("$ref")
         if isinstance(reference, str):
             self.documents.add(joined(base, reference).partition("#")[0])
-        return base
+        return schema, base
 
 
 def joined(base: str, reference: str) -> str:
@@ -146,16 +159,16 @@ def without_siblings(schema: Schema) -> tuple[Schema, list[str]]:
         return schema, []
     ignored: dict[str, None] = {}
 
-    def cut(schema: Schema, base: str) -> tuple[Schema, str]:
+    def cut(schema: Schema, at: _Position) -> tuple[Schema, str]:
         if not isinstance(schema.get("$ref"), str):
-            return schema, base
+            return schema, at.base
         named = ("$ref", "$id")
         kept = {key: of for key, of in schema.items() if key in named or words.is_annotation(key)}
         ignored.update((key, None) for key in schema if key not in kept)
-        return kept, base
+        return kept, at.base
 
     unnamed = {key: value for key, value in schema.items() if key != "$schema"}
-    return as_mapping(_transformed(unnamed, cut)), [*ignored]
+    return as_mapping(_visited(unnamed, cut)), [*ignored]
 
 
 def placed(schema: Schema) -> Schema:
@@ -172,10 +185,10 @@ def placed(schema: Schema) -> Schema:
     if not found.places:
         return schema
 
-    def moved(schema: Schema, base: str) -> tuple[Schema, str]:
+    def moved(schema: Schema, at: _Position) -> tuple[Schema, str]:
         named = schema.get("$id")
-        address = joined(base, named) if isinstance(named, str) else base
-        inner = base if isinstance(named, str) and named.startswith("#") else address
+        address = joined(at.base, named) if isinstance(named, str) else at.base
+        inner = at.base if isinstance(named, str) and named.startswith("#") else address
         out: dict[str, object] = {}
         for key, of in schema.items():
             if key == "$ref" and isinstance(of, str):
@@ -187,29 +200,4 @@ def placed(schema: Schema) -> Schema:
                 out[key] = of
         return out, inner
 
-    return as_mapping(_transformed(found.whole, moved))
-
-
-def _transformed(
-    value: object,
-    change: Callable[[Schema, str], tuple[Schema, str]],
-    base: str = "",
-    depth: int = 0,
-    *,
-    by_name: bool = False,
-) -> object:
-    # ``change`` takes a schema and its base, and returns both for what is inside.
-    if depth > DEEPEST:
-        return value
-    if isinstance(value, list):
-        return [_transformed(item, change, base, depth + 1) for item in value]
-    if not isinstance(value, Mapping):
-        return value
-    if not by_name:
-        value, base = change(value, base)
-    return {
-        key: _transformed(of, change, base, depth + 1, by_name=not by_name and key in BY_NAME)
-        if by_name or key not in DATA
-        else of
-        for key, of in value.items()
-    }
+    return as_mapping(_visited(found.whole, moved))

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from datetime import UTC, date, datetime
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Literal, Protocol, Self
 
 import msgspec
@@ -17,7 +17,6 @@ from msgspec import Struct
 from causerie.errors import InvalidRequest, StoreUnavailable
 from causerie.http.client import Reach
 from causerie.probe.interview import (
-    Answer,
     CompletedInterview,
     Found,
     Interview,
@@ -25,63 +24,28 @@ from causerie.probe.interview import (
     ProbeBounds,
     ProbeBudget,
     ProbeClient,
-    ProbedModel,
     cost,
     guess_dialect,
 )
-from causerie.probe.question import ProbeQuestion, ProbeReply, Subject, Thinking
+from causerie.probe.question import Grade, ProbeQuestion, ProbeReply, Subject
 from causerie.probe.questions import QUESTIONS, QUICK_QUESTIONS
 from causerie.probe.questions.listing import LIST, entry_of, listed_length
 from causerie.protocol import parameters
+from causerie.protocol.alike import alike
 from causerie.protocol.declaration import declared
 from causerie.protocol.parameters import HONOURED
 from causerie.providers.dialect import Dialect
 from causerie.providers.dialects import GENERIC
 
-_MEASURED = [each.name for each in fields(ProbedModel) if each.name != "id"]
-_WORST: tuple[Answer, ...] = ("no", "unclear", "partly", "yes")
+_WORST: tuple[Grade, ...] = ("no", "unclear", "partly", "yes")
 
 
-class Result(Struct, frozen=True, kw_only=True):
-    """Result of a probe of one model.
-
-    ``complete``: every question was answered; ``tokens``: as the provider counts them; ``used``: it
-    was put in force.
-    """
+class Result(CompletedInterview, frozen=True, kw_only=True):
+    """Result of a probe of one model. ``used``: it was put in force."""
 
     provider: str
-    model: str
     at: datetime
-    complete: bool
-    requests: int
-    tokens: int
-    probed: date
-    context_length: int | None
-    supported_parameters: tuple[str, ...]
-    thinking: Thinking | None
-    continues: bool | None
-    evidence: str
-    overclaimed: tuple[str, ...]
-    findings: tuple[Found, ...]
     used: bool = False
-    operations: tuple[str, ...] = ()
-
-    @staticmethod
-    def of(provider: str, asked: CompletedInterview, at: datetime) -> Result:
-        return Result(
-            provider=provider,
-            model=asked.entry.id,
-            at=at,
-            complete=asked.complete,
-            requests=asked.requests,
-            tokens=asked.tokens,
-            findings=tuple(map(Found.of, asked.findings)),
-            **{name: getattr(asked.entry, name) for name in _MEASURED},
-        )
-
-    def entry(self) -> ProbedModel:
-        """Return the result in the form of the configuration."""
-        return ProbedModel(id=self.model, **{name: getattr(self, name) for name in _MEASURED})
 
     def answers(self) -> Mapping[str, Found]:
         """Return the worst finding for each parameter, which decides whether it is supported."""
@@ -243,7 +207,7 @@ class Examination:
                 subject, asker, patience, self._note_question, dialect=one.dialect
             )
             asked = await self._interview.run(self._questions)
-        self.result = Result.of(self.provider, asked, self._clock())
+        self.result = alike(Result, asked, provider=self.provider, at=self._clock())
         if not self.quick:
             await keep(self.result)
         self.end("done")
