@@ -21,14 +21,16 @@ from causerie.catalog.model import (
     ModelCard,
     ModelProfile,
     ProviderClaims,
-    TargetCapabilities,
     Tariff,
 )
 from causerie.hosted.console.public_chat import PublicChatOptions
 from causerie.protocol.targets import (
     DAY_SECONDS,
     QUARTER_SECONDS,
+    UNKNOWN_STATS,
     Candidate,
+    Figure,
+    Figures,
     Percentiles,
     TargetStats,
     TimeBucket,
@@ -62,14 +64,11 @@ def endpoint(
     """One endpoint's offer; prices are per 1M tokens."""
     profile = ModelProfile(context, output, images)
     return CatalogEndpoint(
-        TargetCapabilities(
-            Candidate(f"{provider}/{model}"),
-            parameters,
-            lambda: profile,
-            provider=provider,
-            claims=claims,
-        ),
+        Candidate(f"{provider}/{model}"),
+        parameters,
+        lambda: profile,
         provider=provider,
+        claims=claims,
         tariff=Tariff(
             Decimal(prompt) / _MILLION,
             Decimal(completion) / _MILLION,
@@ -96,9 +95,18 @@ class ScriptedMarket:
 
     def entries(self) -> Sequence[Listing]:
         return [
-            Listing(card, tuple(endpoints), self.figures.get, ends=ends)
+            Listing(card, tuple(endpoints), self.figures.get, self.figures_of, ends)
             for card, endpoints, ends in self.cards
         ]
+
+    def figures_of(self, target: str) -> Figures:
+        stats = self.figures.get(target, UNKNOWN_STATS)
+        first, speed = stats.first_token, stats.speed
+        return Figures(
+            None if first is None else Figure(first.p50, "5 minutes"),
+            None if speed is None else Figure(speed.p50, "5 minutes"),
+            stats.uptime_day,
+        )
 
     def catalog(self) -> DoorCatalog:
         """Return the catalog, which is made once of the same cards and figures, as a service's."""

@@ -15,10 +15,10 @@ from servicekit import ServiceView, service_view
 from causerie.catalog.catalog import Catalog
 from causerie.catalog.endpoint import CatalogEndpoint
 from causerie.catalog.listing import Listing
-from causerie.catalog.model import ModelCard, ModelProfile, TargetCapabilities, Tariff
+from causerie.catalog.model import ModelCard, ModelProfile, Tariff
 from causerie.catalog.page_cache import CatalogCache
 from causerie.errors import InvalidRequest, NotFound
-from causerie.protocol.targets import Candidate
+from causerie.protocol.targets import Candidate, Figures
 from causerie.settings.load import load
 from causerie.settings.problems import SettingsError
 from causerie.settings.tree import Settings
@@ -244,26 +244,32 @@ async def test_what_is_known_already_is_not_sent_again(tmp_path: Path) -> None:
 
 
 def listing(number: int, **more: Any) -> Listing:
-    offer = TargetCapabilities(
-        Candidate(f"e{number}/m"), None, lambda: ModelProfile(context_length=number + 1)
-    )
     endpoint = CatalogEndpoint(
-        offer, f"e{number}", Tariff(Decimal(number) / 10**6, Decimal(number) / 10**6)
+        Candidate(f"e{number}/m"),
+        None,
+        lambda: ModelProfile(context_length=number + 1),
+        provider=f"e{number}",
+        tariff=Tariff(Decimal(number) / 10**6, Decimal(number) / 10**6),
     )
     card = ModelCard(f"author/model-{number}", f"Model {number}", "words " * 20)
-    return Listing(card, (endpoint,), lambda name: None, **more)
+    return Listing(card, (endpoint,), lambda name: None, no_figures, **more)
+
+
+def no_figures(target: str) -> Figures:
+    return Figures()
 
 
 def test_what_a_model_can_follows_the_profiles_of_its_endpoints() -> None:
     now = [ModelProfile(context_length=100)]
-    offer = TargetCapabilities(Candidate("e/m"), frozenset({"tools", "seed"}), lambda: now[0])
-    one = Listing(ModelCard("a/b", "B"), (CatalogEndpoint(offer, "e"),), lambda name: None)
+    supported = frozenset({"tools", "seed"})
+    endpoint = CatalogEndpoint(Candidate("e/m"), supported, lambda: now[0], provider="e")
+    one = Listing(ModelCard("a/b", "B"), (endpoint,), lambda name: None, no_figures)
     assert (one.context_length, one.input_modalities) == (100, frozenset({"text"}))
     assert one.parameters == {"tools", "seed"}
     now[0] = ModelProfile(context_length=200, images=True, lacks=frozenset({"tools"}))
     assert (one.context_length, one.input_modalities) == (200, frozenset({"text", "image"}))
     assert one.parameters == {"seed"}
-    assert one == Listing(one.card, one.endpoints, one.stats_of)
+    assert one == Listing(one.card, one.endpoints, one.stats_of, no_figures)
 
 
 async def test_a_thousand_entries_are_a_copy_of_bytes() -> None:
@@ -311,10 +317,10 @@ async def _again(catalog_cache: CatalogCache, query: str) -> bytes:
 
 async def test_pages_are_made_anew_after_a_while_and_written_anew_after_a_change() -> None:
     now, length = [0.0], [100]
-    offer = TargetCapabilities(
-        Candidate("e/m"), None, lambda: ModelProfile(context_length=length[0])
+    endpoint = CatalogEndpoint(
+        Candidate("e/m"), None, lambda: ModelProfile(context_length=length[0]), provider="e"
     )
-    one = Listing(ModelCard("a/b", "B"), (CatalogEndpoint(offer, "e"),), lambda name: None)
+    one = Listing(ModelCard("a/b", "B"), (endpoint,), lambda name: None, no_figures)
     catalog_cache = CatalogCache(lambda: now[0])
 
     async def page() -> bytes:

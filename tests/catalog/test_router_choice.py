@@ -22,7 +22,14 @@ from causerie.catalog.model import ModelCard, ModelProfile, ServedModel, TargetC
 from causerie.errors import InvalidRequest, NotFound, UpstreamFailed
 from causerie.protocol.parameters import ParsingRules
 from causerie.protocol.request import ChatRequest, Message, NativeRequest
-from causerie.protocol.targets import Candidate, MostPrice, Percentiles, Preferences, TargetStats
+from causerie.protocol.targets import (
+    Candidate,
+    Figures,
+    MostPrice,
+    Percentiles,
+    Preferences,
+    TargetStats,
+)
 from causerie.routing.circuit_breaker import THRESHOLD, CircuitBreaker
 from causerie.routing.target_selector import order
 from causerie.routing.target_state import TargetState
@@ -44,8 +51,15 @@ def endpoint(
     money = Decimal(str(price)) / 10**6
     known = None if unknown else BASE | {"max_tokens", *params}
     profile = ModelProfile(context_length=context)
-    offer = TargetCapabilities(Candidate(f"{name}/m"), known, lambda: profile)
-    return CatalogEndpoint(offer, name, Tariff(money, money), quantization, private)
+    return CatalogEndpoint(
+        Candidate(f"{name}/m"),
+        known,
+        lambda: profile,
+        provider=name,
+        tariff=Tariff(money, money),
+        quantization=quantization,
+        private=private,
+    )
 
 
 def asking(**fields: Any) -> ChatRequest:
@@ -60,7 +74,11 @@ def nobody(name: str) -> TargetStats | None:
 def listing(
     *endpoints: CatalogEndpoint, standings: Mapping[str, TargetStats] | None = None
 ) -> Listing:
-    return Listing(ModelCard("a/m", "M"), endpoints, (standings or {}).get)
+    return Listing(ModelCard("a/m", "M"), endpoints, (standings or {}).get, no_figures)
+
+
+def no_figures(target: str) -> Figures:
+    return Figures()
 
 
 def names(candidates: Sequence[Candidate]) -> list[str]:
@@ -260,7 +278,7 @@ def test_the_cheapest_that_is_up_able_and_within_the_price_is_asked_first(
 
 def test_suffixes_choose_and_ids_of_their_own_win() -> None:
     base = listing(*MARKET)
-    free = Listing(ModelCard("a/m:free", "M"), (endpoint("gratis", 0),), nobody)
+    free = Listing(ModelCard("a/m:free", "M"), (endpoint("gratis", 0),), nobody, no_figures)
     own = ServedModel(ModelCard("plain", "Plain"), [TargetCapabilities(Candidate("plain"))])
     catalog = Catalog([base, free, own])
     assert catalog.resolve(None, "a/m:free") is free

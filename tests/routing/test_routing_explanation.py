@@ -36,7 +36,7 @@ from causerie.pipeline import Pipeline, Scopes
 from causerie.protocol.parameters import ParsingRules
 from causerie.protocol.request import ChatRequest
 from causerie.protocol.response import CompletionIdentity
-from causerie.protocol.targets import Candidate, TokenBounds
+from causerie.protocol.targets import Candidate, Figures, TokenBounds
 from causerie.routing.circuit_breaker import THRESHOLD
 from causerie.routing.router import Router
 from causerie.shapes.chat_completions.reader import parse, with_reply
@@ -71,16 +71,18 @@ class Stand:
         profile = ModelProfile(context_length=self.context)
         money = Decimal(self.price) / 10**6
         return CatalogEndpoint(
-            TargetCapabilities(
-                Candidate(f"{self.name}/m", bounds=TokenBounds(None, self.most)),
-                params,
-                lambda: profile,
-            ),
-            self.name,
-            Tariff(money, money),
-            self.quantization,
-            self.private,
+            Candidate(f"{self.name}/m", bounds=TokenBounds(None, self.most)),
+            params,
+            lambda: profile,
+            provider=self.name,
+            tariff=Tariff(money, money),
+            quantization=self.quantization,
+            private=self.private,
         )
+
+
+def no_figures(target: str) -> Figures:
+    return Figures()
 
 
 @dataclass
@@ -128,9 +130,9 @@ def market(stands: Sequence[Stand], *, alias: Sequence[Candidate] = ()) -> Marke
             target_state.latency_stats.first_token.add(one.first, clock.now)
     endpoints = tuple(one.endpoint() for one in stands)
     entries: list[Listing | ServedModel] = [
-        Listing(ModelCard("a/m", "M"), endpoints, router.target_stats),
-        Listing(ModelCard("a/m:free", "M"), endpoints, router.target_stats),
-        Listing(ModelCard("a/other", "O"), endpoints[:1], router.target_stats),
+        Listing(ModelCard("a/m", "M"), endpoints, router.target_stats, no_figures),
+        Listing(ModelCard("a/m:free", "M"), endpoints, router.target_stats, no_figures),
+        Listing(ModelCard("a/other", "O"), endpoints[:1], router.target_stats, no_figures),
     ]
     if alias:
         offers = [TargetCapabilities(one, BASE | {"seed"}) for one in alias]

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 
 from msgspec import structs
 
-from causerie.catalog.model import ModelProfile, TargetCapabilities, TargetExclusion, Tariff
+from causerie.catalog.model import TargetCapabilities, Tariff
 from causerie.errors import InvalidRequest
 from causerie.protocol import targets
-from causerie.protocol.model_entries import Evidence
 from causerie.protocol.money import exact
 from causerie.protocol.parameters import HONOURED
 
-_FALLS_SHORT: Mapping[Evidence, str] = {
-    "measured": "does not support",
-    "claimed": "was not measured, and its provider does not claim",
-    "unknown": "is not known to support",
-}
 BASIC = frozenset(
     {"model", "messages", "stream", "stream_options", "session_id", "include_reasoning"}
 )
@@ -27,47 +21,34 @@ BASIC = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class CatalogEndpoint:
+class CatalogEndpoint(TargetCapabilities):
     """An endpoint of a model at a provider; ``private``: it stores nothing that it is sent."""
 
-    capabilities: TargetCapabilities
-    provider: str
     tariff: Tariff = field(default_factory=Tariff)
     quantization: str | None = None
     private: bool = False
     probed: date | None = None
 
-    @property
-    def name(self) -> str:
-        return self.capabilities.candidate.name
-
-    def candidate(self, priority: int = 0, weight: float = 1.0) -> targets.Candidate:
-        return targets.Candidate(self.name, priority, weight, self.capabilities.candidate.bounds)
-
-    @property
-    def profile(self) -> ModelProfile:
-        return self.capabilities.profile()
+    def placed(self, priority: int = 0, weight: float = 1.0) -> targets.Candidate:
+        """Return its candidate of routing, with a place among the endpoints of a request."""
+        return targets.Candidate(self.name, priority, weight, self.candidate.bounds)
 
     @property
     def measured(self) -> bool:
-        return self.capabilities.parameters is not None
+        return self.parameters is not None
 
     def is_one_of(self, names: frozenset[str]) -> bool:
         return self.provider in names or self.name in names
 
-    def accepted_parameters(self, *, strict: bool) -> frozenset[str]:
-        """Return what a request may ask of it; with ``strict`` what it is said to support."""
-        supported = self.capabilities.parameters
-        if supported is None:
-            return BASIC | self.capabilities.claimed if strict else HONOURED
-        return supported
-
-    @property
-    def falls_short(self) -> str:
-        return _FALLS_SHORT[self.capabilities.evidence]
+    def accepted_parameters(
+        self, preferences: targets.Preferences = targets.NO_PREFERENCES
+    ) -> frozenset[str]:
+        """Return what a request may ask of it: what it is said to support, if that is required."""
+        if self.parameters is None:
+            return BASIC | self.claimed if preferences.require_parameters else HONOURED
+        return self.parameters
 
     def disliked(self, preferences: targets.Preferences) -> Iterator[tuple[str, str]]:
-        """Yield the preferences that exclude it: the field, and why."""
         if preferences.only is not None and not self.is_one_of(preferences.only):
             yield "only", "is not in `provider.only`"
         if self.is_one_of(preferences.ignore):
@@ -86,15 +67,6 @@ class CatalogEndpoint:
         if order and not preferences.allow_fallbacks and not self.is_one_of(frozenset(order)):
             yield "order", "is not in `provider.order`, and `allow_fallbacks` is false"
 
-    def exclusions(
-        self, wanted: frozenset[str], preferences: targets.Preferences
-    ) -> Iterator[TargetExclusion]:
-        strict = preferences.require_parameters
-        for name in sorted(wanted - self.accepted_parameters(strict=strict)):
-            yield TargetExclusion(name, f"{self.falls_short} `{name}`")
-        for name, why in self.disliked(preferences):
-            yield TargetExclusion(f"provider.{name}", why)
-
 
 # Without preferences cheap endpoints get more requests, by the inverse square of the price, and
 # free ones come first. A sort or an order is kept strictly.
@@ -102,8 +74,7 @@ class CatalogEndpoint:
 StatsReader = Callable[[str], targets.TargetStats | None]
 """Returns the statistics of a target by its name."""
 
-FiguresReader = Callable[[str], targets.Figures]
-"""Returns what lists show of a target by its name."""
+FiguresReader = Callable[[str], targets.Figures]  # returns what lists show of a target by its name
 
 _LEAST_WEIGHT = 1e-4
 
@@ -115,16 +86,15 @@ def able(
     preferences: targets.Preferences,
 ) -> Sequence[CatalogEndpoint]:
     """Return the endpoints that take the request; raise with what excludes each if none does."""
-    strict = preferences.require_parameters
     left = [
         one
         for one in endpoints
-        if wanted <= one.accepted_parameters(strict=strict)
+        if wanted <= one.accepted_parameters(preferences)
         and (preferences is targets.NO_PREFERENCES or not any(one.disliked(preferences)))
     ]
     if not left:
         raise _no_endpoint(model, endpoints, wanted, preferences)
-    return proven(left, wanted) if strict else left
+    return proven(left, wanted) if preferences.require_parameters else left
 
 
 def proven(endpoints: Sequence[CatalogEndpoint], wanted: frozenset[str]) -> list[CatalogEndpoint]:
@@ -150,7 +120,7 @@ def ranked(
             if one.is_one_of(frozenset((name,)))
         ]
         listed = list(dict.fromkeys(first))
-        candidates = [one.candidate(place) for place, one in enumerate(listed)]
+        candidates = [one.placed(place) for place, one in enumerate(listed)]
         rest = [one for one in endpoints if one not in listed]
         for one in _in_order(rest, by, stats_of):
             candidates.append(structs.replace(one, priority=one.priority + len(listed)))
@@ -182,11 +152,11 @@ def weighted(endpoints: Sequence[CatalogEndpoint]) -> list[targets.Candidate]:
     gratis = [one for one in endpoints if not one.tariff.usual]
     paid = [one for one in endpoints if one.tariff.usual]
     least = min((one.tariff.usual for one in paid), default=None)
-    candidates = [one.candidate() for one in gratis]
+    candidates = [one.placed() for one in gratis]
     for one in paid:
         assert least is not None
         weight = max((float(least) / float(one.tariff.usual)) ** 2, _LEAST_WEIGHT)
-        candidates.append(one.candidate(1 if gratis else 0, weight))
+        candidates.append(one.placed(1 if gratis else 0, weight))
     return candidates
 
 
@@ -198,12 +168,12 @@ def _in_order(
             return weighted(endpoints)
         case "price":
             prices = sorted({one.tariff.usual for one in endpoints})
-            return [one.candidate(prices.index(one.tariff.usual)) for one in endpoints]
+            return [one.placed(prices.index(one.tariff.usual)) for one in endpoints]
         case "throughput" | "latency":
             places = sorted(
                 endpoints, key=lambda one: (_slowness(one.name, by, stats_of), one.tariff.usual)
             )
-            return [one.candidate(place) for place, one in enumerate(places)]
+            return [one.placed(place) for place, one in enumerate(places)]
 
 
 def _slowness(name: str, by: targets.SortBy, stats_of: StatsReader) -> float:
@@ -223,12 +193,11 @@ def _no_endpoint(
     wanted: frozenset[str],
     preferences: targets.Preferences,
 ) -> InvalidRequest:
-    strict = preferences.require_parameters
     excluded: dict[str, str] = {}
     params: list[tuple[int, str]] = []
     fields: list[str] = []
     for one in endpoints:
-        lacks = sorted(wanted - one.accepted_parameters(strict=strict))
+        lacks = sorted(wanted - one.accepted_parameters(preferences))
         dislikes = list(one.disliked(preferences))
         named = ", ".join(f"`{name}`" for name in lacks)
         words = [f"{one.falls_short} {named}"] if lacks else []

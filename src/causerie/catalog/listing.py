@@ -23,13 +23,13 @@ from causerie.catalog.endpoint import (
 from causerie.catalog.model import (
     ModelCard,
     ModelProfile,
-    TargetCapabilities,
     TargetExclusion,
     Tariff,
     any_thinks,
     common_sampling,
     efforts_of,
     evidence_of,
+    excluded_targets,
     modalities,
     serving,
 )
@@ -53,8 +53,6 @@ from causerie.protocol.targets import (
     NO_PREFERENCES,
     UNKNOWN_STATS,
     Candidate,
-    Figure,
-    Figures,
     Percentiles,
     SortBy,
     TargetOffer,
@@ -91,7 +89,7 @@ class Listing:
     card: ModelCard
     endpoints: tuple[CatalogEndpoint, ...]
     stats_of: StatsReader
-    figures_of: FiguresReader | None = None
+    figures_of: FiguresReader
     ends: date | None = None
     twist: Twist | None = None
     clock: Callable[[], date] = today
@@ -129,7 +127,7 @@ class Listing:
 
     @property
     def evidence(self) -> Evidence:
-        return evidence_of(self._capabilities)
+        return evidence_of(self.endpoints)
 
     @property
     def modalities(self) -> Modalities:
@@ -152,7 +150,7 @@ class Listing:
     def twisted(self, twist: Twist) -> Listing:
         endpoints = self.endpoints
         if twist == "extended":
-            lengths = {one.name: one.profile.context_length or 0 for one in endpoints}
+            lengths = {one.name: one.profile().context_length or 0 for one in endpoints}
             longest = max(lengths.values())
             endpoints = tuple(one for one in endpoints if lengths[one.name] == longest)
         return replace(self, endpoints=endpoints, twist=twist)
@@ -193,9 +191,8 @@ class Listing:
             )
         preferences, operation = request.preferences, request.operation
         endpoints: Sequence[CatalogEndpoint] = self.endpoints
-        if not all(one.capabilities.serves(operation) for one in endpoints):
-            serving(self.id, self._capabilities, operation)
-            endpoints = [one for one in endpoints if one.capabilities.serves(operation)]
+        if not all(one.serves(operation) for one in endpoints):
+            endpoints = serving(self.id, endpoints, operation)
         endpoints = able(self.id, endpoints, request.params, preferences)
         sort = self.sort
         if preferences is NO_PREFERENCES and sort is None:
@@ -203,13 +200,7 @@ class Listing:
         return ranked(endpoints, preferences, sort, self.stats_of)
 
     def excluded(self, request: ChatRequest) -> Mapping[str, Sequence[TargetExclusion]]:
-        found: dict[str, Sequence[TargetExclusion]] = {}
-        for one in self.endpoints:
-            why = list(one.exclusions(request.params, request.preferences))
-            if not one.capabilities.serves(request.operation):
-                why.append(TargetExclusion("model", f"does not serve {request.operation}"))
-            if why:
-                found[one.name] = why
+        found = excluded_targets(self.endpoints, request)
         if request.preferences.require_parameters:
             left = [one for one in self.endpoints if one.name not in found]
             preferred = proven(left, request.params)
@@ -221,15 +212,11 @@ class Listing:
         return found
 
     @property
-    def _capabilities(self) -> Sequence[TargetCapabilities]:
-        return [one.capabilities for one in self.endpoints]
-
-    @property
     def output_modalities(self) -> Sequence[str]:
         return self.modalities.output_modalities
 
     def profile(self, target: str) -> ModelProfile:
-        return next(one.profile for one in self.endpoints if one.name == target)
+        return next(one.profile() for one in self.endpoints if one.name == target)
 
     def cost(self, served_by: str, usage: Usage) -> int:
         found = (one.tariff for one in self.endpoints if one.name == served_by)
@@ -272,27 +259,16 @@ class Listing:
 
     @property
     def profiles(self) -> tuple[ModelProfile, ...]:
-        return tuple([one.capabilities.profile() for one in self.endpoints])
-
-    def figures(self, target: str) -> Figures:
-        if self.figures_of is not None:
-            return self.figures_of(target)
-        stats = self.stats_of(target) or UNKNOWN_STATS
-        first, speed = stats.first_token, stats.speed
-        return Figures(
-            None if first is None else Figure(first.p50, "5 minutes"),
-            None if speed is None else Figure(speed.p50, "5 minutes"),
-            stats.uptime_day,
-        )
+        return tuple([one.profile() for one in self.endpoints])
 
     @property
     def throughput(self) -> float | None:
-        found = self.figures(self.headline.name).speed
+        found = self.figures_of(self.headline.name).speed
         return None if found is None else found.value
 
     @property
     def latency(self) -> float | None:
-        found = self.figures(self.headline.name).first_token
+        found = self.figures_of(self.headline.name).first_token
         return None if found is None else found.value
 
     @property
@@ -303,7 +279,7 @@ class Listing:
     def _combined_facts(self) -> _Facts:
         facts, profiles = self._cached_facts, self.profiles
         if facts.profiles != profiles:
-            every = self._capabilities
+            every = self.endpoints
             facts.supported = frozenset[str]().union(*(one.supported for one in every))
             claimed = frozenset[str]().union(*(one.claimed for one in every))
             facts.claimed = claimed - facts.supported
@@ -313,8 +289,7 @@ class Listing:
         return facts
 
     def entry(self, *, reasoning_object: bool = True) -> RouterModel:
-        profiles = [one.profile for one in self.endpoints]
-        top = self.cheapest
+        profiles, top = self.profiles, self.cheapest
         parameters, claimed = self.supported, self.claimed
         if not reasoning_object:
             parameters, claimed = parameters - {"reasoning"}, claimed - {"reasoning"}
@@ -334,8 +309,8 @@ class Listing:
             architecture=_architecture(self.modalities),
             pricing=top.tariff.entry(),
             top_provider=TopProvider(
-                context_length=top.profile.context_length,
-                max_completion_tokens=top.profile.max_output_tokens,
+                context_length=top.profile().context_length,
+                max_completion_tokens=top.profile().max_output_tokens,
             ),
             supported_parameters=sorted(parameters),
             claimed_parameters=sorted(claimed) or UNSET,
@@ -353,8 +328,8 @@ class Listing:
         return alike(ModelEndpoints, self.card, architecture=architecture, endpoints=endpoints)
 
     def _endpoint_answer(self, one: CatalogEndpoint) -> RouterEndpoint:
-        stats, profile = self.stats_of(one.name) or UNKNOWN_STATS, one.profile
-        capabilities, supported = one.capabilities, one.capabilities.supported
+        stats, profile = self.stats_of(one.name) or UNKNOWN_STATS, one.profile()
+        supported = one.supported
         return RouterEndpoint(
             name=f"{one.provider} | {self.id}",
             model_id=self.id,
@@ -366,8 +341,8 @@ class Listing:
             pricing=one.tariff.entry(),
             quantization=one.quantization,
             supported_parameters=sorted(supported),
-            claimed_parameters=sorted(capabilities.claimed - supported) or UNSET,
-            evidence=capabilities.evidence,
+            claimed_parameters=sorted(one.claimed - supported) or UNSET,
+            evidence=one.evidence,
             supported_parameters_measured=one.probed.isoformat() if one.probed else None,
             supports_implicit_caching=one.tariff.cached is not None,
             supports_tool_choice=dict.fromkeys(
@@ -381,7 +356,7 @@ class Listing:
             throughput_last_30m=_percentiles(stats.speed_half_hour, 1),
             uptime_last_5m=_percent(stats.uptime),
             uptime_last_30m=_percent(stats.uptime_half_hour),
-            uptime_last_1d=_percent(self.figures(one.name).uptime_day),
+            uptime_last_1d=_percent(self.figures_of(one.name).uptime_day),
             tool_calls_last_1d=stats.calls_day,
         )
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from typing import TypeVar
 
 from msgspec import UNSET, Struct
 
@@ -21,7 +22,7 @@ from causerie.protocol.model_entries import (
 )
 from causerie.protocol.parameters import EFFORTS, HONOURED, Effort, SamplingDefaults, refused_by
 from causerie.protocol.request import ChatRequest, Operation
-from causerie.protocol.targets import Candidate, TargetOffer
+from causerie.protocol.targets import NO_PREFERENCES, Candidate, Preferences, TargetOffer
 
 
 class TargetExclusion(Struct, frozen=True):
@@ -31,8 +32,7 @@ class TargetExclusion(Struct, frozen=True):
     words: str
 
 
-OWN_PROVIDER = "causerie"
-"""The name of this service among the providers of a model."""
+OWN_PROVIDER = "causerie"  # the name of this service among the providers of a model
 _MILLION = 1_000_000
 _REQUESTS = 1000
 _BILLIONTH = 9  # decimals of what a request costs
@@ -253,11 +253,16 @@ class ProviderClaims:
 
 
 _NO_CLAIMS = ProviderClaims()
+_FALLS_SHORT: Mapping[Evidence, str] = {
+    "measured": "does not support",
+    "claimed": "was not measured, and its provider does not claim",
+    "unknown": "is not known to support",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class TargetCapabilities:
-    """Capabilities of one target; ``parameters`` is ``None`` if unknown: all pass."""
+    """What one target can do; ``parameters`` is ``None`` if unknown: all pass."""
 
     candidate: Candidate
     parameters: frozenset[str] | None = None
@@ -266,6 +271,10 @@ class TargetCapabilities:
     """``None`` if unknown: all pass."""
     provider: str = OWN_PROVIDER
     claims: ProviderClaims = _NO_CLAIMS
+
+    @property
+    def name(self) -> str:
+        return self.candidate.name
 
     @property
     def evidence(self) -> Evidence:
@@ -287,6 +296,27 @@ class TargetCapabilities:
 
     def serves(self, operation: Operation) -> bool:
         return self.operations is None or operation in self.operations
+
+    def accepted_parameters(self, preferences: Preferences = NO_PREFERENCES) -> frozenset[str]:
+        """Return what a request may ask of it: all if nothing is known."""
+        return HONOURED if self.parameters is None else self.parameters
+
+    @property
+    def falls_short(self) -> str:
+        return _FALLS_SHORT[self.evidence]
+
+    def disliked(self, preferences: Preferences) -> Iterator[tuple[str, str]]:
+        """Yield the preferences that exclude it: the field, and why."""
+        return iter(())
+
+    def exclusions(self, request: ChatRequest) -> Iterator[TargetExclusion]:
+        """Yield why it cannot take a request."""
+        for name in sorted(request.params - self.accepted_parameters(request.preferences)):
+            yield TargetExclusion(name, f"{self.falls_short} `{name}`")
+        for name, why in self.disliked(request.preferences):
+            yield TargetExclusion(f"provider.{name}", why)
+        if not self.serves(request.operation):
+            yield TargetExclusion("model", f"does not serve {request.operation}")
 
 
 _MODALITIES: Mapping[Operation, str] = {
@@ -333,9 +363,10 @@ def evidence_of(capabilities: Iterable[TargetCapabilities]) -> Evidence:
     return "measured" if "measured" in found else "claimed" if "claimed" in found else "unknown"
 
 
-def serving(
-    model: str, capabilities: Sequence[TargetCapabilities], operation: Operation
-) -> Sequence[TargetCapabilities]:
+_Target = TypeVar("_Target", bound=TargetCapabilities)
+
+
+def serving(model: str, capabilities: Sequence[_Target], operation: Operation) -> Sequence[_Target]:
     """Return those that serve an operation; raise :class:`InvalidRequest` if none does."""
     found = [one for one in capabilities if one.serves(operation)]
     if not found:
@@ -348,6 +379,13 @@ def serving(
             param="model",
         )
     return found
+
+
+def excluded_targets(
+    capabilities: Iterable[TargetCapabilities], request: ChatRequest
+) -> dict[str, Sequence[TargetExclusion]]:
+    each = ((one.name, list(one.exclusions(request))) for one in capabilities)
+    return {name: why for name, why in each if why}
 
 
 @dataclass(frozen=True, slots=True)
@@ -366,8 +404,7 @@ class TargetTariffs(Struct, frozen=True):
 
     usual: Tariff = _FREE
     by_target: Mapping[str, Tariff] = {}
-    listed: bool = False
-    """At least one comes from a price list."""
+    listed: bool = False  # at least one comes from a price list
 
     def of(self, target: str) -> Tariff:
         return self.by_target.get(target, self.usual)
@@ -399,8 +436,8 @@ class ServedModel:
         self.card = card
         self.id = self.recorded = card.id
         self._capabilities = tuple(capabilities)
-        self._candidates = tuple(capabilities.candidate for capabilities in self._capabilities)
-        sets = [known(capabilities) for capabilities in self._capabilities]
+        self._candidates = tuple(one.candidate for one in self._capabilities)
+        sets = [one.accepted_parameters() for one in self._capabilities]
         self.parameters = frozenset[str]().union(*sets)
         self._common_parameters = self.parameters.intersection(*sets)
         every: frozenset[Operation] = frozenset(_MODALITIES)
@@ -427,10 +464,7 @@ class ServedModel:
     @property
     def offers(self) -> Sequence[TargetOffer]:
         tariffs = self.tariffs
-        return [
-            tariffs.of(one.candidate.name).offer(one.candidate.name, one.provider)
-            for one in self._capabilities
-        ]
+        return [tariffs.of(one.name).offer(one.name, one.provider) for one in self._capabilities]
 
     def candidates(self, request: ChatRequest) -> Sequence[Candidate]:
         operation = request.operation
@@ -446,24 +480,16 @@ class ServedModel:
                 code="unsupported_parameter",
                 param=name,
             )
-        able = [one.candidate for one in capabilities if request.params <= known(one)]
+        able = [one for one in capabilities if request.params <= one.accepted_parameters()]
         if not able:
             raise self._not_together(request.params)
-        return able
+        return [one.candidate for one in able]
 
     def excluded(self, request: ChatRequest) -> Mapping[str, Sequence[TargetExclusion]]:
-        found: dict[str, Sequence[TargetExclusion]] = {}
-        for one in self._capabilities:
-            lacking = sorted(request.params - known(one))
-            why = [TargetExclusion(name, f"does not support `{name}`") for name in lacking]
-            if not one.serves(request.operation):
-                why.append(TargetExclusion("model", f"does not serve {request.operation}"))
-            if why:
-                found[one.candidate.name] = why
-        return found
+        return excluded_targets(self._capabilities, request)
 
     def profile(self, target: str) -> ModelProfile:
-        return next(one.profile() for one in self._capabilities if one.candidate.name == target)
+        return next(one.profile() for one in self._capabilities if one.name == target)
 
     def adapted(self, request: ChatRequest) -> ChatRequest:
         return request
@@ -501,7 +527,7 @@ class ServedModel:
         )
 
     def _profile(self) -> ModelProfile:
-        profiles = [capabilities.profile() for capabilities in self._capabilities]
+        profiles = [one.profile() for one in self._capabilities]
         return ModelProfile(
             context_length=_smallest(profile.context_length for profile in profiles),
             max_output_tokens=_smallest(profile.max_output_tokens for profile in profiles),
@@ -513,7 +539,9 @@ class ServedModel:
         )
 
     def _not_together(self, wanted: frozenset[str]) -> InvalidRequest:
-        lacking = {one.candidate.name: sorted(wanted - known(one)) for one in self._capabilities}
+        lacking = {
+            one.name: sorted(wanted - one.accepted_parameters()) for one in self._capabilities
+        }
         nearest = min(lacking.values(), key=len)
         words = "; ".join(
             f"{name} lacks {', '.join(f'`{one}`' for one in names)}"
@@ -544,11 +572,6 @@ def efforts_of(thinks: bool | None, *, mandatory: bool) -> Sequence[Effort] | No
     if thinks is None:
         return None
     return [effort for effort in EFFORTS if effort != "none" or not mandatory]
-
-
-def known(capabilities: TargetCapabilities) -> frozenset[str]:
-    """Return the parameters that a target supports; all of them if nothing is known."""
-    return HONOURED if capabilities.parameters is None else capabilities.parameters
 
 
 def _smallest(lengths: Iterable[int | None]) -> int | None:

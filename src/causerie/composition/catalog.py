@@ -18,7 +18,6 @@ from causerie.catalog.catalog import WILDCARD, Catalog, WildcardModel
 from causerie.catalog.endpoint import CatalogEndpoint, FiguresReader, StatsReader
 from causerie.catalog.listing import Listing
 from causerie.catalog.model import (
-    OWN_PROVIDER,
     ModelCard,
     ModelProfile,
     ProviderClaims,
@@ -33,6 +32,7 @@ from causerie.chat.embeddings import EmbeddingTarget
 from causerie.composition.targets import OwnModel
 from causerie.engines.weights.errors import BadLibrary, BadReference
 from causerie.engines.weights.reference import Kind, Library, Reference
+from causerie.protocol.alike import alike
 from causerie.protocol.numbers import money
 from causerie.protocol.targets import UNBOUNDED_TOKENS, Candidate, TokenBounds
 from causerie.settings.catalog import (
@@ -113,7 +113,7 @@ def offered(
     own: Mapping[str, OwnModel],
     stats_of: StatsReader,
     listed_by: ListReader,
-    figures_of: FiguresReader | None = None,
+    figures_of: FiguresReader,
 ) -> Catalog:
     """Return the catalog of all doors; ``figures_of`` returns what its lists show of targets."""
     known = _Known(
@@ -139,7 +139,7 @@ def offered(
         created = 0 if day is None else int(datetime.combine(day, time_of_day(), UTC).timestamp())
         name = entry.name or entry.id
         card = ModelCard(entry.id, name, entry.description, created, entry.aliases)
-        listings.append(Listing(card, endpoints, stats_of, figures_of=figures_of, ends=entry.ends))
+        listings.append(Listing(card, endpoints, stats_of, figures_of, entry.ends))
     fetchable = is_fetchable if settings.weights.serve else None
     return Catalog([*_served_models(settings, known, listed_by), *listings], fetchable)
 
@@ -221,14 +221,12 @@ def _catalog_endpoint(endpoint: CatalogEndpointSettings, known: _Known) -> Catal
     if endpoint.supported_parameters is not None:
         supported = of_provider(endpoint.supported_parameters, switches=False)
     probed = known.probed.get(endpoint.name) if endpoint.provider is not None else None
-    return CatalogEndpoint(
-        replace(
-            found,
-            parameters=supported,
-            profile=derived if stated else own,
-            claims=found.claims if endpoint.claims is None else _provider_claims(endpoint.claims),
-        ),
-        provider=endpoint.provider or OWN_PROVIDER,
+    return alike(
+        CatalogEndpoint,
+        found,
+        parameters=supported,
+        profile=derived if stated else own,
+        claims=found.claims if endpoint.claims is None else _provider_claims(endpoint.claims),
         tariff=tariff(endpoint.price),
         quantization=endpoint.quantization,
         private=not endpoint.keeps_data,

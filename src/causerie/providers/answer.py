@@ -103,16 +103,13 @@ class AnswerState(Struct, eq=False):
     ids: ConversationCallIds  # ids of the calls of all choices
     separators: Separators | None = None
     top_logprobs: int | None = None  # as in the request
-    in_text: bool = False
-    """The answer's text had started before, so the rest is not reasoning."""
+    in_text: bool = False  # the answer's text had started before, so the rest is not reasoning
     ahead: str = ""  # text that the server may repeat before it continues
-    functions: Collection[str] = ()
-    """Names of the functions that may be called."""
+    functions: Collection[str] = ()  # names of the functions that may be called
     finish: str | None = None
     """The word for the reason that counts so far, as in the table of ``finish``."""
     stop_sequence: str | None = None
-    whole: bool = False
-    """All of it came in one message, so that it needs no reason for its end."""
+    whole: bool = False  # all of it came in one message, so that it needs no reason for its end
     _calls: ChoiceCalls | None = None  # until there is one
     _separator: Separator | None = None
     _held: str = ""

@@ -48,15 +48,13 @@ CHAT_PATH = "/chat/completions"
 class Api:
     """Paths, headers and bodies of a server's interface."""
 
-    bodies: Literal["chat", "messages"] = "chat"
-    """Chat completions, or Anthropic's Messages API."""
+    bodies: Literal["chat", "messages"] = "chat"  # chat completions, or Anthropic's Messages API
     path: str = CHAT_PATH
     """Path of requests, below the base URL; ``{model}`` stands for the model."""
     models: str = "/models"  # path of the list of models, below the base URL
     key: str = "authorization"
     """Header of the API key; in ``authorization`` it is a bearer token."""
-    headers: tuple[tuple[str, str], ...] = ()
-    """Headers that every request needs."""
+    headers: tuple[tuple[str, str], ...] = ()  # headers that every request needs
     version: str = ""
     """The ``api-version`` of every request, for servers that have one."""
 
@@ -80,9 +78,6 @@ class Api:
 
 CHAT = Api()
 
-MESSAGES_PATH = {"messages": "/messages"}
-RESPONSES_PATH = {"responses": "/responses"}
-
 
 @dataclass(frozen=True, slots=True)
 class ThinkingControl:
@@ -96,8 +91,7 @@ class ThinkingControl:
     """
     efforts: Mapping[str, str] = field(default_factory=dict)
     """Maps our words to those that the server knows."""
-    effort_in_template: bool = False
-    """The word is one of the template's arguments."""
+    effort_in_template: bool = False  # the word is one of the template's arguments
     budget: str | None = None  # the field that takes a number of tokens
 
 
@@ -123,8 +117,7 @@ class HistoryStyle:
     reasoning: tuple[str, ...] = ("reasoning_content",)
     """Fields of earlier reasoning (none: it is left out)."""
     parts: bool = False  # write reasoning as parts of the content instead
-    details: bool = False
-    """Send blocks of reasoning that the server made back to it unchanged."""
+    details: bool = False  # send blocks of reasoning that the server made back to it unchanged
     extras: bool = False
     """Send the ``extra_content`` alongside a call back unchanged."""
     placeholder: str = ""
@@ -147,8 +140,7 @@ class Continuing:
     """
     after_reasoning: bool = False  # also if reasoning came before the text
     in_reasoning: bool = False  # also if there is only reasoning
-    repeats: bool = False
-    """The reply may begin with the text that it was given."""
+    repeats: bool = False  # the reply may begin with the text that it was given
 
 
 @dataclass(frozen=True)
@@ -170,8 +162,7 @@ class Dialect:
     """Paths that the operator has allowed with everything in them."""
     history: HistoryStyle = HistoryStyle()
     continuing: Continuing = Continuing()
-    renames: Mapping[str, str] = field(default_factory=dict)
-    """Parameters with another name there."""
+    renames: Mapping[str, str] = field(default_factory=dict)  # parameters with another name there
     limit: Literal["", "max_tokens", "max_completion_tokens"] = ""
     """Name of the output limit; empty: the one that was sent."""
     choices: frozenset[Choice] = frozenset({"none", "auto", "required", "named"})
@@ -183,22 +174,18 @@ class Dialect:
     tells_usage: bool = True  # ask streams for their usage
     tags: bool = False  # reasoning may be left inside the content
     tag: str = ""  # name of a tag for it that only this server writes
-    parallel_by_default: bool = True
-    """False if calls come one at a time unless more are requested."""
+    parallel_by_default: bool = True  # else one at a time unless more are requested
     least_top_logprobs: int = 0  # with fewer, none come at all
     strict_schemas: bool = False  # only a schema marked as strict is enforced
-    unheeded: frozenset[str] = frozenset()
-    """Parameters without effect while the model thinks."""
-    demands: bool = False
-    """Parameters are ignored unless the request demands that they are not."""
+    unheeded: frozenset[str] = frozenset()  # parameters without effect while the model thinks
+    demands: bool = False  # parameters are ignored unless the request demands that they are not
     fetches: bool = False
     """Images may be given by ``https`` addresses, which a provider fetches from its own network. A
     server in a network of ours could be made to read there what only this network may.
     """
     inside: InsideHosts = NO_INSIDE_HOSTS
     """Hosts of one's own network from which it may fetch nevertheless."""
-    cache_salt: str = ""
-    """Field that takes a cache scope: prompts of another scope are not reused."""
+    cache_salt: str = ""  # field that takes a cache scope: prompts of another scope are not reused
     native: Mapping[str, str] = field(default_factory=dict)
     """APIs that clients may speak with it directly, and their paths below the base URL."""
     extends: bool = False

@@ -66,8 +66,7 @@ class KnownProvider:
     dialect: str = "generic"
     key: str = ""  # beginning of its API keys; empty: they have no common one
     local: bool = False  # it runs on one's own machine, and needs no key
-    own: str = ""
-    """Word of the base URL in place of which everybody has one of his own."""
+    own: str = ""  # word of the base URL in place of which everybody has one of his own
 
 
 _LISTED = tomllib.loads(Path(__file__).with_name("known.toml").read_text("utf-8"))["providers"]

@@ -34,11 +34,10 @@ def write_messages(draft: RequestDraft, partial: Partial | None) -> None:
     """Write the messages, and with ``partial`` the reply so far, to be continued."""
     if draft.request.characters is None:
         check_addresses(draft.request, {}, draft.dialect)
-    sent: Any = draft.document.get("messages") or ()
     history = draft.dialect.history
-    messages: Any = sent
-    if not all(map(_needs_no_change, sent)):
-        messages = [_adapted_message(draft, index, message) for index, message in enumerate(sent)]
+    messages = draft.document.get("messages") or ()
+    if not all(map(_needs_no_change, messages)):
+        messages = [_adapted_message(draft, index, each) for index, each in enumerate(messages)]
         draft.changes[:] = dict.fromkeys(draft.changes)
     if not history.lenient:
         messages = _in_strict_order(draft, messages)

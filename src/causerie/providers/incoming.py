@@ -53,8 +53,7 @@ from causerie.providers.wire import (
 
 _CHARACTERS = 4  # a token, about
 _OF_ONE = 8  # characters a piece: more are more than one token
-UNSHOWN = 128
-"""Most tokens of a reply that are not visible in it, such as the marks of its parts."""
+UNSHOWN = 128  # most tokens of a reply that are not visible in it, such as the marks of its parts
 _MARGIN = 16  # tokens beyond a limit: ends that some servers count in addition
 BELIEVED_PROMPT = 131_072
 """Tokens that a server may add to a prompt: its own instructions, results of its own searches."""
@@ -150,6 +149,10 @@ def estimated_tokens(pieces: int, size: int) -> int:
     return pieces if apart else -(-size // _CHARACTERS)
 
 
+def unreadable_reply(what: str) -> UpstreamFailed:
+    return UpstreamFailed(f"The provider sent a reply that cannot be read ({what}).")
+
+
 # Chunks that differ from the one before in their text alone, as most of a stream do.
 #
 # All other bytes of such a chunk are known, so it says what the one before said, with another text:
@@ -213,8 +216,7 @@ class ChunkForm(Struct, frozen=True, gc=False):
 _SHORT = 64  # bytes: the end is no longer, with the white space around it
 _MOST_UNLIKE = 8  # forms in a row, until none is looked for
 _MOST_TO_MEND = 256 * 1024  # bytes of a chunk
-MAX_EVENT_BYTES = 16 * 1024 * 1024
-"""Most bytes of one event of a stream, or of a plain reply."""
+MAX_EVENT_BYTES = 16 * 1024 * 1024  # most bytes of one event of a stream, or of a plain reply
 PlainRead = tuple[tuple[*tuple[Event, ...], Usage], str | None]
 """The events of a whole reply that was read in one pass, and the server's fingerprint."""
 
@@ -322,13 +324,13 @@ class Incoming:
             if named or data.strip() == b"null":
                 return ProviderChunk(), False
             if len(data) > _MOST_TO_MEND or not isinstance(error, NoJson):
-                raise self._unreadable_reply(str(error)) from error
+                raise unreadable_reply(str(error)) from error
             try:
                 if other is None:
                     return read_mended(data), True
                 return other.read(msgspec.json.encode(mended(data))), False
             except (ValueError, RecursionError):
-                raise self._unreadable_reply(str(error)) from error
+                raise unreadable_reply(str(error)) from error
 
     def _read_choices(
         self, choices: Sequence[ProviderChoice], events: list[Event], *, mended: bool
@@ -408,9 +410,9 @@ class Incoming:
             self.feed(decoder.feed(body), events)
             self.feed(decoder.close(), events)
         except LineTooLong as error:
-            raise self._unreadable_reply(str(error)) from error
+            raise unreadable_reply(str(error)) from error
         if not self._answers:
-            raise self._unreadable_reply("no chat completion")
+            raise unreadable_reply("no chat completion")
         self.finish(events)
         return events
 
@@ -438,9 +440,6 @@ class Incoming:
             self._reported_usage = ReportedUsage(usage, self._content_pieces, size)
         if chunk.system_fingerprint:
             self.fingerprint = chunk.system_fingerprint
-
-    def _unreadable_reply(self, what: str) -> UpstreamFailed:
-        return UpstreamFailed(f"The provider sent a reply that cannot be read ({what}).")
 
     def _new_answer(self, index: int) -> AnswerState:
         if self._ids is None:

@@ -31,7 +31,7 @@ Block = dict[str, Any]
 def turns(draft: RequestDraft) -> tuple[list[Block], list[Block]]:
     system: list[Block] = []
     made: list[Block] = []
-    messages: Any = draft.fields["messages"]
+    messages = draft.fields["messages"]
     for message in messages:
         role = message["role"]
         known = _OF_A_MESSAGE | _OF_A_RESULT if role == "tool" else _OF_A_MESSAGE
@@ -172,7 +172,7 @@ Fields = dict[str, Any]
 
 
 def messages_fields(draft: RequestDraft) -> Fields:
-    given: Mapping[str, Any] = draft.fields
+    given = draft.fields
     fields: Fields = {name: value for name, value in given.items() if name not in _OTHERS}
     system, fields["messages"] = turns(draft)
     if system:
@@ -180,7 +180,7 @@ def messages_fields(draft: RequestDraft) -> Fields:
     # The API demands a limit, above any budget of thinking.
     thinking = fields.get("thinking") or {}
     budget = thinking.get("budget_tokens", 0)
-    limit: Any = draft.fields.get("max_tokens")
+    limit = given.get("max_tokens")
     if limit is None:
         limit = _LIMIT + budget
         draft.changes.append(f"max_tokens {limit} added")

@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Meta, Raw, Struct
 from msgspec.structs import replace
 
-from causerie.errors import ServiceError, UpstreamFailed
+from causerie.errors import UpstreamFailed
 from causerie.protocol import sse
 from causerie.protocol.events import (
     Batch,
@@ -44,12 +44,9 @@ from causerie.providers.incoming import (
     PlainRead,
     estimated_tokens,
     most_of_prompt,
+    unreadable_reply,
 )
-from causerie.providers.other_replies import (
-    LAST_OF_RESPONSES,
-    MessagesReader,
-    ResponsesReader,
-)
+from causerie.providers.other_replies import LAST_OF_RESPONSES, MessagesReader, ResponsesReader
 from causerie.providers.refusal import failure_in_reply
 from causerie.providers.request_body import Outgoing, check_addresses
 from causerie.providers.wire import (
@@ -73,8 +70,7 @@ class NativeApi(Struct, frozen=True):
     counted_at: str
     counted: frozenset[str]
     demanded_limit: int | None = None  # sent where a request has none, if the API demands one
-    writes: Mapping[str, object] = {}
-    """Fields that every request has, whatever the client sent."""
+    writes: Mapping[str, object] = {}  # fields that every request has, whatever the client sent
 
 
 NATIVE_APIS = msgspec.toml.decode(
@@ -267,7 +263,7 @@ class NativeIncoming(Incoming):
         events: list[Event] = []
         self._read_event(body, events)
         if not self._answers:
-            raise self._unreadable_reply("no reply of this API")
+            raise unreadable_reply("no reply of this API")
         self.finish(events)
         *said, finished, usage = events
         return [*said, PassedReply(_edited(body, "", self.request.model)), finished, usage]
@@ -517,7 +513,7 @@ class PassedReader(Struct, eq=False):
         else:
             fields = self._reply_members(body)
             if not any(name in fields for name in _CONTENT[operation]):
-                raise self._unreadable_reply(f"no {operation}")
+                raise unreadable_reply(f"no {operation}")
             text, _ = self._completion_texts(fields)
             self._record_usage(fields)
             events = _passed_events(text, body)
@@ -546,7 +542,7 @@ class PassedReader(Struct, eq=False):
             fields = members(data)
             error = msgspec.json.decode(fields["error"]) if "error" in fields else None
         except _UNREADABLE as failure:
-            raise self._unreadable_reply("no JSON object") from failure
+            raise unreadable_reply("no JSON object") from failure
         if not is_nothing(error):
             raise failure_in_reply(error, started=self._text_pieces > 0)
         return fields
@@ -557,7 +553,7 @@ class PassedReader(Struct, eq=False):
         try:
             choices = _decode_choices(fields["choices"])
         except _UNREADABLE as failure:
-            raise self._unreadable_reply("no choices of a completion") from failure
+            raise unreadable_reply("no choices of a completion") from failure
         for choice in choices:
             before = self._finishes.setdefault(choice.index, None)
             if choice.finish_reason:
@@ -591,9 +587,6 @@ class PassedReader(Struct, eq=False):
         for index, word in sorted(self._finishes.items()):
             events.append(Finished(finish_reason(word, calls=False, said=True), index))
         events.append(self.usage)
-
-    def _unreadable_reply(self, what: str) -> ServiceError:
-        return UpstreamFailed(f"The provider sent a reply that cannot be read ({what}).")
 
 
 def _passed_events(text: str, data: bytes) -> list[Event]:

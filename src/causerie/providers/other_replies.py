@@ -148,19 +148,14 @@ class MessagesReader(ReplyReader, eq=False):
             case "message_start" if event.message is not None:
                 return self._usage_chunk(event.message.usage, started=True)
             case "content_block_start" if event.content_block is not None:
-                return _delta_chunk(self._delta_of_block(event.index, event.content_block))
+                return _delta_chunk(self._content_delta(event.index, event.content_block))
             case "content_block_delta" if event.delta is not None:
-                return _delta_chunk(self._delta_of_event(event.index, event.delta))
+                return _delta_chunk(self._content_delta(event.index, event.delta))
             case "message_delta":
-                told = self._usage_chunk(event.usage)
+                chunk = self._usage_chunk(event.usage)
                 if event.delta is not None and event.delta.stop_reason:
-                    delta = event.delta
-                    told.choices = [
-                        ProviderChoice(
-                            finish_reason=delta.stop_reason, stop_reason=delta.stop_sequence
-                        )
-                    ]
-                return told
+                    chunk.choices = [_ended_choice(event.delta)]
+                return chunk
             case "message_stop":
                 self.ended = True
             case "error":
@@ -170,44 +165,35 @@ class MessagesReader(ReplyReader, eq=False):
         return ProviderChunk()
 
     def _whole_reply(self, message: ReplyMessage) -> ProviderChunk:
-        pieces = [self._delta_of_block(index, block) for index, block in enumerate(message.content)]
+        pieces = [self._content_delta(index, block) for index, block in enumerate(message.content)]
         delta = ProviderDelta(
             content="".join(piece.content for piece in pieces if isinstance(piece.content, str)),
             reasoning_details=[one for piece in pieces for one in piece.reasoning_details or ()],
             tool_calls=[one for piece in pieces for one in piece.tool_calls or ()],
         )
         chunk = self._usage_chunk(message.usage)
-        chunk.choices = [
-            ProviderChoice(
-                message=delta, finish_reason=message.stop_reason, stop_reason=message.stop_sequence
-            )
-        ]
+        chunk.choices = [_ended_choice(message)]
+        chunk.choices[0].message = delta
         return chunk
 
-    def _delta_of_block(self, index: int, block: ContentBlock) -> ProviderDelta:
-        match block.type:
-            case "text":
-                return ProviderDelta(content=block.text)
-            case "thinking" if block.thinking or block.signature:
-                return _reasoning_delta(index, block.thinking, block.signature)
+    def _content_delta(self, index: int, content: ContentBlock) -> ProviderDelta:
+        match content.type:
+            case "text_delta" | "text":
+                return ProviderDelta(content=content.text)
+            case "thinking_delta" | "signature_delta":
+                return _reasoning_delta(index, content.thinking, content.signature)
+            case "input_json_delta" if index in self._calls:
+                return self._call(index, ProviderFunction(arguments=content.partial_json))
+            case "thinking" if content.thinking or content.signature:
+                return _reasoning_delta(index, content.thinking, content.signature)
             case "redacted_thinking":
                 return _details_delta(
-                    {"type": "reasoning.encrypted", "data": block.data, "index": index}
+                    {"type": "reasoning.encrypted", "data": content.data, "index": index}
                 )
             case "tool_use":
-                given = bytes(block.input).decode()
+                given = bytes(content.input).decode()
                 arguments = given if given.strip("{} \t\r\n") else ""
-                return self._call(index, ProviderFunction(block.name, arguments), block.id)
-        return ProviderDelta()
-
-    def _delta_of_event(self, index: int, delta: ContentBlock) -> ProviderDelta:
-        match delta.type:
-            case "text_delta":
-                return ProviderDelta(content=delta.text)
-            case "thinking_delta" | "signature_delta":
-                return _reasoning_delta(index, delta.thinking, delta.signature)
-            case "input_json_delta" if index in self._calls:
-                return self._call(index, ProviderFunction(arguments=delta.partial_json))
+                return self._call(index, ProviderFunction(content.name, arguments), content.id)
         return ProviderDelta()
 
     def _usage_chunk(self, usage: MessagesUsage | None, *, started: bool = False) -> ProviderChunk:
@@ -225,6 +211,10 @@ class MessagesReader(ReplyReader, eq=False):
             thought = usage.output_tokens_details.thinking_tokens
             told.completion_tokens_details = ProviderCompletionDetails(reasoning_tokens=thought)
         return ProviderChunk(usage=msgspec.structs.replace(told))
+
+
+def _ended_choice(ending: ContentBlock | ReplyMessage) -> ProviderChoice:
+    return ProviderChoice(finish_reason=ending.stop_reason, stop_reason=ending.stop_sequence)
 
 
 def _reasoning_delta(index: int, text: str, signature: str) -> ProviderDelta:

@@ -153,8 +153,7 @@ def drafted(
     if streamed:
         draft.fields["stream"] = True
         if draft.dialect.tells_usage:
-            sent = draft.document.get("stream_options")
-            options = sent if isinstance(sent, Mapping) else {}
+            options = draft.document.get("stream_options") or {}
             draft.fields["stream_options"] = {**options, "include_usage": True}
     if unlisted is not None:
         draft.changes += unlisted.changes

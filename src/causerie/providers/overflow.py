@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from causerie.providers.wire import SAID
 
 _SAID = SAID["overflow"]
-WORDINGS: Sequence[tuple[str, str]] = _SAID["messages"]
-"""Real messages, and who says them."""
+WORDINGS: Sequence[tuple[str, str]] = _SAID["messages"]  # real messages, and who says them
 
 _CODES = frozenset(_SAID["codes"])
 _OVERFLOW_WORDS = re.compile(

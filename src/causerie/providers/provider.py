@@ -77,8 +77,7 @@ _CLASSES: Mapping[FailureKind, ErrorClass] = {
 class Deadlines:
     """Time limits, in seconds, kept to a quarter of one; that of connecting is the client's."""
 
-    first_token: float = 120.0
-    """From a request to be streamed until the first content."""
+    first_token: float = 120.0  # from a request to be streamed until the first content
     between_chunks: float = 60.0
     """From one piece of content to the next, if the provider streams its reply."""
     total: float = 1800.0  # until the end

@@ -34,8 +34,8 @@ class RequestDraft(Struct, eq=False):
 
     request: requests.ChatRequest
     dialect: Dialect
-    document: Mapping[str, object]
-    fields: dict[str, object] = {}
+    document: Mapping[str, Any]
+    fields: dict[str, Any] = {}
     changes: list[str] = []
 
     def given(self, name: str) -> bool:
@@ -119,7 +119,7 @@ def _write_choice(draft: RequestDraft) -> None:
         case "auto" | "required":
             draft.dropped("tool_choice")
         case "named" | "allowed":
-            tools: Any = draft.fields["tools"]
+            tools = draft.fields["tools"]
             kept = [tool for tool in tools if tool["function"]["name"] in (choice.allowed or ())]
             if len(kept) < len(tools):
                 draft.changes.append(f"tools {len(tools)}->{len(kept)}")
@@ -184,14 +184,14 @@ def _write_shape_as(way: Shaping, draft: RequestDraft) -> None:
 
 def _write_response_format(draft: RequestDraft) -> None:
     output = draft.request.output
-    sent: Any = draft.document.get("response_format")
+    sent = draft.document.get("response_format")
     if not isinstance(output, requests.JsonSchema):
         draft.fields["response_format"] = sent
         return
     if sent is None or sent["type"] != "json_schema":
         if sent is not None and sent["type"] == "json_object":
             draft.moved(output.param, "response_format.json_schema")
-        schema: Any = output.schema
+        schema = output.schema
         if isinstance(schema, bool):  # an object is what servers take
             schema = {} if schema else {"not": {}}
         named = {"name": output.name, "schema": schema, "strict": True}

@@ -295,8 +295,7 @@ _MOST_BLANKS = 1024  # bytes before a reply, until it is read as a stream
 class ProviderReply(Struct, eq=False):
     """To be entered; ``events`` are iterated once, ``changes`` were made to the request."""
 
-    cache_report: ClassVar[None] = None
-    """Other servers report their cache at the end only."""
+    cache_report: ClassVar[None] = None  # other servers report their cache at the end only
     _target: ProviderTarget
     _request: ChatRequest
     _model: str

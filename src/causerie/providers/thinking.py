@@ -28,11 +28,11 @@ _GRADED = 3  # words of effort that a server needs for a budget to be said in th
 
 
 def write_thinking(draft: RequestDraft) -> None:
-    control = draft.dialect.thinking
-    _WRITERS[control.switch](draft)
-    if control.switch != "object" and _mapping_or_empty(draft.document.get("reasoning")).get(
-        "summary"
-    ):
+    switch = draft.dialect.thinking.switch
+    if switch not in ("as_sent", "template"):
+        _refuse_template_arguments(draft)
+    _WRITERS[switch](draft)
+    if switch != "object" and (draft.document.get("reasoning") or {}).get("summary"):
         draft.dropped("reasoning.summary")
 
 
@@ -68,34 +68,24 @@ def _by_template(draft: RequestDraft) -> None:
 
 
 def _by_effort(draft: RequestDraft) -> None:
-    _refuse_template_arguments(draft)
     thinking = draft.request.thinking
     if thinking.enabled is False:
         _write_word(draft, "none")
-    elif not _write_budget_as_effort(draft):
-        _write_budget(draft)
-        if thinking.effort is not None:
-            _write_word(draft, thinking.effort)
-        elif thinking.enabled:
-            _write_word(draft, USUAL_EFFORT)
+    else:
+        _write_budget_and_effort(draft, USUAL_EFFORT if thinking.enabled else None)
 
 
 def _by_type(draft: RequestDraft) -> None:
-    _refuse_template_arguments(draft)
-    thinking = draft.request.thinking
-    if thinking.enabled is not None:
-        draft.fields["thinking"] = {"type": "enabled" if thinking.enabled else "disabled"}
+    enabled = draft.request.thinking.enabled
+    if enabled is not None:
+        draft.fields["thinking"] = {"type": "enabled" if enabled else "disabled"}
         draft.moved(_switch_name(draft), "thinking.type")
-    if not _write_budget_as_effort(draft):
-        _write_budget(draft)
-        if thinking.effort is not None:
-            _write_word(draft, thinking.effort)
+    _write_budget_and_effort(draft)
 
 
 def _by_object(draft: RequestDraft) -> None:
-    _refuse_template_arguments(draft)
     thinking, control = draft.request.thinking, draft.dialect.thinking
-    reasoning = dict(_mapping_or_empty(draft.document.get("reasoning")))
+    reasoning = dict(draft.document.get("reasoning") or {})
     reasoning.pop("exclude", None)
     if thinking.effort is not None and thinking.budget is not None:
         raise draft.unsupported(
@@ -122,7 +112,6 @@ def _by_object(draft: RequestDraft) -> None:
 def _by_adaptive(draft: RequestDraft) -> None:
     # A budget is manual thinking; with an effort the model chooses the length. The summary is
     # requested because some models send no text of their reasoning otherwise.
-    _refuse_template_arguments(draft)
     thinking = draft.request.thinking
     if thinking.enabled is False:
         draft.fields["thinking"] = {"type": "disabled"}
@@ -160,7 +149,7 @@ _WRITERS: Mapping[Switch, Callable[[RequestDraft], None]] = {
 def _write_template_arguments(draft: RequestDraft) -> None:
     # The renderer's own arguments would let a client run its own template.
     sent = draft.document.get(_KWARGS)
-    if not isinstance(sent, Mapping):
+    if sent is None:
         return
     kept = {name: value for name, value in sent.items() if name not in _OF_THE_RENDERER}
     draft.fields[_KWARGS] = sent if len(kept) == len(sent) else kept
@@ -171,15 +160,15 @@ def _write_template_arguments(draft: RequestDraft) -> None:
 def _write_switch(draft: RequestDraft, said: str) -> None:
     # Templates know one of the two names and ignore the other.
     enabled = draft.request.thinking.enabled
-    kwargs = _mapping_or_empty(draft.fields.get(_KWARGS))
-    if enabled is None or any(isinstance(kwargs.get(name), bool) for name in _SWITCHES):
+    kwargs = draft.fields.get(_KWARGS) or {}
+    if enabled is None or _has_switch(kwargs):
         return
     draft.fields[_KWARGS] = {**kwargs, **dict.fromkeys(_SWITCHES, enabled)}
     draft.moved(said, f"{_KWARGS}.enable_thinking")
 
 
 def _write_effort_argument(draft: RequestDraft, effort: str) -> None:
-    kwargs = _mapping_or_empty(draft.fields.get(_KWARGS))
+    kwargs = draft.fields.get(_KWARGS) or {}
     if "reasoning_effort" not in kwargs:
         word = draft.dialect.thinking.efforts[effort]
         draft.fields[_KWARGS] = {**kwargs, "reasoning_effort": word}
@@ -214,6 +203,13 @@ def _write_budget(draft: RequestDraft) -> None:
         draft.moved(said, name)
 
 
+def _write_budget_and_effort(draft: RequestDraft, default_effort: str | None = None) -> None:
+    if not _write_budget_as_effort(draft):
+        _write_budget(draft)
+        if effort := draft.request.thinking.effort or default_effort:
+            _write_word(draft, effort)
+
+
 def _write_budget_as_effort(draft: RequestDraft) -> bool:
     # As the well-known router does. A client that sends `thinking_token_budget` relies on it.
     thinking, control = draft.request.thinking, draft.dialect.thinking
@@ -229,7 +225,7 @@ def _write_budget_as_effort(draft: RequestDraft) -> bool:
 
 
 def _refuse_template_arguments(draft: RequestDraft) -> None:
-    for name, value in _mapping_or_empty(draft.document.get(_KWARGS)).items():
+    for name, value in (draft.document.get(_KWARGS) or {}).items():
         means = (name in _SWITCHES and isinstance(value, bool)) or (
             name == "reasoning_effort" and value == draft.request.thinking.effort
         )
@@ -237,8 +233,8 @@ def _refuse_template_arguments(draft: RequestDraft) -> None:
             raise draft.unsupported(f"{_KWARGS}.{name[:64]}")
 
 
-def _mapping_or_empty(value: object) -> Mapping[str, object]:
-    return value if isinstance(value, Mapping) else {}
+def _has_switch(kwargs: Mapping[str, object]) -> bool:
+    return any(isinstance(kwargs.get(name), bool) for name in _SWITCHES)
 
 
 def _first_given(draft: RequestDraft, *names: str) -> str:
@@ -256,7 +252,6 @@ def _switch_name(draft: RequestDraft) -> str:
 
 
 def _only_by_name(draft: RequestDraft) -> bool:
-    kwargs = _mapping_or_empty(draft.document.get(_KWARGS))
-    said = any(isinstance(kwargs.get(name), bool) for name in _SWITCHES)
+    kwargs = draft.document.get(_KWARGS) or {}
     given = _first_given(draft, "reasoning", "reasoning_effort") or kwargs.get("reasoning_effort")
-    return draft.request.thinking.enabled is True and not said and not given
+    return draft.request.thinking.enabled is True and not _has_switch(kwargs) and not given

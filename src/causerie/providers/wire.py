@@ -191,8 +191,7 @@ class ProviderChoice(Struct, gc=False):
     finish_reason: str | None = None
     index: int = 0
     message: ProviderDelta | None = None
-    text: str | None = None
-    """The text of a server that answers in the form of plain completions."""
+    text: str | None = None  # the text of a server that answers in the form of plain completions
     logprobs: ProviderLogprobs | None = None
     usage: ProviderUsage | None = None
     stop_reason: Any = None

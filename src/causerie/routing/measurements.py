@@ -62,8 +62,7 @@ class Sums(NamedTuple):
 
 
 _NONE = Sums()
-Row = tuple[str, int, Sums]
-"""Target, start in Unix seconds, and sums."""
+Row = tuple[str, int, Sums]  # target, start in Unix seconds, and sums
 
 
 class MeasurementStore(Protocol):

@@ -91,10 +91,8 @@ class Shape(Struct, frozen=True):
     """Returns the body of an error with this request id, to be encoded as JSON."""
     error_status: Callable[[ServiceError], int] = lambda failure: failure.status
     ping: bytes = sse.PING  # a sign of life in a stream
-    counting: str = ""
-    """Path of the operation that counts the tokens of a prompt."""
-    count_body: Callable[[int], object] | None = None
-    """Returns the reply of that operation."""
+    counting: str = ""  # path of the operation that counts the tokens of a prompt
+    count_body: Callable[[int], object] | None = None  # returns the reply of that operation
     id_header: str = ""  # a further header that carries the id of a request
 
     def parse_at_once(

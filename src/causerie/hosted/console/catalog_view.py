@@ -62,11 +62,11 @@ def list_row(one: Listing) -> ModelRow:
             if getattr(price, kind) == min(found := [getattr(each, kind) for each in prices])
             and max(found) > min(found)
         ),
-        context=shown.profile.context_length,
+        context=shown.profile().context_length,
         longest=one.context_length,
-        output=shown.profile.max_output_tokens,
+        output=shown.profile().max_output_tokens,
         endpoint=endpoint_names(one)[shown.name] if len(one.endpoints) > 1 else "",
-        figures=one.figures(shown.name),
+        figures=one.figures_of(shown.name),
         ends=one.ends,
         public=True,
     )
@@ -94,7 +94,7 @@ class EndpointRow:
 
     @cached_property
     def figures(self) -> Figures:
-        return self.model.figures(self.endpoint.name)
+        return self.model.figures_of(self.endpoint.name)
 
     @property
     def price(self) -> ModelPrice:
@@ -110,12 +110,12 @@ class EndpointRow:
 
     @property
     def parameters(self) -> Sequence[tuple[str, Sequence[str]]]:
-        found = self.endpoint.capabilities
+        found = self.endpoint
         return grouped_parameters(sorted(found.claimed or found.supported))
 
     @property
     def evidence(self) -> Evidence:
-        return self.endpoint.capabilities.evidence
+        return self.endpoint.evidence
 
     @property
     def state(self) -> str:
@@ -157,7 +157,7 @@ def parameter_groups(every: Sequence[EndpointRow]) -> Sequence[Sequence[Endpoint
     """Return the endpoints together that have the same parameters, known in the same way."""
     found: dict[Any, list[EndpointRow]] = {}
     for each in every:
-        known = each.endpoint.capabilities
+        known = each.endpoint
         key = (each.evidence, known.claimed or known.supported, each.probed_at)
         found.setdefault(key, []).append(each)
     return list(found.values())

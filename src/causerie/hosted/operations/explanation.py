@@ -351,13 +351,10 @@ class _TargetExplainer:
                 place = f"priority {one.priority} and weight {one.weight:g}"
                 yield f"has {place} among those that serve it"
             return
-        preferences = self._request.preferences
-        able = [
-            each
-            for each in self._endpoints.values()
-            if not any(each.exclusions(self._request.params, preferences))
-        ]
-        yield from reasons(endpoint, able, preferences, self._model.sort, self._router.target_stats)
+        request, endpoints = self._request, self._endpoints.values()
+        able = [each for each in endpoints if not any(each.exclusions(request))]
+        sort, stats_of = self._model.sort, self._router.target_stats
+        yield from reasons(endpoint, able, request.preferences, sort, stats_of)
 
     def _caution_reasons(self, one: Candidate, status: TargetStatus) -> Iterator[str]:
         if status.state == "half_open":

@@ -18,8 +18,7 @@ from causerie.protocol.known_fields import past_roles, role_of
 from causerie.protocol.request import Message, Role
 from causerie.shapes.chat_completions.messages import MAX_PARTS, PARTS, read_part
 
-NO_RESULT = "No result was returned."
-"""Added as the result of a call that has none."""
+NO_RESULT = "No result was returned."  # added as the result of a call that has none
 _UNKNOWN = "unknown"  # name of a function whose name is lost
 _REPLACEMENT = "\ufffd"
 _TEXTS = ("text", "input_text", "output_text")

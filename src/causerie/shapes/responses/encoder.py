@@ -205,6 +205,17 @@ _CODES = {"rate_limit_error": "rate_limit_exceeded"}
 """Codes of a failed response by the types of errors; all others are the server's."""
 
 
+def _usage_body(used: Usage, context: ResponseContext) -> ResponseUsage:
+    return ResponseUsage(
+        used.prompt,
+        InputTokenDetails(used.cached, used.written),
+        used.completion,
+        OutputTokenDetails(used.reasoning),
+        used.prompt + used.completion,
+        None if context.cost is None else context.cost(used),
+    )
+
+
 class ResponseReply(Struct, frozen=True):
     """Encoder of the reply to one request."""
 
@@ -232,15 +243,18 @@ class ResponseReply(Struct, frozen=True):
 class _OpenCall(Struct, eq=False):
     """A call under way; ``reader`` decodes the input of a custom tool."""
 
-    at: int  # among the items
     index: int  # of its events
+    place: dict[str, Any]  # what its events say of the item
     item: CallItem
     reader: InputReader | None
     arguments: list[str] = []
 
 
 class ResponseEncoder(Struct, eq=False):
-    """Builds the response from events, and encodes each step as an event unless ``silent``."""
+    """Builds the response from events, and encodes each step as an event unless it is collecting.
+
+    A message or a reasoning item is open, or neither: both keep their text in ``_texts``.
+    """
 
     _reply: ResponseReply
     _context: ResponseContext
@@ -250,15 +264,14 @@ class ResponseEncoder(Struct, eq=False):
     _started: bool = False
     _items: list[Item] = []
     _message: MessageItem | None = None
+    _reasoning: ReasoningItem | None = None
+    _place: dict[str, Any] = {}  # what events say of the item that is open, and its only part
     _texts: list[str] = []
     _logprobs: list[TokenLogprobBody] = []
     _text_prefix: bytes = b""
-    _reasoning: ReasoningItem | None = None
-    _reasoning_texts: list[str] = []
     _blocks: list[Block] = []
     _calls: dict[int, _OpenCall] = {}  # by the index of their events
     _call_count: int = 0
-    _ignored: set[int] = set()  # calls beyond the limit
     _status: Status = "in_progress"
     _incomplete: IncompleteDetails | None = None
     _verified: bool = True
@@ -291,7 +304,7 @@ class ResponseEncoder(Struct, eq=False):
     def end(self) -> bytes:
         if self._status == "failed":
             return b""
-        self._send_event(f"response.{self._status}", {"response": self.response()})
+        self._send_event(f"response.{self._status}", response=self.response())
         return self._take_bytes() + _DONE
 
     def broken(self, error: ErrorDetails) -> bytes:
@@ -301,12 +314,9 @@ class ResponseEncoder(Struct, eq=False):
         self._status = "failed"
         code = str(error.code) if error.type == "invalid_request_error" else _CODES.get(error.type)
         self._failure = Failure(code or "server_error", error.message)
-        told = {
-            **{"type": error.type, "code": str(error.code)},
-            **{"message": error.message, "param": error.param},
-        }
-        self._send_event("error", {"error": told})
-        self._send_event("response.failed", {"response": self.response()})
+        shown = {"message": error.message, "param": error.param}
+        self._send_event("error", error={"type": error.type, "code": str(error.code), **shown})
+        self._send_event("response.failed", response=self.response())
         return self._take_bytes() + _DONE
 
     def resume(self, first: bytes, newest: bytes) -> None:
@@ -320,19 +330,6 @@ class ResponseEncoder(Struct, eq=False):
 
     def response(self) -> ResponseBody:
         context, identity = self._context, self._context.identity
-        ended, used = self._status != "in_progress", self._usage
-        usage = (
-            None
-            if used is None
-            else ResponseUsage(
-                used.prompt,
-                InputTokenDetails(used.cached, used.written),
-                used.completion,
-                OutputTokenDetails(used.reasoning),
-                used.prompt + used.completion,
-                None if context.cost is None else context.cost(used),
-            )
-        )
         return ResponseBody(
             **self._request_echo,
             id=identity.id,
@@ -342,8 +339,8 @@ class ResponseEncoder(Struct, eq=False):
             error=self._failure,
             incomplete_details=self._incomplete,
             model=context.model,
-            output=list(self._items) if ended else [],
-            usage=usage,
+            output=list(self._items) if self._status != "in_progress" else [],
+            usage=None if self._usage is None else _usage_body(self._usage, context),
             verified=UNSET if self._verified else False,
         )
 
@@ -352,7 +349,7 @@ class ResponseEncoder(Struct, eq=False):
         self._output_pieces.clear()
         return data
 
-    def _send_event(self, type: str, fields: Mapping[str, Any]) -> None:
+    def _send_event(self, type: str, **fields: Any) -> None:
         if not self._is_collecting:
             event = {"type": type, "sequence_number": self._sequence, **fields}
             self._output_pieces += (b"event: ", type.encode(), b"\ndata: ", _encode(event), b"\n\n")
@@ -362,25 +359,23 @@ class ResponseEncoder(Struct, eq=False):
         self._started = True
         self._request_echo = self._reply.echo()
         response = None if self._is_collecting else self.response()
-        self._send_event("response.created", {"response": response})
-        self._send_event("response.in_progress", {"response": response})
+        self._send_event("response.created", response=response)
+        self._send_event("response.in_progress", response=response)
 
     def _new_id(self, prefix: str) -> str:
         id = self._context.identity.id
         return f"{prefix}_{id.partition('_')[2] or id}_{len(self._items)}"
 
-    def _add_item(self, item: Item) -> None:
-        self._send_event(
-            "response.output_item.added", {"output_index": len(self._items), "item": item}
-        )
+    def _add_item(self, item: Item) -> dict[str, Any]:
+        at = len(self._items)
+        self._send_event("response.output_item.added", output_index=at, item=item)
         self._items.append(item)
+        return {"item_id": item.id, "output_index": at}
 
-    def _item_done(self, at: int, item: Item, status: ItemStatus) -> None:
+    def _end_item(self, item: Item, place: Mapping[str, Any], status: ItemStatus) -> None:
         item.status = status
-        self._send_event("response.output_item.done", {"output_index": at, "item": item})
-
-    def _part_place(self, item: Item, at: int, **more: object) -> dict[str, object]:
-        return {"item_id": item.id, "output_index": at, **more}
+        at = place["output_index"]
+        self._send_event("response.output_item.done", output_index=at, item=item)
 
     # The text of the answer.
 
@@ -389,11 +384,11 @@ class ResponseEncoder(Struct, eq=False):
             if not event.text and not event.logprobs:
                 return
             self._close_all("completed")
-            self._message = item = MessageItem(id=self._new_id("msg"))
-            self._add_item(item)
-            place = self._part_place(item, len(self._items) - 1, content_index=0)
-            self._send_event("response.content_part.added", {**place, "part": OutputText()})
-            delta = {"type": "response.output_text.delta", **place}
+            self._message = MessageItem(id=self._new_id("msg"))
+            self._place = {**self._add_item(self._message), "content_index": 0}
+            self._texts, self._logprobs = [], []
+            self._send_event("response.content_part.added", **self._place, part=OutputText())
+            delta = {"type": "response.output_text.delta", **self._place}
             start = _encode(delta).removesuffix(b"}")
             self._text_prefix = b"event: response.output_text.delta\ndata: " + start + b',"delta":'
         self._texts.append(event.text)
@@ -416,15 +411,12 @@ class ResponseEncoder(Struct, eq=False):
         item, self._message = self._message, None
         if item is None:
             return
-        part = OutputText(text="".join(self._texts), logprobs=self._logprobs)
-        self._texts, self._logprobs = [], []
-        at = self._items.index(item)
-        place = self._part_place(item, at, content_index=0)
-        told = {"text": part.text, "logprobs": part.logprobs}
-        self._send_event("response.output_text.done", {**place, **told})
-        self._send_event("response.content_part.done", {**place, "part": part})
+        text, place = "".join(self._texts), self._place
+        part = OutputText(text=text, logprobs=self._logprobs)
+        self._send_event("response.output_text.done", **place, text=text, logprobs=part.logprobs)
+        self._send_event("response.content_part.done", **place, part=part)
         item.content = [part]
-        self._item_done(at, item, status)
+        self._end_item(item, place, status)
 
     # Reasoning: a summary that is streamed, or content that comes with the finished item.
 
@@ -436,45 +428,42 @@ class ResponseEncoder(Struct, eq=False):
                 return
             self._close_all("completed")
             self._reasoning = ReasoningItem(id=self._new_id("rs"))
-            self._reasoning_texts, self._blocks = [], []
-            self._add_item(self._reasoning)
+            self._place = {**self._add_item(self._reasoning), "summary_index": 0}
+            self._texts, self._blocks = [], []
         self._blocks += event.blocks
         if event.text:
             if self._reply.summarized:
-                self._add_summary(self._reasoning, event.text)
-            self._reasoning_texts.append(event.text)
+                self._send_summary_delta(event.text)
+            self._texts.append(event.text)
 
-    def _add_summary(self, item: ReasoningItem, text: str) -> None:
-        place = self._part_place(item, self._items.index(item), summary_index=0)
-        if not self._reasoning_texts:
-            part = {**place, "part": SummaryText("")}
-            self._send_event("response.reasoning_summary_part.added", part)
-        self._send_event("response.reasoning_summary_text.delta", {**place, "delta": text})
+    def _send_summary_delta(self, text: str) -> None:
+        if not self._texts:
+            part = SummaryText("")
+            self._send_event("response.reasoning_summary_part.added", **self._place, part=part)
+        self._send_event("response.reasoning_summary_text.delta", **self._place, delta=text)
 
     def _close_reasoning(self, status: ItemStatus) -> None:
         item, self._reasoning = self._reasoning, None
         if item is None:
             return
-        text, at = "".join(self._reasoning_texts), self._items.index(item)
+        text, place = "".join(self._texts), self._place
         if text and self._reply.summarized:
-            place = self._part_place(item, at, summary_index=0)
-            self._send_event("response.reasoning_summary_text.done", {**place, "text": text})
             part = SummaryText(text)
-            self._send_event("response.reasoning_summary_part.done", {**place, "part": part})
+            self._send_event("response.reasoning_summary_text.done", **place, text=text)
+            self._send_event("response.reasoning_summary_part.done", **place, part=part)
             item.summary = [part]
         elif text:
             item.content = [ReasoningText(text)]
         if self._reply.encrypted:
             blocks = [] if are_plain(self._blocks) else joined(self._blocks)
             item.encrypted_content = seal(SealedReasoning(text, blocks))
-        self._item_done(at, item, status)
+        self._end_item(item, place, status)
 
     # Calls.
 
     def _begin_call(self, event: ToolCallStarted) -> None:
         most = self._reply.most_calls
         if most is not None and self._call_count >= most:
-            self._ignored.add(event.index)
             return
         self._call_count += 1
         self._close_message("completed")
@@ -483,9 +472,8 @@ class ResponseEncoder(Struct, eq=False):
             if is_object("".join(call.arguments)):
                 self._close_call(call, "completed")
         item = self._call_item(event)
-        self._add_item(item)
         reader = InputReader() if isinstance(item, CustomCallItem) else None
-        self._calls[event.index] = _OpenCall(len(self._items) - 1, event.index, item, reader)
+        self._calls[event.index] = _OpenCall(event.index, self._add_item(item), item, reader)
 
     def _call_item(self, event: ToolCallStarted) -> CallItem:
         name = self._context.function_name(event.name)
@@ -504,39 +492,34 @@ class ResponseEncoder(Struct, eq=False):
         call = self._calls.get(event.index)
         if call is None or not event.arguments:
             return
-        call.arguments.append(event.arguments)
-        self._tell_arguments(
-            call, event.arguments if call.reader is None else call.reader.feed(event.arguments)
+        arguments = event.arguments
+        call.arguments.append(arguments)
+        self._send_argument_delta(
+            call, arguments if call.reader is None else call.reader.feed(arguments)
         )
 
-    def _tell_arguments(self, call: _OpenCall, delta: str) -> None:
+    def _send_argument_delta(self, call: _OpenCall, delta: str) -> None:
         if not delta or isinstance(call.item, SearchCallItem):
             return
         name = "custom_tool_call_input" if call.reader else "function_call_arguments"
-        self._send_event(
-            f"response.{name}.delta", {**self._part_place(call.item, call.at), "delta": delta}
-        )
+        self._send_event(f"response.{name}.delta", **call.place, delta=delta)
         if isinstance(call.item, CustomCallItem):
             call.item.input += delta
 
     def _close_call(self, call: _OpenCall, status: ItemStatus) -> None:
         del self._calls[call.index]
-        arguments, item, place = (
-            "".join(call.arguments),
-            call.item,
-            self._part_place(call.item, call.at),
-        )
+        arguments, item, place = "".join(call.arguments), call.item, call.place
         if isinstance(item, FunctionCallItem):
             item.arguments = arguments
-            told = {"name": item.name, "arguments": arguments}
-            self._send_event("response.function_call_arguments.done", {**place, **told})
+            done = "response.function_call_arguments.done"
+            self._send_event(done, **place, name=item.name, arguments=arguments)
         elif isinstance(item, CustomCallItem):
             assert call.reader is not None
-            self._tell_arguments(call, call.reader.finish())
-            self._send_event("response.custom_tool_call_input.done", {**place, "input": item.input})
+            self._send_argument_delta(call, call.reader.finish())
+            self._send_event("response.custom_tool_call_input.done", **place, input=item.input)
         elif is_object(arguments):
             item.arguments = msgspec.json.decode(arguments)
-        self._item_done(call.at, item, status)
+        self._end_item(item, place, status)
 
     # The end.
 

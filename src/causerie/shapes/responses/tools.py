@@ -49,12 +49,9 @@ class ToolReader(Struct, eq=False):
 
     changes: Changes = field(default_factory=Changes)
     functions: list[Entry] = []  # the tools as chat completions have them
-    places: dict[str, str] = {}
-    """Where each of them stands in the client's body."""
-    forms: dict[str, ToolForm] = {}
-    """By the name of the function; a plain function has none."""
-    grammars: dict[str, str] = {}
-    """Lark grammars of custom tools, by the name of the function."""
+    places: dict[str, str] = {}  # where each of them stands in the client's body
+    forms: dict[str, ToolForm] = {}  # by the name of the function; a plain function has none
+    grammars: dict[str, str] = {}  # Lark grammars of custom tools, by the name of the function
     left_out: set[str] = set()  # types of the tools that nobody runs here
     _flat_names: set[str] = set()
 
