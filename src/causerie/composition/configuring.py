@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Literal
@@ -37,6 +37,7 @@ from causerie.hosted.operations.configuring import (
     EntryStep,
     EntryView,
     EntryWish,
+    TestProvider,
     Trial,
     list_models,
     trial,
@@ -68,12 +69,7 @@ class ImportStep(Struct, frozen=True):
     action: Literal["new", "changed", "same", "locked", "deleted"]
     entry: Entry
     what: str = ""
-    before: StoredEntry | None = None
-    after: StoredEntry | None = None
-
-    @property
-    def changes(self) -> bool:
-        return self.before is not None or self.after is not None
+    change: EntryChange | None = None
 
 
 class EntryImport(Struct):
@@ -98,15 +94,16 @@ class EntryImport(Struct):
         if prune:
             named = {entry.key for entry in filed}
             left = [each for key, each in by_key.items() if key not in named]
-            steps += [ImportStep("deleted", entry_of(each), "", each) for each in left]
+            steps += [
+                ImportStep("deleted", entry_of(each), "", EntryChange(each, None)) for each in left
+            ]
         findings.problems += self._import_problems(stored, steps)
         findings.end()
         return steps
 
     async def carry_out(self, steps: Sequence[ImportStep]) -> None:
         """Write all of it, or nothing if an entry has changed since."""
-        written = [EntryChange(each.before, each.after) for each in steps if each.changes]
-        await self._entries.write(SYSTEM, written)
+        await self._entries.write(SYSTEM, [each.change for each in steps if each.change])
 
     def _import_step(self, entry: Entry, before: StoredEntry | None, index: int) -> ImportStep:
         taken = filed_index(entry, self._file_settings) is not None
@@ -117,12 +114,13 @@ class EntryImport(Struct):
         if before is None:
             made = self._entries.drafted(SYSTEM, draft)
             moment = made.created_at + timedelta(microseconds=index)  # the file's order stays
-            return ImportStep("new", entry, "", None, replace(made, created_at=moment))
+            change = EntryChange(None, replace(made, created_at=moment))
+            return ImportStep("new", entry, "", change)
         after = self._entries.changed(SYSTEM, before, draft)
         what = [*([] if before.enabled else ["switched on"]), *changed_settings(before, after)]
         if not what:
             return ImportStep("same", entry)
-        return ImportStep("changed", entry, ", ".join(what), before, after)
+        return ImportStep("changed", entry, ", ".join(what), EntryChange(before, after))
 
     def _credential(self, entry: Entry, before: StoredEntry | None) -> str | None:
         # None: the stored key stays.
@@ -150,14 +148,15 @@ class EntryImport(Struct):
         self, stored: Sequence[StoredEntry], steps: Sequence[ImportStep]
     ) -> Sequence[Problem]:
         text = self._file_settings.text
+        changing = [each for each in steps if each.change is not None]
+        touched = {each.entry.key: each.entry for each in changing if each.action != "deleted"}
+        after = known(_entries_after(stored, [each.change for each in changing if each.change]))
+        wanted = [
+            touched.get(entry.key, entry)
+            for entry, unreadable in ((entry_of(each), each.unreadable) for each in after)
+            if entry.key in touched or not unreadable
+        ]
         now = merged_with(self._read, stored, text)
-        touched = {each.entry.key: each for each in steps if each.after is not None}
-        gone = {each.entry.key for each in steps if each.action == "deleted"}
-        entries = [entry_of(each) for each in known(stored) if not each.unreadable]
-        others = [each for each in entries if each.key not in gone]
-        names = {one.key for one in others}
-        wanted = [touched[one.key].entry if one.key in touched else one for one in others]
-        wanted += [each.entry for key, each in touched.items() if key not in names]
         found = new_problems(wanted, merged(self._read, wanted, text), now, touched)
         return [Problem(entry.origin, "", reason) for entry, reason in found]
 
@@ -166,7 +165,7 @@ class EntryImport(Struct):
 
 _BY_ENTRY = "the entry of "
 _NOT_SHOWN = ("keys", "options")
-_TRIALS_AT_ONCE = 4
+_MAX_TRIALS = 4
 _TRIAL = TimeoutSettings(connect=5.0, first_token=20.0, between_chunks=20.0, total=30.0)
 
 
@@ -178,7 +177,7 @@ class LiveConfiguration:
     _configuration: Reloading
     _entries: Entries
     _change_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    _trials: int = 0
+    _running_trials: int = 0
 
     async def every(self, actor: Actor) -> Sequence[EntryView]:
         """Return providers first; of each kind those of the file first. Unknown kinds are last."""
@@ -250,11 +249,8 @@ class LiveConfiguration:
     async def _write_changes(
         self, actor: Actor, stored: Sequence[StoredEntry], changes: Sequence[EntryChange]
     ) -> ReloadOutcome:
-        after = {each.before.id: each.after for each in changes if each.before is not None}
-        kept = [one for each in stored if (one := after.get(each.id, each)) is not None]
-        made = [each.after for each in changes if each.before is None and each.after]
         touched = [each.after for each in changes if each.after is not None]
-        await self._check_stored([*kept, *made], *touched)
+        await self._check_stored(_entries_after(stored, changes), *touched)
         await self._entries.write(actor, changes)
         return await self._configuration.reload()
 
@@ -287,41 +283,18 @@ class LiveConfiguration:
             raise NotFound("No provider of this name is in force.", code="not_found")
         return await list_models(found.provider, found.key or "")
 
-    async def test(
-        self, actor: Actor, settings: dict[str, Any], key: str, model: str, entry: str
-    ) -> Trial:
+    async def test(self, actor: Actor, wanted: TestProvider) -> Trial:
         await self._entries.require(actor, Action.CONFIGURATION_CHANGE)
-        with self._one_of_few():
-            loaded, tried = await self._entry_on_trial(settings, key, entry)
-            [one] = [each for each in loaded.settings.providers if each.name == tried.name]
-            keys = Credentials(keys={one.name: tried.credential or ""})
-            return await self._try_provider(actor, one, keys, model)
-
-    async def test_filed(self, actor: Actor, provider: str, model: str) -> Trial:
-        await self._entries.require(actor, Action.CONFIGURATION_CHANGE)
-        now = self._running.now
-        one = next((each for each in now.settings.providers if each.name == provider), None)
-        if one is None:
-            raise NotFound("No provider of this name is in force.", code="not_found")
-        keys = {provider: now.targets.providers[provider].key or ""}
-        credentials = replace(now.credentials, keys=keys)
-        with self._one_of_few():
-            return await self._try_provider(actor, one, credentials, model)
-
-    @contextmanager
-    def _one_of_few(self) -> Iterator[None]:
-        if self._trials >= _TRIALS_AT_ONCE:
+        if self._running_trials >= _MAX_TRIALS:
             raise Overloaded("Other providers are being tried; try again in a moment.")
-        self._trials += 1
+        self._running_trials += 1
         try:
-            yield
+            tried = self._filed_provider(wanted.filed) if wanted.filed else None
+            one, credentials = tried or await self._entry_on_trial(wanted)
+            server = self._running.now.settings.server
+            outcome = await _connect_and_try(one, server, credentials, wanted.model)
         finally:
-            self._trials -= 1
-
-    async def _try_provider(
-        self, actor: Actor, one: ProviderSettings, credentials: Credentials, model: str
-    ) -> Trial:
-        outcome = await _run_trial(one, self._running.now.settings.server, credentials, model)
+            self._running_trials -= 1
         steps = (outcome.listing, outcome.completion, outcome.stream)
         good = all(step is not None and step.ok for step in steps)
         await self._entries.record(
@@ -330,23 +303,32 @@ class LiveConfiguration:
         )
         return outcome
 
-    async def _entry_on_trial(
-        self, settings: dict[str, Any], key: str, entry: str
-    ) -> tuple[Loaded, StoredEntry]:
+    def _filed_provider(self, name: str) -> tuple[ProviderSettings, Credentials]:
+        now = self._running.now
+        one = next((each for each in now.settings.providers if each.name == name), None)
+        if one is None:
+            raise NotFound("No provider of this name is in force.", code="not_found")
+        keys = {name: now.targets.providers[name].key or ""}
+        return one, replace(now.credentials, keys=keys)
+
+    async def _entry_on_trial(self, wanted: TestProvider) -> tuple[ProviderSettings, Credentials]:
         stored, name = await self._entries.every(), f"trial-{uuid4().hex}"
-        if entry:
-            tried = replace(_by_id(stored, entry), id="", name=name, enabled=True)
+        if wanted.entry:
+            tried = replace(_by_id(stored, wanted.entry), id="", name=name, enabled=True)
         else:
-            wish = EntryWish(settings={**settings, "name": name}, key=key)
+            wish = EntryWish(settings={**wanted.settings, "name": name}, key=wanted.key)
             tried = self._entries.drafted(SYSTEM, _entry_draft("provider", wish))
         try:
-            return await self._check_stored([*stored, tried], tried), tried
+            loaded = await self._check_stored([*stored, tried], tried)
         except InvalidRequest as failure:
-            problems, wished = failure.metadata.get("problems"), str(settings.get("name", ""))
+            problems = failure.metadata.get("problems")
             if not isinstance(problems, list):
                 raise
-            named = [problem.replace(name, wished) for problem in problems]
+            typed = str(wanted.settings.get("name", ""))
+            named = [problem.replace(name, typed) for problem in problems]
             raise _invalid_configuration(named) from failure
+        [one] = [each for each in loaded.settings.providers if each.name == name]
+        return one, Credentials(keys={name: tried.credential or ""})
 
     async def _check_stored(self, stored: Sequence[StoredEntry], *touched: StoredEntry) -> Loaded:
         # What was broken before may stay so, other than what is `touched`.
@@ -361,7 +343,7 @@ class LiveConfiguration:
         return loaded
 
 
-async def _run_trial(
+async def _connect_and_try(
     one: ProviderSettings, server: ServerSettings, credentials: Credentials, model: str
 ) -> Trial:
     brief = msgspec.structs.replace(one, timeouts=_TRIAL)
@@ -392,6 +374,14 @@ def _entry_draft(kind: EntryKind, wish: EntryWish) -> EntryDraft:
         except ValueError as error:
             raise InvalidRequest(f"`key` cannot be used: {error}.", param="key") from error
     return EntryDraft(kind, name, body, key, wish.enabled)
+
+
+def _entries_after(
+    stored: Sequence[StoredEntry], changes: Sequence[EntryChange]
+) -> Sequence[StoredEntry]:
+    after = {each.before.id: each.after for each in changes if each.before is not None}
+    kept = [one for each in stored if (one := after.get(each.id, each)) is not None]
+    return [*kept, *(each.after for each in changes if each.before is None and each.after)]
 
 
 def _by_id(stored: Sequence[StoredEntry], id: str) -> StoredEntry:

@@ -38,8 +38,7 @@ from causerie.hosted.management import requests, views
 from causerie.hosted.management.requests import Body
 from causerie.hosted.management.routing import ApiCall, Call, WithBody, WithQuery, moment, route
 from causerie.hosted.management.views import Answering, ListView, View, viewed
-from causerie.hosted.operations.configuring import EntryKey, EntryView, EntryWish, Settings, Trial
-from causerie.hosted.operations.explanation import RoutingExplanation
+from causerie.hosted.operations.configuring import EntryKey, EntryView, EntryWish, Settings
 from causerie.hosted.operations.ports import ProbeView, ProviderView, RouteQuery, TargetView
 from causerie.hosted.operations.provider_models import (
     Offer,
@@ -52,6 +51,7 @@ from causerie.hosted.operations.provider_models import (
     router_door,
 )
 from causerie.http.answers import Export, Rows, csv_pieces
+from causerie.protocol.alike import alike
 from causerie.protocol.numbers import money
 
 
@@ -98,6 +98,10 @@ class ExplainRoute(Body, frozen=True):
     session: Annotated[str, Meta(max_length=256)] = ""
     strict: bool = False
 
+    def arguments(self) -> dict[str, Any]:
+        body = msgspec.json.encode(self.request)
+        return {"question": alike(RouteQuery, self, body=body)}
+
 
 @route("GET /providers/{provider}/probe", "Get the state of the last probe")
 async def see_probe(call: Call, provider: str) -> ProbeView:
@@ -106,15 +110,6 @@ async def see_probe(call: Call, provider: str) -> ProbeView:
         words = "It has not been probed since the service was started."
         raise NotFound(words, code="not_found")
     return view.probe
-
-
-@route("POST /routes/explain", "Explain routing")
-async def explain_route(call: WithBody[ExplainRoute]) -> RoutingExplanation:
-    body = call.body
-    question = RouteQuery(
-        msgspec.json.encode(body.request), body.door, body.key, body.session, body.strict
-    )
-    return await call.operations.explain(call.actor, question)
 
 
 class EntryList(ListView, frozen=True, kw_only=True):
@@ -134,26 +129,6 @@ class CreateEntry(Body, frozen=True):
     def arguments(self) -> dict[str, Any]:
         wish = EntryWish(settings=self.settings, key=self.key, enabled=self.enabled)
         return {"kind": self.kind, "wish": wish}
-
-
-class TestProvider(Body, frozen=True):
-    """A provider to try: one that is not kept, or with `entry` or `filed` one that is, as it is."""
-
-    settings: Settings = msgspec.field(default_factory=dict)
-    key: EntryKey = ""
-    model: Annotated[str, Meta(max_length=300)] = ""
-    entry: Annotated[str, Meta(max_length=64)] = ""
-    filed: Annotated[str, Meta(max_length=64)] = ""
-
-
-@route("POST /providers/test", "Test a provider")
-async def try_provider(call: WithBody[TestProvider]) -> Trial:
-    body = call.body
-    if body.filed:
-        return await call.operations.configuration.test_filed(call.actor, body.filed, body.model)
-    return await call.operations.configuration.test(
-        call.actor, body.settings, body.key, body.model, body.entry
-    )
 
 
 Amount = Annotated[str, Meta(pattern=r"^([0-9]{1,6}(\.[0-9]{1,9})?)?$")]
