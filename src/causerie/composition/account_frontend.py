@@ -56,7 +56,7 @@ from causerie.hosted.console.public_chat import PublicChatOptions
 from causerie.hosted.console.request_context import OpenPages, Site
 from causerie.hosted.console.service_view import DoorView, ModelVerdict
 from causerie.hosted.identity.provider import IdentityHttp, OidcProvider, ProviderOptions
-from causerie.hosted.management.application import Management, OperatorKeys
+from causerie.hosted.management.application import Management
 from causerie.hosted.management.scim import Scim
 from causerie.hosted.operations.ports import Operations
 from causerie.hosted.operations.probes import Examinations, Results
@@ -352,9 +352,7 @@ class AccountFrontend:
     _shared: SharedBudgetStore | None = None
 
     def __post_init__(self) -> None:
-        self._managers = OperatorKeys(
-            self.backed.key_cache.manager, stored=self.backed.accounts.operator_keys
-        )
+        self._operator_keys: Sequence[KeyDigest] = ()
         self._providers: tuple[OidcProvider, ...] = ()
         self._directories: Mapping[KeyDigest, GroupClaims] = {}
 
@@ -383,7 +381,7 @@ class AccountFrontend:
             kept.requests_days, kept.audit_days, kept.contents_days
         )
         self.backed.accounts.recordings.most_days = kept.contents_days
-        self._managers.keys = tuple(map(KeyDigest.parse, settings.console.operator_keys))
+        self._operator_keys = tuple(map(KeyDigest.parse, settings.console.operator_keys))
 
     def mount(self, running: RunningService, configuration: Reloading, alerts: AlertCenter) -> None:
         settings, edge = running.now.settings, running.edge
@@ -399,8 +397,11 @@ class AccountFrontend:
         def link_path(_: LinkKind, token: str) -> str:
             return f"/console/link#{token}"  # the part behind the # is sent to no server
 
-        management = Management(accounts, self._managers, clock, link_path, operations, most)
-        management.proxies = running.proxies
+        management = Management(
+            *(accounts, self.backed.key_cache.manager, clock, link_path, operations, most),
+            operator_keys=lambda: self._operator_keys,
+            proxies=running.proxies,
+        )
         edge.mount("/api", management.answer)
         site = Site(
             options.address or "",

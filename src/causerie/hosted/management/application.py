@@ -25,7 +25,6 @@ from causerie.errors import Error, NotFound, Unauthenticated
 from causerie.hosted.accounts import bounds, issuing
 from causerie.hosted.accounts.accounts import Accounts
 from causerie.hosted.accounts.authorization import Clock
-from causerie.hosted.accounts.issuing import OperatorKeyIssuing
 from causerie.hosted.accounts.people import Actor
 from causerie.hosted.management import handlers, requests, views
 from causerie.hosted.management.requests import NoQuery
@@ -43,37 +42,6 @@ from causerie.http.answers import Export
 from causerie.http.exchange import Exchange
 from causerie.http.openapi import Schema, sent_schemas
 from causerie.http.routing import RouteTable
-
-Managers = Callable[[Credential | None], Awaitable[Actor]]
-"""Returns the actor behind a management key.
-
-Raises ``Unauthenticated``, ``Forbidden`` for a key that is for inference, and ``StoreUnavailable``
-if it cannot be known.
-"""
-
-
-class OperatorKeys(Struct):
-    """Keys of operators, of the settings and ``stored`` ones, and those that ``managers`` know."""
-
-    _managers: Managers
-    keys: Sequence[KeyDigest] = ()
-    stored: OperatorKeyIssuing | None = None
-
-    async def manager(self, credential: Credential | None) -> Actor:
-        """Return the actor behind a key; raise as :data:`Managers`."""
-        found = matching(self.keys, credential)
-        if found is not None:
-            return Actor("key", found.id, found.id, operator=True)
-        try:
-            return await self._managers(credential)
-        except Unauthenticated:
-            if self.stored is None or credential is None or not credential.formed:
-                raise
-            actor = await self.stored.actor(credential.digest)
-            if actor is None:
-                raise
-            return actor
-
 
 _ACCOUNT_TYPES = (views, requests, bounds, issuing)
 _HANDLED = (each for each in vars(handlers).values() if isinstance(each, ApiRoute))
@@ -214,17 +182,20 @@ def _encoded_document() -> bytes:
 class Management:
     """Answers what is asked of accounts, and of providers.
 
-    ``managers`` says whose a key is, ``link_path`` where a browser uses a
-    one-time link, ``clock`` what time it is, in UTC; ``operations`` sees to providers. Each
-    key may ask ``requests_per_minute`` times, and a few times at once.
+    ``manager`` returns the actor behind a management key. It raises ``Unauthenticated``,
+    ``Forbidden`` for a key that is for inference, and ``StoreUnavailable`` if it cannot be known.
+    ``link_path`` says where a browser uses a one-time link, ``operator_keys`` returns the keys of
+    operators in the settings. Each key may ask ``requests_per_minute`` times, and a few times at
+    once.
     """
 
     accounts: Accounts
-    managers: OperatorKeys
+    manager: Callable[[Credential | None], Awaitable[Actor]]
     clock: Clock
     link_path: views.LinkPath
     operations: Operations
     requests_per_minute: int
+    operator_keys: Callable[[], Sequence[KeyDigest]] = tuple
     proxies: Sequence[Network] = ()  # trusted to name the address of a client
     _limits: MemoryCounters = field(default_factory=MemoryCounters)  # apart from inference
 
@@ -242,7 +213,7 @@ class Management:
                 "are POST /v1/chat/completions, below the base URL of a door."
             )
         route, ids = found
-        actor = await self.managers.manager(exchange.credential)
+        actor = await self._actor_behind(exchange.credential)
         if actor.networks is not None:
             actor.networks.check(exchange.client(self.proxies), "This key")
         rates = Rates(requests_per_minute=self.requests_per_minute, concurrent=_AT_ONCE)
@@ -258,3 +229,17 @@ class Management:
             else:
                 content = b"" if answer is None else _encode(answer)
                 exchange.respond(route.status, content, headers=headers)
+
+    async def _actor_behind(self, credential: Credential | None) -> Actor:
+        found = matching(self.operator_keys(), credential)
+        if found is not None:
+            return Actor("key", found.id, found.id, operator=True)
+        try:
+            return await self.manager(credential)
+        except Unauthenticated:
+            if credential is None or not credential.formed:
+                raise
+            actor = await self.accounts.operator_keys.actor(credential.digest)
+            if actor is None:
+                raise
+            return actor

@@ -360,8 +360,8 @@ async def list_usage(call: WithQuery[requests.UsagePage]) -> views.UsageList:
     asked = usage_query(query, call.now)
     after = views.place_of(query.cursor, tuple[str, tuple[str, ...]])
     found: list[UsageSum] = []
-    project = query.project or call.actor.project
-    rest = time_buckets(call.accounts.usage, call.actor, project, _after_cursor(asked, after))
+    remaining = _after_cursor(asked, after)
+    rest = time_buckets(call.accounts.usage, call.actor, call.project, remaining)
     async with aclosing(rest):
         async for _, sums in rest:
             found += [sum for sum in sums if after is None or _cursor_of(sum, asked) > after]
@@ -378,16 +378,15 @@ async def list_usage(call: WithQuery[requests.UsagePage]) -> views.UsageList:
 @route("GET /usage.csv", "Usage and cost as CSV")
 async def export_usage(call: WithQuery[requests.UsageSpan]) -> Export:
     asked = usage_query(call.query, call.now)
-    project = call.query.project or call.actor.project
-    buckets = time_buckets(call.accounts.usage, call.actor, project, asked)
+    buckets = time_buckets(call.accounts.usage, call.actor, call.project, asked)
     return Export(CSV_TYPE, "usage.csv", csv_pieces(_usage_rows(asked, buckets)))
 
 
 @route("GET /statement.csv", "Statement of a month as CSV")
 async def export_statement(call: WithQuery[requests.StatementQuery]) -> Export:
     month = Month.named(call.query.month, call.now)
-    project = call.query.project or call.actor.project
-    rows = statement_rows(call.accounts.usage, call.accounts.projects, call.actor, project, month)
+    services = call.accounts.usage, call.accounts.projects
+    rows = statement_rows(*services, call.actor, call.project, month)
     return Export(CSV_TYPE, f"statement-{month.name}.csv", csv_pieces(rows))
 
 
@@ -415,8 +414,7 @@ async def list_first_tokens(call: WithQuery[requests.LatencySpan]) -> views.Late
     by = (By(query.by),) if query.by else ()
     narrowed = _given(query, *_NARROWING)
     asked = UsageQuery(since=since, until=until, step=Step.ALL, by=by, **narrowed)
-    project = query.project or call.actor.project
-    found = await call.accounts.usage.first_tokens(call.actor, project, asked)
+    found = await call.accounts.usage.first_tokens(call.actor, call.project, asked)
     found = sorted(found, key=lambda each: each.group)
     return views.LatencyList(data=[views.LatencyView.of(each, by) for each in found])
 
@@ -428,8 +426,7 @@ async def list_requests(call: WithQuery[requests.RequestPage]) -> views.RequestL
     if before is not None and not (0 <= before[0] < _LARGEST and RECORD_ID.fullmatch(before[1])):
         raise views.no_cursor()
     wanted = replace(_filter(query, call.now), before=before, limit=query.limit)
-    project = query.project or call.actor.project
-    found = await call.accounts.usage.requests(call.actor, project, wanted)
+    found = await call.accounts.usage.requests(call.actor, call.project, wanted)
     last = found[-1] if len(found) == wanted.count else None
     return views.RequestList(
         data=[views.RequestView.of(each, call) for each in found],
@@ -439,8 +436,8 @@ async def list_requests(call: WithQuery[requests.RequestPage]) -> views.RequestL
 
 @route("GET /requests.csv", "Single requests as CSV")
 async def export_requests(call: WithQuery[requests.RequestSpan]) -> Export:
-    project = call.query.project or call.actor.project
-    rows = request_rows(call.accounts.usage, call.actor, project, _filter(call.query, call.now))
+    wanted = _filter(call.query, call.now)
+    rows = request_rows(call.accounts.usage, call.actor, call.project, wanted)
     return Export(CSV_TYPE, "requests.csv", csv_pieces(rows))
 
 
@@ -459,8 +456,7 @@ async def list_audit(call: WithQuery[requests.AuditQuery]) -> views.AuditList:
         raise views.no_cursor()
     narrowed = _given(query, "actor", "action", "subject", "kind")
     wanted = AuditFilter(before=before, limit=query.limit, **narrowed)
-    project = query.project or call.actor.project
-    found = await call.accounts.projects.audit(call.actor, project, wanted)
+    found = await call.accounts.projects.audit(call.actor, call.project, wanted)
     full = len(found) == wanted.count
     return views.AuditList(
         data=[views.AuditView.of(each, call) for each in found],
