@@ -171,6 +171,7 @@ def price(
     return cost(questions, [subject], dialect_preview=True)
 
 
+@dataclass(eq=False)
 class Examination:
     """One probe of one model: its progress, its cost so far and its result.
 
@@ -180,32 +181,25 @@ class Examination:
     capability.
     """
 
-    def __init__(
-        self,
-        examinee: Examinee,
-        model: str,
-        clock: Clock,
-        bounds: ProbeBounds,
-        *,
-        quick: bool = False,
-    ) -> None:
-        self._examinee = examinee
-        self._clock = clock
-        self._bounds = bounds
-        self._interview: Interview | None = None
-        self._questions = QUICK_QUESTIONS if quick else QUESTIONS
+    _examinee: Examinee
+    model: str
+    _clock: Clock
+    _bounds: ProbeBounds
+    quick: bool
+    ended: datetime | None = None
+    state: State = "asking"
+    asked: int = 0
+    question: str = "which models it has"
+    failure: str = ""
+    hint: str = ""
+    result: Result | None = None
+    _interview: Interview | None = None
+
+    def __post_init__(self) -> None:
+        self._questions = QUICK_QUESTIONS if self.quick else QUESTIONS
         self.questions = len(self._questions)
-        self.quick = quick
-        self.provider, self.model = examinee.provider, model
-        self.began = clock()
-        self.ended: datetime | None = None
-        self.state: State = "asking"
-        self.asked = 0
-        self.question = "which models it has"
-        self.cost = price(examinee, model, None, self._questions)
-        self.failure = ""
-        self.hint = ""
-        self.result: Result | None = None
+        self.provider, self.began = self._examinee.provider, self._clock()
+        self.cost = price(self._examinee, self.model, None, self._questions)
 
     @property
     def requests(self) -> int:
@@ -302,7 +296,7 @@ class Examinations(Struct):
                 code="probe_running",
                 status=409,
             )
-        made = Examination(examinee, model, self._clock, self._bounds, quick=quick)
+        made = Examination(examinee, model, self._clock, self._bounds, quick)
         self._examinations_by_provider[name] = made
         task = asyncio.get_running_loop().create_task(made.run(self.results.keep))
         self._tasks[name] = task

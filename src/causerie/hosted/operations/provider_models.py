@@ -265,23 +265,13 @@ def offers(
     rules: PriceRules = PriceRules(),  # frozen
 ) -> Sequence[Offer]:
     """Compare a provider's list with the catalog: the listed models first, then those gone."""
-    known = _endpoint_places(provider.name, entries)
+    known, there = _endpoint_places(provider.name, entries), {one.id for one in listed}
     catalog = [each for each in entries if each.kind == _KIND]
-    found = [_make_offer(provider.name, one, known.get(one.id), catalog, rules) for one in listed]
-    there = {one.id for one in listed}
-    gone = [
-        Offer(
-            id=id,
-            state="gone",
-            catalog_id=one.entry.name,
-            listed=None,
-            price_before=one.settings.get("price"),
-            context_before=one.settings.get("context_length"),
-        )
-        for id, one in known.items()
-        if id not in there and not one.entry.locked
+    gone = [(id, None) for id, one in known.items() if id not in there and not one.entry.locked]
+    return [
+        _make_offer(provider.name, id, one, known.get(id), catalog, rules)
+        for id, one in [*((one.id, one) for one in listed), *gone]
     ]
-    return [*found, *gone]
 
 
 def publication(
@@ -357,26 +347,30 @@ def _endpoint_places(provider: str, entries: Iterable[EntryView]) -> Mapping[str
 
 def _make_offer(
     provider: str,
-    one: ListedModel,
+    id: str,
+    listed: ListedModel | None,
     there: _Place | None,
     catalog: Sequence[EntryView],
     rules: PriceRules,
 ) -> Offer:
-    entry = there.entry if there is not None else _same_model(provider, one.id, catalog)
+    entry = there.entry if there is not None else _same_model(provider, id, catalog)
     state: OfferState = "new" if entry is None else "joins"
-    if entry is not None and entry.locked:
+    if listed is None:
+        state = "gone"
+    elif entry is not None and entry.locked:
         state = "filed"
     elif there is not None:
-        now = _endpoint_settings(provider, one, there, rules)
+        now = _endpoint_settings(provider, listed, there, rules)
         state = "same" if now == there.settings else "changed"
+    before = there.settings if there is not None else {}
     return Offer(
-        id=one.id,
+        id=id,
         state=state,
-        catalog_id=entry.name if entry is not None else catalog_id(provider, one.id),
-        listed=one,
-        price=_sale_price(one, there, rules),
-        price_before=there.settings.get("price") if there is not None else None,
-        context_before=there.settings.get("context_length") if there is not None else None,
+        catalog_id=entry.name if entry is not None else catalog_id(provider, id),
+        listed=listed,
+        price=_sale_price(listed, there, rules) if listed is not None else None,
+        price_before=before.get("price"),
+        context_before=before.get("context_length"),
     )
 
 
