@@ -7,8 +7,7 @@ gateway."""
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -22,10 +21,9 @@ from causerie.access.keys import Caller, KeyDigest
 from causerie.access.shared_budgets import SharedBudgetStore
 from causerie.catalog.catalog import WILDCARD, DoorCatalog, Entry, entries_of, named_entry
 from causerie.catalog.model import Tariff, highest
-from causerie.composition.account_backend import AccountBackend, account_backend
-from causerie.composition.alerting import alert_options, mail_server
+from causerie.composition.account_backend import AccountBackend, present_time
+from causerie.composition.alerting import alert_options
 from causerie.composition.catalog import target_tariffs, tariff
-from causerie.composition.control import WorkerPlace
 from causerie.composition.doors import branding, leading_to
 from causerie.composition.operations import LiveOperations
 from causerie.composition.providers import private_networks
@@ -59,13 +57,10 @@ from causerie.hosted.identity.provider import IdentityHttp, OidcProvider, Provid
 from causerie.hosted.management.application import Management
 from causerie.hosted.management.scim import Scim
 from causerie.hosted.operations.ports import Operations
-from causerie.hosted.operations.probes import Examinations, Results
 from causerie.hosted.payments.stripe import Sales, Stripe, StripeOptions
 from causerie.http.addresses import IpNetwork
 from causerie.http.exchange import Exchange
-from causerie.http.tasks import owned
 from causerie.observe.alerts import AlertCenter, Condition
-from causerie.observe.mail import Outbox
 from causerie.protocol.alike import alike
 from causerie.protocol.numbers import money
 from causerie.protocol.targets import TimeBucket
@@ -318,37 +313,12 @@ class LiveServiceView(Struct):
         )
 
 
-@asynccontextmanager
-async def entered(
-    settings: Settings,
-    shared_budgets: SharedBudgetStore | None,
-    credentials: Credentials,
-    place: WorkerPlace | None = None,
-) -> AsyncIterator[AccountFrontend]:
-    """Open the accounts; raise :class:`CannotStart` if they cannot be used.
-
-    ``shared_budgets`` is the store of budgets of all replicas, if there is one.
-    """
-    async with AsyncExitStack() as stack:
-        backend = account_backend(settings.store, credentials.store, shared_budgets, place)
-        hosted = await stack.enter_async_context(backend)
-        results = Results(hosted.probe_results)
-        examinations = await stack.enter_async_context(Examinations(results, hosted.clock))
-        server = mail_server(settings.mail, credentials.mail)
-        outbox = None if server is None else Outbox(server)
-        if outbox is not None:
-            _ = await stack.enter_async_context(owned(outbox.deliver()))
-        yield AccountFrontend(hosted, examinations, credentials, outbox, shared_budgets)
-
-
 @dataclass(eq=False)
 class AccountFrontend:
     """The accounts that the service is ``backed`` by, and the pages on them."""
 
     backed: AccountBackend
-    _examinations: Examinations
     _credentials: Credentials
-    _outbox: Outbox | None = None
     _shared: SharedBudgetStore | None = None
 
     def __post_init__(self) -> None:
@@ -388,9 +358,9 @@ class AccountFrontend:
         options = settings.console
         if not options.enabled:
             return
-        accounts, clock = self.backed.accounts, self.backed.clock
+        accounts, clock = self.backed.accounts, present_time
         operations = LiveOperations(
-            running, configuration, alerts, accounts, self._examinations, clock
+            running, configuration, alerts, accounts, self.backed.examinations, clock
         )
         most = options.api_requests_per_minute
 
@@ -423,7 +393,7 @@ class AccountFrontend:
             clock=clock,
             open_to=OpenPages(
                 options.sign_up,
-                self._outbox if options.address else None,
+                self.backed.outbox if options.address else None,
                 options.public_rankings,
                 sales,
                 PublicChatOptions(**chat | {"models": frozenset(chat["models"])}),
@@ -451,8 +421,8 @@ class AccountFrontend:
                 webhook_secret=secrets["payments.stripe_webhook_secret"],
                 name=settings.branding.name,
             )
-            credits, clock = self.backed.accounts.credits, self.backed.clock
-            stripe = Stripe(asked, IdentityHttp(), credits, clock, alert)
+            credits = self.backed.accounts.credits
+            stripe = Stripe(asked, IdentityHttp(), credits, present_time, alert)
         amounts = map(money, (options.least, options.most, options.low_balance))
         return Sales(stripe, options.page, [*map(money, options.amounts)], *amounts)
 

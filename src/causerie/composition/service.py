@@ -227,10 +227,12 @@ async def service(
         shared = await stack.enter_async_context(sharing(settings.shared))
         front = None
         if has_accounts(settings):
-            from causerie.composition.account_frontend import entered  # noqa: PLC0415 - half of all memory, for accounts
+            # Imported here: what accounts need takes half of all memory.
+            from causerie.composition import account_backend, account_frontend  # noqa: PLC0415 - see above
 
-            accounts = entered(settings, shared.budgets, credentials, place)
-            front = await stack.enter_async_context(accounts)
+            opening = account_backend.account_backend(settings, credentials, shared.budgets, place)
+            backed = await stack.enter_async_context(opening)
+            front = account_frontend.AccountFrontend(backed, credentials, shared.budgets)
         chat = ChatParts(
             Compiler(reader="causerie.engines.weights.vocabulary:read_vocabulary"), Renderers()
         )
