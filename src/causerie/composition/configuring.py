@@ -278,7 +278,7 @@ class LiveConfiguration:
 
     async def listed(self, actor: Actor, provider: str) -> Trial:
         await self._entries.require(actor, Action.CONFIGURATION_CHANGE)
-        found = self._running.now.targets.providers.get(provider)
+        found = self._running.now.providers.get(provider)
         if found is None:
             raise NotFound("No provider of this name is in force.", code="not_found")
         return await list_models(found.provider, found.key or "")
@@ -308,7 +308,7 @@ class LiveConfiguration:
         one = next((each for each in now.settings.providers if each.name == name), None)
         if one is None:
             raise NotFound("No provider of this name is in force.", code="not_found")
-        keys = {name: now.targets.providers[name].key or ""}
+        keys = {name: now.providers[name].key or ""}
         return one, replace(now.credentials, keys=keys)
 
     async def _entry_on_trial(self, wanted: TestProvider) -> tuple[ProviderSettings, Credentials]:

@@ -337,7 +337,7 @@ class LiveOperations:
         one = self._provider_named(name)
         if not model or len(model) > 1000:
             raise InvalidRequest("Name the model as the provider does.", param="model")
-        connected = self._running.now.targets.providers[name]
+        connected = self._running.now.providers[name]
         examinee = probes.Examinee(
             provider=name,
             base_url=one.base_url,

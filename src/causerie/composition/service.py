@@ -191,12 +191,9 @@ class Prepared(Struct, frozen=True):
     credentials: Credentials
 
 
-class InForce(Struct, frozen=True):
+class InForce(Prepared, frozen=True):
     """Settings, and every part made from them. A reload replaces all of it at once."""
 
-    settings: Settings
-    credentials: Credentials
-    doors: DoorTable
     targets: Targets
     checks: Sequence[Check]
     router: Router
@@ -303,7 +300,7 @@ class RunningService:
         self._serve()
 
     def prepare(self, settings: Settings, credentials: Credentials) -> Prepared:
-        return self._prepare_settings(settings, credentials, self.now.targets.providers)
+        return self._prepare_settings(settings, credentials, self.now.providers)
 
     def replace(self, prepared: Prepared) -> None:
         """Serve by these parts from now on. The engines have the models already."""
@@ -312,7 +309,7 @@ class RunningService:
         self._retired_providers = [
             one for one in self._retired_providers if one.client.open_connections
         ]
-        for name, one in before.targets.providers.items():
+        for name, one in before.providers.items():
             if prepared.providers.get(name) is not one:
                 one.client.retire()
                 self._retired_providers.append(one)
@@ -332,11 +329,11 @@ class RunningService:
                 await self._changed.wait()
 
     def changing_keys(self) -> Sequence[ProviderKey]:
-        every = [one.changing_key for one in self.now.targets.providers.values()]
+        every = [one.changing_key for one in self.now.providers.values()]
         return [key for key in every if key is not None]
 
     async def close(self) -> None:
-        await close([*self.now.targets.providers.values(), *self._retired_providers])
+        await close([*self.now.providers.values(), *self._retired_providers])
 
     def _prepare_settings(
         self, settings: Settings, credentials: Credentials, before: Mapping[str, ConnectedProvider]
@@ -375,15 +372,14 @@ class RunningService:
         settings, front = prepared.settings, self.front
         own = own_models(settings, prepared.options, self.engines, self._chat, before)
         remote = provider_models(settings, prepared.providers, before)
-        targets = Targets(own, remote, prepared.providers)
+        targets = Targets(own, remote)
         traced = self._traces.targets(targets.every(), settings)
         router = router.renewed(traced, targets.admission_queues())
-        listed = {name: one.provider for name, one in prepared.providers.items()}
         catalog = offered(
             settings,
             own,
             router.target_stats,
-            lambda name: listed[name].listed,
+            lambda name: prepared.providers[name].provider.listed,
             self.measurements.figures,
         )
         members = None
