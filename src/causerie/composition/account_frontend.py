@@ -319,18 +319,18 @@ class AccountFrontend:
 
     backed: AccountBackend
     _credentials: Credentials
-    _shared: SharedBudgetStore | None = None
+    _shared_budgets: SharedBudgetStore | None = None
 
     def __post_init__(self) -> None:
         self._operator_keys: Sequence[KeyDigest] = ()
         self._providers: tuple[OidcProvider, ...] = ()
-        self._directories: Mapping[KeyDigest, GroupClaims] = {}
+        self._directories_by_key: Mapping[KeyDigest, GroupClaims] = {}
 
     def replace(self, settings: Settings, credentials: Credentials) -> None:
         self.backed.bookkeeping.prices = model_prices(settings)
         listed, free = settings.identity_providers, settings.free
         self._providers = identity_providers(listed, credentials, private_networks(settings.server))
-        self._directories = {
+        self._directories_by_key = {
             KeyDigest.parse(key): provider.options.directory
             for each, provider in zip(listed, self._providers, strict=True)
             for key in each.scim_keys
@@ -380,9 +380,9 @@ class AccountFrontend:
             {name: read_logo(text) for name, text in settings.branding.logos.items()},
             settings.server.docs,
         )
-        scim = Scim(accounts.provisioning, lambda: self._directories, site.base, most)
+        scim = Scim(accounts.provisioning, lambda: self._directories_by_key, site.base, most)
         edge.mount("/scim", scim.answer, scim.refuse)
-        sales = self._sales(running, alerts)
+        sales = self._credit_sales(running, alerts)
         if sales.stripe is not None:
             edge.mount("/webhooks", sales.stripe.answer)
         chat = structs.asdict(settings.public_chat)
@@ -397,7 +397,7 @@ class AccountFrontend:
                 options.public_rankings,
                 sales,
                 PublicChatOptions(**chat | {"models": frozenset(chat["models"])}),
-                self._shared,
+                self._shared_budgets,
                 options.public_status,
                 bool(alert_options(settings).owners),
                 frozenset(options.public_apps),
@@ -407,7 +407,7 @@ class AccountFrontend:
         edge.mount("/console", console.answer, console.refuse, address=options.address or "")
         edge.mount("/", leading_to(f"{options.address or ''}/console/", settings.server))
 
-    def _sales(self, running: RunningService, alerts: AlertCenter) -> Sales:
+    def _credit_sales(self, running: RunningService, alerts: AlertCenter) -> Sales:
         settings, secrets = running.now.settings, self._credentials.payments
         options, stripe = settings.payments, None
 

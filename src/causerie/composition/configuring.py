@@ -109,7 +109,7 @@ class EntryImport(Struct):
         taken = filed_index(entry, self._file_settings) is not None
         if taken and (locked := refusals(entry, self._file_settings)):
             return ImportStep("locked", entry, "; ".join(locked))
-        credential = self._credential(entry, before)
+        credential = self._imported_credential(entry, before)
         draft = EntryDraft(entry.kind, entry.name, entry.body, credential)
         if before is None:
             made = self._entries.drafted(SYSTEM, draft)
@@ -122,7 +122,7 @@ class EntryImport(Struct):
             return ImportStep("same", entry)
         return ImportStep("changed", entry, ", ".join(what), EntryChange(before, after))
 
-    def _credential(self, entry: Entry, before: StoredEntry | None) -> str | None:
+    def _imported_credential(self, entry: Entry, before: StoredEntry | None) -> str | None:
         # None: the stored key stays.
         label = entry.table.key
         if entry.secret is None:
@@ -174,7 +174,7 @@ class LiveConfiguration:
     """Implements :class:`Configuring` for one service; one change is made after the other."""
 
     _running: RunningService
-    _configuration: Reloading
+    _reloading: Reloading
     _entries: Entries
     _change_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     _running_trials: int = 0
@@ -182,14 +182,14 @@ class LiveConfiguration:
     async def every(self, actor: Actor) -> Sequence[EntryView]:
         """Return providers first; of each kind those of the file first. Unknown kinds are last."""
         await self._entries.require(actor, Action.PROVIDERS_SEE)
-        loaded, stored = self._configuration.loaded, await self._entries.every()
+        loaded, stored = self._reloading.loaded, await self._entries.every()
         order = {kind: number for number, kind in enumerate(TABLES)}
         found = [*_file_entries(loaded), *(_entry_view(each, loaded) for each in stored)]
         return sorted(found, key=lambda each: order.get(each.kind, len(order)))
 
     async def see(self, actor: Actor, id: str) -> EntryView:
         await self._entries.require(actor, Action.PROVIDERS_SEE)
-        return _entry_view(_by_id(await self._entries.every(), id), self._configuration.loaded)
+        return _entry_view(_entry_by_id(await self._entries.every(), id), self._reloading.loaded)
 
     async def create(self, actor: Actor, kind: EntryKind, wish: EntryWish) -> EntryView:
         async with self._locked_entries(actor) as stored:
@@ -198,30 +198,30 @@ class LiveConfiguration:
 
     async def change(self, actor: Actor, id: str, wish: EntryWish) -> EntryView:
         async with self._locked_entries(actor) as stored:
-            before = _by_id(stored, id)
+            before = _entry_by_id(stored, id)
             after = self._wished_entry(actor, before, before.kind, wish)
             return await self._store_entry(actor, stored, EntryChange(before, after))
 
     async def switch(self, actor: Actor, id: str, *, enabled: bool) -> EntryView:
         async with self._locked_entries(actor) as stored:
-            before = _check_known(_by_id(stored, id))
+            before = _check_known(_entry_by_id(stored, id))
             draft = EntryDraft(before.kind, before.name, before.body, enabled=enabled)
             after = self._entries.changed(actor, before, draft)
             return await self._store_entry(actor, stored, EntryChange(before, after))
 
     async def delete(self, actor: Actor, id: str) -> None:
         async with self._locked_entries(actor) as stored:
-            await self._apply(actor, stored, [EntryChange(_by_id(stored, id), None)])
+            await self._apply_changes(actor, stored, [EntryChange(_entry_by_id(stored, id), None)])
 
     async def apply(self, actor: Actor, steps: Sequence[EntryStep]) -> None:
         async with self._locked_entries(actor) as stored:
             changes = []
             for step in steps:
-                before, after = _by_id(stored, step.id) if step.id else None, None
+                before, after = _entry_by_id(stored, step.id) if step.id else None, None
                 if step.wish is not None:
                     after = self._wished_entry(actor, before, step.kind, step.wish)
                 changes.append(EntryChange(before, after))
-            await self._apply(actor, stored, changes)
+            await self._apply_changes(actor, stored, changes)
 
     @asynccontextmanager
     async def _locked_entries(self, actor: Actor) -> AsyncIterator[Sequence[StoredEntry]]:
@@ -229,7 +229,7 @@ class LiveConfiguration:
         async with self._change_lock:
             yield await self._entries.every()
 
-    async def _apply(
+    async def _apply_changes(
         self, actor: Actor, stored: Sequence[StoredEntry], changes: Sequence[EntryChange]
     ) -> None:
         outcome = await self._write_changes(actor, stored, changes)
@@ -241,7 +241,7 @@ class LiveConfiguration:
     ) -> EntryView:
         assert change.after is not None
         outcome = await self._write_changes(actor, stored, [change])
-        view = _entry_view(change.after, self._configuration.loaded)
+        view = _entry_view(change.after, self._reloading.loaded)
         if outcome.applied:
             return view
         return msgspec.structs.replace(view, in_force=False, problems=outcome.problems)
@@ -252,7 +252,7 @@ class LiveConfiguration:
         touched = [each.after for each in changes if each.after is not None]
         await self._check_stored(_entries_after(stored, changes), *touched)
         await self._entries.write(actor, changes)
-        return await self._configuration.reload()
+        return await self._reloading.reload()
 
     def _wished_entry(
         self, actor: Actor, before: StoredEntry | None, kind: EntryKind, wish: EntryWish
@@ -314,7 +314,7 @@ class LiveConfiguration:
     async def _entry_on_trial(self, wanted: TestProvider) -> tuple[ProviderSettings, Credentials]:
         stored, name = await self._entries.every(), f"trial-{uuid4().hex}"
         if wanted.entry:
-            tried = replace(_by_id(stored, wanted.entry), id="", name=name, enabled=True)
+            tried = replace(_entry_by_id(stored, wanted.entry), id="", name=name, enabled=True)
         else:
             wish = EntryWish(settings={**wanted.settings, "name": name}, key=wanted.key)
             tried = self._entries.drafted(SYSTEM, _entry_draft("provider", wish))
@@ -333,12 +333,12 @@ class LiveConfiguration:
     async def _check_stored(self, stored: Sequence[StoredEntry], *touched: StoredEntry) -> Loaded:
         # What was broken before may stay so, other than what is `touched`.
         try:
-            loaded = await asyncio.to_thread(self._configuration.read, stored)
+            loaded = await asyncio.to_thread(self._reloading.read, stored)
         except SettingsError as error:
             raise _invalid_configuration([str(problem) for problem in error.problems]) from error
         entries = [entry_of(each) for each in known(stored)]
         keys = {entry_of(each).key for each in touched}
-        if found := new_problems(entries, loaded, self._configuration.loaded, keys):
+        if found := new_problems(entries, loaded, self._reloading.loaded, keys):
             raise _invalid_configuration([f"{entry.origin}: {reason}" for entry, reason in found])
         return loaded
 
@@ -384,7 +384,7 @@ def _entries_after(
     return [*kept, *(each.after for each in changes if each.before is None and each.after)]
 
 
-def _by_id(stored: Sequence[StoredEntry], id: str) -> StoredEntry:
+def _entry_by_id(stored: Sequence[StoredEntry], id: str) -> StoredEntry:
     for each in stored:
         if each.id == id:
             return each

@@ -256,7 +256,7 @@ class RunningService:
     settings: InitVar[Settings]
     credentials: InitVar[Credentials]
     engines: Fleet
-    _chat: ChatParts
+    _chat_parts: ChatParts
     log_buffer: InitVar[LogBuffer]
     _shared: Distribution
     front: AccountFrontend | None = None
@@ -269,7 +269,7 @@ class RunningService:
         self.proxies = tuple(map(ip_network, settings.console.proxies))
         engines, shared, front = self.engines, self._shared, self.front
         self._retired_providers: list[ConnectedProvider] = []
-        self._changed = asyncio.Event()
+        self._providers_changed = asyncio.Event()
         health = _Health(
             engines.status,
             lambda: self.now.router.status(),
@@ -297,7 +297,7 @@ class RunningService:
         prepared = self._prepare_settings(settings, credentials, {})
         self.now = self._make_in_force(prepared, Targets(), Router({}))
         self.edge = Edge(self.now.doors, self.now.pipeline, health, self.counters)
-        self._serve()
+        self._serve_by_parts()
 
     def prepare(self, settings: Settings, credentials: Credentials) -> Prepared:
         return self._prepare_settings(settings, credentials, self.now.providers)
@@ -315,18 +315,18 @@ class RunningService:
                 self._retired_providers.append(one)
         for key in self.changing_keys():
             key.use(prepared.credentials.keys[key.provider.name])
-        self._changed.set()
-        self._serve()
+        self._providers_changed.set()
+        self._serve_by_parts()
 
     async def check_providers(self) -> None:
         """Ask the providers in force whether they answer, and renew their keys, for ever."""
         while True:
-            self._changed.clear()
+            self._providers_changed.clear()
             checks = checking_health(
                 lambda name: self.now.router.target_state(name), self.now.checks
             )
             async with checks, renewing(self.changing_keys()):
-                await self._changed.wait()
+                await self._providers_changed.wait()
 
     def changing_keys(self) -> Sequence[ProviderKey]:
         every = [one.changing_key for one in self.now.providers.values()]
@@ -349,7 +349,7 @@ class RunningService:
             credentials,
         )
 
-    def _serve(self) -> None:
+    def _serve_by_parts(self) -> None:
         settings, pipeline = self.now.settings, self.now.pipeline
         keys, place = settings.metrics.keys, self.place
         self._request_log.shows_door = len(settings.doors) > 1
@@ -370,7 +370,7 @@ class RunningService:
 
     def _make_in_force(self, prepared: Prepared, before: Targets, router: Router) -> InForce:
         settings, front = prepared.settings, self.front
-        own = own_models(settings, prepared.options, self.engines, self._chat, before)
+        own = own_models(settings, prepared.options, self.engines, self._chat_parts, before)
         remote = provider_models(settings, prepared.providers, before)
         targets = Targets(own, remote)
         traced = self._traces.targets(targets.every(), settings)

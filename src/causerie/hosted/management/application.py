@@ -197,7 +197,7 @@ class Management:
     requests_per_minute: int
     operator_keys: Callable[[], Sequence[KeyDigest]] = tuple
     proxies: Sequence[Network] = ()  # trusted to name the address of a client
-    _limits: MemoryCounters = field(default_factory=MemoryCounters)  # apart from inference
+    _rate_limits: MemoryCounters = field(default_factory=MemoryCounters)  # apart from inference
 
     async def answer(self, exchange: Exchange) -> None:
         """Answer one request; raises :class:`~causerie.errors.ServiceError`."""
@@ -217,7 +217,7 @@ class Management:
         if actor.networks is not None:
             actor.networks.check(exchange.client(self.proxies), "This key")
         rates = Rates(requests_per_minute=self.requests_per_minute, concurrent=_AT_ONCE)
-        with self._limits.take_now([RateScope("key", actor.id, rates)], Tokens) as lease:
+        with self._rate_limits.take_now([RateScope("key", actor.id, rates)], Tokens) as lease:
             query = query_of(exchange.query, route.query)
             body = await body_of(exchange, route.body) if route.takes_body else route.body()
             services = self.clock, self.link_path, self.accounts, self.operations

@@ -172,14 +172,14 @@ class PublishedList(Struct, frozen=True, kw_only=True):
 
 @route("GET /providers/{provider}/offers", "Compare a provider's list with the catalog")
 async def list_offers(call: WithQuery[OfferQuery], provider: str) -> OfferList:
-    _, _, found = await _offers(call, provider, _rules(call.query))
+    _, _, found = await _offers_of_provider(call, provider, _price_rules(call.query))
     return OfferList(data=[*found])
 
 
 @route("POST /providers/{provider}/offers", "Publish models of a provider in the catalog")
 async def publish_models(call: WithBody[PublishModels], provider: str) -> PublishedList:
-    body, rules = call.body, _rules(call.body)
-    source, entries, listed = await _offers(call, provider, rules)
+    body, rules = call.body, _price_rules(call.body)
+    source, entries, listed = await _offers_of_provider(call, provider, rules)
     found = {each.id: each for each in listed}
     picked = []
     for each in body.models:
@@ -195,7 +195,7 @@ async def publish_models(call: WithBody[PublishModels], provider: str) -> Publis
     return PublishedList(data=[*models_of(provider, entries)])
 
 
-async def _offers(
+async def _offers_of_provider(
     call: ApiCall[Any, Any], name: str, rules: PriceRules
 ) -> tuple[EntryView, Sequence[EntryView], Sequence[Offer]]:
     entries = await call.operations.configuration.every(call.actor)
@@ -207,7 +207,7 @@ async def _offers(
     return provider, entries, offers(provider, trial.models, entries, rules)
 
 
-def _rules(asked: OfferQuery) -> PriceRules:
+def _price_rules(asked: OfferQuery) -> PriceRules:
     margin = money(asked.margin) if asked.margin else None
     return PriceRules(margin, asked.prompt or None, asked.completion or None)
 
@@ -310,11 +310,11 @@ def usage_query(query: requests.UsageSpan, now: datetime) -> UsageQuery:
     by = tuple(By(name) for name in query.by.split(",") if name)
     if len(set(by)) != len(by):
         raise InvalidRequest("`by` takes each name once.", param="by")
-    narrowed = _given(query, *_NARROWING, "door")
+    narrowed = _values_or_none(query, *_NARROWING, "door")
     return UsageQuery(since=since, until=until, step=query.step, by=by, **narrowed)
 
 
-def _given(query: Struct, *names: str) -> dict[str, Any]:
+def _values_or_none(query: Struct, *names: str) -> dict[str, Any]:
     return {name: getattr(query, name) or None for name in names}
 
 
@@ -412,7 +412,7 @@ async def list_first_tokens(call: WithQuery[requests.LatencySpan]) -> views.Late
     query = call.query
     since, until = between(query, call.now)
     by = (By(query.by),) if query.by else ()
-    narrowed = _given(query, *_NARROWING)
+    narrowed = _values_or_none(query, *_NARROWING)
     asked = UsageQuery(since=since, until=until, step=Step.ALL, by=by, **narrowed)
     found = await call.accounts.usage.first_tokens(call.actor, call.project, asked)
     found = sorted(found, key=lambda each: each.group)
@@ -425,7 +425,7 @@ async def list_requests(call: WithQuery[requests.RequestPage]) -> views.RequestL
     before = views.place_of(query.cursor, tuple[int, str])
     if before is not None and not (0 <= before[0] < _LARGEST and RECORD_ID.fullmatch(before[1])):
         raise views.no_cursor()
-    wanted = replace(_filter(query, call.now), before=before, limit=query.limit)
+    wanted = replace(_record_filter(query, call.now), before=before, limit=query.limit)
     found = await call.accounts.usage.requests(call.actor, call.project, wanted)
     last = found[-1] if len(found) == wanted.count else None
     return views.RequestList(
@@ -436,15 +436,15 @@ async def list_requests(call: WithQuery[requests.RequestPage]) -> views.RequestL
 
 @route("GET /requests.csv", "Single requests as CSV")
 async def export_requests(call: WithQuery[requests.RequestSpan]) -> Export:
-    wanted = _filter(call.query, call.now)
+    wanted = _record_filter(call.query, call.now)
     rows = request_rows(call.accounts.usage, call.actor, call.project, wanted)
     return Export(CSV_TYPE, "requests.csv", csv_pieces(rows))
 
 
-def _filter(query: requests.RequestSpan, now: datetime) -> RecordFilter:
+def _record_filter(query: requests.RequestSpan, now: datetime) -> RecordFilter:
     since, until = between(query, now)
     own = ("door", "status", "request_id", "tag", "operation")
-    narrowed = _given(query, *_NARROWING, *own)
+    narrowed = _values_or_none(query, *_NARROWING, *own)
     return RecordFilter(since, until, failures_only=query.failures == "true", **narrowed)
 
 
@@ -454,7 +454,7 @@ async def list_audit(call: WithQuery[requests.AuditQuery]) -> views.AuditList:
     before = views.place_of(query.cursor, int)
     if before is not None and not 0 <= before < _LARGEST:
         raise views.no_cursor()
-    narrowed = _given(query, "actor", "action", "subject", "kind")
+    narrowed = _values_or_none(query, "actor", "action", "subject", "kind")
     wanted = AuditFilter(before=before, limit=query.limit, **narrowed)
     found = await call.accounts.projects.audit(call.actor, call.project, wanted)
     full = len(found) == wanted.count

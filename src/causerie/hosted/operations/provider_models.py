@@ -102,7 +102,7 @@ def taken_over(
         elif not alias.locked and len(alias.settings["targets"]) == 1:
             drafts[alias.name] |= _listed_price(one)
     drafts.remove(provider.name, gone)
-    return [*_with_contexts(provider, picked, gone), *new, *drafts.steps()]
+    return [*_context_changes(provider, picked, gone), *new, *drafts.steps()]
 
 
 def provider_in_force(entries: Sequence[EntryView], name: str) -> EntryView:
@@ -154,13 +154,13 @@ class _Drafts(dict[str, dict[str, Any]]):
     # New settings of the entries of a kind, but for those of the file.
 
     def __init__(self, kind: EntryKind, entries: Iterable[EntryView]) -> None:
-        self._kind = kind
+        self._entry_kind = kind
         changeable = (each for each in entries if each.kind == kind and not each.locked)
-        self._earlier = {each.name: each for each in changeable}
-        super().__init__({name: dict(each.settings) for name, each in self._earlier.items()})
+        self._originals = {each.name: each for each in changeable}
+        super().__init__({name: dict(each.settings) for name, each in self._originals.items()})
 
     def remove(self, provider: str, gone: Collection[str]) -> None:
-        name = _PLACES[self._kind]
+        name = _PLACES[self._entry_kind]
         for draft in self.values():
             if isinstance(draft.get(name), list):
                 draft[name] = [
@@ -171,13 +171,13 @@ class _Drafts(dict[str, dict[str, Any]]):
 
     def steps(self) -> Iterator[EntryStep]:
         for name, draft in self.items():
-            entry = self._earlier.get(name)
+            entry = self._originals.get(name)
             if entry is None:
-                yield EntryStep(kind=self._kind, wish=EntryWish(settings=draft))
-            elif draft != entry.settings and draft[_PLACES[self._kind]]:
+                yield EntryStep(kind=self._entry_kind, wish=EntryWish(settings=draft))
+            elif draft != entry.settings and draft[_PLACES[self._entry_kind]]:
                 yield changed(entry, draft)
             elif draft != entry.settings:
-                yield EntryStep(kind=self._kind, id=entry.id)
+                yield EntryStep(kind=self._entry_kind, id=entry.id)
 
 
 def published_price(one: ListedModel) -> Mapping[str, str]:
@@ -205,7 +205,7 @@ def changed(entry: EntryView, settings: dict[str, Any]) -> EntryStep:
     return EntryStep(kind=entry.kind, id=entry.id, wish=wish)
 
 
-def _with_contexts(
+def _context_changes(
     provider: EntryView, picked: Sequence[ListedModel], gone: Collection[str]
 ) -> Iterator[EntryStep]:
     if provider.locked:

@@ -152,8 +152,8 @@ class Database:
                 address, connections=_READERS, begin="BEGIN", reads_only=True
             )
         else:
-            self._connect = partial(_postgres_engine, *tls_of(address))
-            self._writer = self._reader = self._connect(_STATEMENT_SECONDS)
+            self._make_engine = partial(_postgres_engine, *tls_of(address))
+            self._writer = self._reader = self._make_engine(_STATEMENT_SECONDS)
         self.dialect = self._writer.dialect
 
     @asynccontextmanager
@@ -169,7 +169,7 @@ class Database:
     @asynccontextmanager
     async def migrating(self) -> AsyncIterator[AsyncConnection]:
         """Begin a transaction as :meth:`writing`, without a time limit for its statements."""
-        engine = self._writer if self.sqlite else self._connect(None)
+        engine = self._writer if self.sqlite else self._make_engine(None)
         try:
             with _translated_failures():
                 async with engine.begin() as connection:
@@ -430,7 +430,7 @@ def _upgrade_schema(connection: Connection) -> None:
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
     scripts = ScriptDirectory.from_config(_alembic_config(connection))
-    if not _is_older(connection, scripts):
+    if not _is_upgradable(connection, scripts):
         return
     if _current_revision(connection) is None:
         METADATA.create_all(connection, checkfirst=False)
@@ -443,7 +443,7 @@ def _upgrade_schema(connection: Connection) -> None:
     connection.execute(update(schema_state).where(other).values(values))
 
 
-def _is_older(connection: Connection, scripts: ScriptDirectory) -> bool:
+def _is_upgradable(connection: Connection, scripts: ScriptDirectory) -> bool:
     # False for tables of a newer version that this one can serve.
     current, every = _current_revision(connection), [*scripts.walk_revisions()]
     known = {each.revision for each in every}
@@ -479,7 +479,7 @@ def _upgrade_plan(connection: Connection) -> UpgradePlan:
     scripts = ScriptDirectory.from_config(_alembic_config(connection))
     current, every = _current_revision(connection), [*scripts.walk_revisions()]
     due: list[Script] = []
-    if _is_older(connection, scripts):
+    if _is_upgradable(connection, scripts):
         for each in every:
             if each.revision == current:
                 break

@@ -34,11 +34,11 @@ class SqlEntries(SqlRepository):
     async def every(self) -> Sequence[StoredEntry]:
         """Return all entries, oldest first."""
         query = select(table).order_by(table.c.created_at, table.c.id)
-        return await self._all(query, self._decrypted_entry)
+        return await self._read_all(query, self._decrypted_entry)
 
     async def add(self, entries: Sequence[StoredEntry]) -> None:
         """Insert entries; raise :class:`Taken` if one of a kind and name exists."""
-        await self._insert_rows(table, [self._row(each) for each in entries])
+        await self._insert_rows(table, [self._sealed_row(each) for each in entries])
 
     async def change(self, entries: Sequence[StoredEntry]) -> bool:
         """Change entries; false without a change if one has not the version before."""
@@ -51,7 +51,7 @@ class SqlEntries(SqlRepository):
         versions = {row.id: row.version for row in found}
         if any(versions.get(each.id) != each.version - 1 for each in entries):
             return False
-        rows = [self._row(each) | {"changed": each.id} for each in entries]
+        rows = [self._sealed_row(each) | {"changed": each.id} for each in entries]
         unreadable = [row for row, each in zip(rows, entries, strict=True) if each.unreadable]
         for row in unreadable:
             del row["credential"]  # stays as it is, for the key may come back
@@ -64,7 +64,7 @@ class SqlEntries(SqlRepository):
     async def remove(self, id: str) -> bool:
         return await self._delete(table, id=id)
 
-    def _row(self, entry: StoredEntry) -> dict[str, Any]:
+    def _sealed_row(self, entry: StoredEntry) -> dict[str, Any]:
         values = row_of(table, entry)
         if entry.credential is not None:
             values["credential"] = self.cipher.seal(entry.credential, entry_purpose(entry.id))
@@ -97,12 +97,14 @@ class SqlRecordings(SqlRepository):
         days = {row.id: row.recording_days for row in await self._execute(query)}
         wanted = [each for each in kept if each.project_id in days]
         if wanted:
-            rows = await asyncio.to_thread(self._rows, wanted, days)
+            rows = await asyncio.to_thread(self._sealed_rows, wanted, days)
             await self._execute(recordings.insert(), rows)
 
     async def find(self, id: str) -> Recording | None:
         """Return a recording; raise :class:`NotFound` for one that no key decrypts."""
-        row = await self._first(self._live(select(recordings)).where(recordings.c.id == id))
+        row = await self._first_row(
+            self._unexpired(select(recordings)).where(recordings.c.id == id)
+        )
         if row is None:
             return None
         try:
@@ -116,14 +118,14 @@ class SqlRecordings(SqlRepository):
 
     async def several(self, project_id: str, ids: Sequence[str]) -> Sequence[Recording]:
         """Return those that a key decrypts."""
-        query = self._live(select(recordings), project_id).where(recordings.c.id.in_(ids))
+        query = self._unexpired(select(recordings), project_id).where(recordings.c.id.in_(ids))
         rows = (await self._execute(query)).mappings().all()
         return await asyncio.to_thread(self._readable_recordings, rows)
 
     async def users(self, project_id: str, ids: Sequence[str]) -> Mapping[str, str]:
         """Return the users of the stored ones of these ids, by id."""
         of = recordings.c
-        query = self._live(select(of.id, of.user_id), project_id).where(of.id.in_(ids))
+        query = self._unexpired(select(of.id, of.user_id), project_id).where(of.id.in_(ids))
         return {row.id: row.user_id for row in await self._execute(query)}
 
     async def forget(self, project_id: str) -> None:
@@ -144,18 +146,20 @@ class SqlRecordings(SqlRepository):
         self, project_id: str, after: str, most: int
     ) -> tuple[Sequence[Recording], str | None]:
         """Return those after an id, by id, and the last id looked at, ``None`` at the end."""
-        query = self._live(select(recordings), project_id)
+        query = self._unexpired(select(recordings), project_id)
         if after:
             query = query.where(recordings.c.id > after)
         rows = (await self._execute(query.order_by(recordings.c.id).limit(most))).mappings().all()
         last = rows[-1]["id"] if len(rows) == most else None
         return await asyncio.to_thread(self._readable_recordings, rows), last
 
-    def _live(self, query: Select[Any], project_id: str | None = None) -> Select[Any]:
+    def _unexpired(self, query: Select[Any], project_id: str | None = None) -> Select[Any]:
         query = query.where(recordings.c.expires_at > self.now)
         return query.where(recordings.c.project_id == project_id) if project_id else query
 
-    def _rows(self, kept: Sequence[Recording], days: Mapping[str, int]) -> list[dict[str, Any]]:
+    def _sealed_rows(
+        self, kept: Sequence[Recording], days: Mapping[str, int]
+    ) -> list[dict[str, Any]]:
         return [
             {
                 **row_of(recordings, each),
