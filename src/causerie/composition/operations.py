@@ -111,13 +111,10 @@ class ProviderViews:
             max_concurrent=None,
             targets=tuple(self._target_view(one.id, one.id) for one in self._settings.models),
             models=tuple(
-                ports.ProbedModelView(
-                    id=one.id,
-                    probed=None,
+                alike(
+                    ports.ProbedModelView,
+                    ProviderModelSettings(id=one.id, context_length=one.context, continues=True),
                     evidence="runs here",
-                    context_length=one.context,
-                    thinking=None,
-                    continues=True,
                     cells=tuple(probes.own_row()),
                     cost=None,
                 )
@@ -142,10 +139,6 @@ class ProviderViews:
         )
 
     def _model_view(self, known: ProviderModelSettings, kept: probes.Kept) -> ports.ProbedModelView:
-        supported = known.supported_parameters
-        facts = probes.ConfiguredSupport(
-            frozenset(supported) if supported is not None else None, parameters(known)
-        )
         newest = kept.newest
         results = (each for each in (kept.used, newest) if each is not None)
         used = next((each for each in results if not changes(known, each)), None)
@@ -153,7 +146,7 @@ class ProviderViews:
             ports.ProbedModelView,
             known,
             evidence=used.evidence if used is not None else "",
-            cells=tuple(probes.row(facts, used)),
+            cells=tuple(probes.row(known.supported_parameters, parameters(known), used)),
             cost=probe_cost(known.context_length),
             used=used,
             newest=newest,
@@ -188,7 +181,7 @@ def probe_view(one: probes.Examination) -> ports.ProbeView:
 @lru_cache(maxsize=256)
 def probe_cost(context_length: int | None) -> ports.ProbeCost:
     """Return the most that a probe of a model can cost, which only depends on its context."""
-    cost = probes.price(probes.Examinee("", ""), "", context_length)
+    cost = probes.price(context_length)
     return alike(ports.ProbeCost, cost, words=str(cost))
 
 

@@ -40,7 +40,7 @@ from causerie.hosted.operations import configuring, ports, provider_models
 from causerie.hosted.operations.ports import Operations
 from causerie.http.answers import Export
 from causerie.http.exchange import Exchange
-from causerie.http.openapi import Schema, sent_schemas
+from causerie.http.openapi import Schema, json_answer, ref, sent_schemas
 from causerie.http.routing import RouteTable
 
 _ACCOUNT_TYPES = (views, requests, bounds, issuing)
@@ -60,7 +60,6 @@ _FIELDS: Mapping[str, Mapping[str, str]] = tomllib.loads(
 )
 _MODULES = (*_ACCOUNT_TYPES, allowed, handlers, ports, configuring, provider_models)
 _KINDS = {name: each for module in _MODULES for name, each in vars(module).items()}
-_REF = "#/components/schemas/{name}"
 _ERRORS: Mapping[str, str] = _FIELDS["errors"]
 _WITH_BODY = ("408", "409", "413", "415")
 
@@ -96,7 +95,7 @@ def _described_operation(route: ApiRoute) -> Schema:
         "responses": {
             str(route.status): _described_answer(route),
             **{
-                status: {"description": words, "content": _json_of("Error")}
+                status: json_answer(words, "Error")
                 for status, words in _ERRORS.items()
                 if route.takes_body or status not in _WITH_BODY
             },
@@ -110,13 +109,9 @@ def _described_operation(route: ApiRoute) -> Schema:
         operation["parameters"] = parameters
     if route.takes_body:
         required = any(field.required for field in msgspec.structs.fields(route.body))
-        content = _json_of(route.body.__name__)
+        content = {"application/json": {"schema": ref(route.body.__name__)}}
         operation["requestBody"] = {"required": required, "content": content}
     return operation
-
-
-def _json_of(name: str) -> Schema:
-    return {"application/json": {"schema": {"$ref": _REF.format(name=name)}}}
 
 
 def _described_answer(route: ApiRoute) -> Schema:
@@ -125,8 +120,7 @@ def _described_answer(route: ApiRoute) -> Schema:
         return {"description": "The table.", "content": text}
     if not issubclass(route.answer, Struct):
         return {"description": "It is done."}
-    words = (route.answer.__doc__ or "").split("\n")[0]
-    return {"description": words, "content": _json_of(route.answer.__name__)}
+    return json_answer((route.answer.__doc__ or "").split("\n")[0], route.answer.__name__)
 
 
 def _query_parameters(query: type[Struct]) -> list[Schema]:
@@ -144,7 +138,8 @@ def _query_parameters(query: type[Struct]) -> list[Schema]:
 
 def _components(types: Iterable[type]) -> dict[str, Any]:
     structs = sorted({one for one in types if issubclass(one, Struct)}, key=lambda it: it.__name__)
-    _, components = msgspec.json.schema_components(structs, ref_template=_REF)
+    template = "#/components/schemas/{name}"
+    _, components = msgspec.json.schema_components(structs, ref_template=template)
     for name, schema in components.items():
         for kind in reversed(getattr(_KINDS.get(name), "__mro__", ())):
             for part, words in _FIELDS.get(kind.__name__, {}).items():

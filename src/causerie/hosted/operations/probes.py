@@ -5,7 +5,7 @@ supported parameters.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import UTC, date, datetime
 from typing import Literal, Protocol, Self
@@ -161,14 +161,10 @@ class Examinee:
 
 
 def price(
-    examinee: Examinee,
-    model: str,
-    context_length: int | None,
-    questions: Sequence[ProbeQuestion] = QUESTIONS,
+    context_length: int | None, questions: Sequence[ProbeQuestion] = QUESTIONS
 ) -> ProbeBudget:
     """Return the most that a probe can cost, by the length of the context if it is known."""
-    subject = Subject(examinee.base_url, model, context_length=context_length)
-    return cost(questions, [subject], dialect_preview=True)
+    return cost(questions, [Subject("", "", context_length=context_length)], dialect_preview=True)
 
 
 @dataclass(eq=False)
@@ -199,7 +195,7 @@ class Examination:
         self._questions = QUICK_QUESTIONS if self.quick else QUESTIONS
         self.questions = len(self._questions)
         self.provider, self.began = self._examinee.provider, self._clock()
-        self.cost = price(self._examinee, self.model, None, self._questions)
+        self.cost = price(None, self._questions)
 
     @property
     def requests(self) -> int:
@@ -226,7 +222,7 @@ class Examination:
                 keyed=one.key is not None,
                 context_length=listed_length(entry_of(listed, self.model)),
             )
-            self.cost = price(one, self.model, subject.context_length, self._questions)
+            self.cost = price(subject.context_length, self._questions)
             dialect = guess_dialect(listed, self.model)
             if dialect is not None and one.dialect is GENERIC:
                 self.hint = (
@@ -329,14 +325,6 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = tuple(
 """Parameters by purpose."""
 
 
-class ConfiguredSupport(Struct, frozen=True):
-    """Parameters of a model by the configuration."""
-
-    supported: frozenset[str] | None = None
-    effective: frozenset[str] | None = None
-    """Parameters against which requests are checked; ``None``: requests are not checked."""
-
-
 class Cell(Struct, frozen=True):
     """Support of one parameter by one model."""
 
@@ -351,22 +339,29 @@ def groups() -> Sequence[tuple[str, Sequence[str]]]:
     return [*GROUPS, (_OTHER, sorted(HONOURED - named))]
 
 
-def row(known: ConfiguredSupport, result: Result | None) -> Sequence[Cell]:
-    """Return the support of every parameter; ``result`` is that of the probe in force, if any."""
-    found = result.answers() if result is not None else {}
-    return [_support_cell(name, known, found.get(name)) for _, names in groups() for name in names]
+def row(
+    configured: Collection[str] | None, checked: Collection[str] | None, result: Result | None
+) -> Sequence[Cell]:
+    """Return the support of every parameter; ``result`` is that of the probe in force, if any.
 
+    Requests are checked against ``checked``, which follows from what is ``configured``; ``None``:
+    requests are not checked.
+    """
+    answers = result.answers() if result is not None else {}
 
-def _support_cell(name: str, known: ConfiguredSupport, found: Found | None) -> Cell:
-    if known.effective is None:
-        return Cell(name, "unknown", "nobody has measured it; it is let through")
-    supported = name in known.effective
-    if found is not None and (found.answer in ("yes", "partly")) == supported:
-        return Cell(name, found.answer, found.how or found.question)
-    if not supported:
-        return Cell(name, "no", "not among the measured parameters")
-    own = known.supported is not None and name not in known.supported
-    return Cell(name, "yes", "served here, or under another of its names" if own else "measured")
+    def cell(name: str) -> Cell:
+        if checked is None:
+            return Cell(name, "unknown", "nobody has measured it; it is let through")
+        found, supported = answers.get(name), name in checked
+        if found is not None and (found.answer in ("yes", "partly")) == supported:
+            return Cell(name, found.answer, found.how or found.question)
+        if not supported:
+            return Cell(name, "no", "not among the measured parameters")
+        own = configured is not None and name not in configured
+        words = "served here, or under another of its names" if own else "measured"
+        return Cell(name, "yes", words)
+
+    return [cell(name) for _, names in groups() for name in names]
 
 
 def own_row() -> Sequence[Cell]:
