@@ -59,7 +59,7 @@ class Targets(Struct, frozen=True):
     remote: Mapping[str, ProviderTarget] = {}
 
     def every(self) -> Mapping[str, Target]:
-        return {name: one.chat for name, one in self.own.items()} | self.remote
+        return {**{name: one.chat for name, one in self.own.items()}, **self.remote}
 
     def admission_queues(self) -> Mapping[str, SlotQueue]:
         return {id: own.admission_queue for id, own in self.own.items()}
