@@ -53,7 +53,7 @@ from causerie.hosted.store.database import (
     upgrade,
     upgrade_plan,
 )
-from causerie.hosted.store.encrypted import holds_secrets, seal_secrets, unopened_entries
+from causerie.hosted.store.encrypted import holds_secrets, seal_secrets
 from causerie.hosted.store.operations import (
     SqlAlertBook,
     SqlMeasurements,
@@ -339,11 +339,10 @@ async def sealed(
             )
         try:
             cipher = Cipher(secret_keys or [await asyncio.to_thread(_key_of_file, file)])
-            await seal_secrets(database, cipher)
-            unopened = await unopened_entries(database, cipher) if complete else ()
+            _, unopened = await seal_secrets(database, cipher)
         except (WrongKey, ValueError) as failure:
             raise CannotStart(f"{failure} ({_WHERE_KEYS})") from failure
-    if unopened:
+    if complete and unopened:
         raise CannotStart(
             f"the keys of these entries were encrypted with another key: {', '.join(unopened)}; "
             f"give the right one ({_WHERE_KEYS}), or what they hold anew with `causerie import`"

@@ -477,23 +477,19 @@ def _served_from(newest_first: Sequence[Script]) -> str:
 
 def _upgrade_plan(connection: Connection) -> UpgradePlan:
     scripts = ScriptDirectory.from_config(_alembic_config(connection))
-    current, every = _current_revision(connection), [*scripts.walk_revisions()]
-    due: list[Script] = []
-    if _is_upgradable(connection, scripts):
-        for each in every:
-            if each.revision == current:
-                break
-            due.insert(0, each)
+    current, newest_first = _current_revision(connection), [*scripts.walk_revisions()]
+    revisions = [each.revision for each in newest_first]
+    now = revisions.index(current) if current in revisions else len(revisions)
+    due = newest_first[:now] if _is_upgradable(connection, scripts) else []
     steps = [
         UpgradeStep(
             each.revision, each.doc, _upgrade_statements(connection, each) if current else ()
         )
-        for each in due
+        for each in reversed(due)
     ]
-    oldest = _served_from(every)
-    since = next(index for index, each in enumerate(every) if each.revision == oldest)
-    now = next((index for index, each in enumerate(every) if each.revision == current), 0)
-    return UpgradePlan(current, steps, oldest, returns=now <= since)
+    oldest = _served_from(newest_first)
+    returns = current not in revisions or now <= revisions.index(oldest)
+    return UpgradePlan(current, steps, oldest, returns=returns)
 
 
 def _upgrade_statements(connection: Connection, step: Script) -> Sequence[str]:

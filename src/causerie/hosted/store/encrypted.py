@@ -184,42 +184,27 @@ class SqlRecordings(SqlRepository):
         return Recording(**values)
 
 
-async def seal_secrets(database: Database, cipher: Cipher) -> int:
+async def seal_secrets(database: Database, cipher: Cipher) -> tuple[int, Sequence[str]]:
     """Encrypt again with the first key what older keys encrypted; return the number of secrets.
 
     The former values are overwritten in the file, so that an old key opens nothing of it. Raises
     :class:`WrongKey`, without a change, if no key opens a two-factor secret, and
     :class:`~causerie.errors.StoreUnavailable`. A credential that no key opens stays as it is; its
-    entry is shown as broken.
+    entry is shown as broken, and returned too, as kind and name.
     """
     async with database.reading() as connection:
-        if not await _to_reencrypt(connection, cipher):
-            return 0
+        stale, unopened = await _to_reencrypt(connection, cipher)
+    if not stale:
+        return 0, unopened
     async with database.writing() as connection:
         if database.sqlite:
             await connection.exec_driver_sql("PRAGMA secure_delete = ON")
-        stale = await _to_reencrypt(connection, cipher)
+        stale, unopened = await _to_reencrypt(connection, cipher)
         for statement in stale:
             await connection.execute(statement)
     if database.sqlite:
         await database.checkpoint()
-    return len(stale)
-
-
-async def unopened_entries(database: Database, cipher: Cipher) -> Sequence[str]:
-    """Return the entries whose credentials cannot be decrypted, as kind and name.
-
-    Raises :class:`~causerie.errors.StoreUnavailable`.
-    """
-    of = table.c
-    query = select(of.id, of.kind, of.name, of.credential).where(of.credential.is_not(None))
-    found = []
-    for row in await database.rows(query.order_by(of.kind, of.name)):
-        try:
-            cipher.open(row["credential"], entry_purpose(row["id"]))
-        except WrongKey:
-            found.append(f"{row['kind'].replace('_', ' ')} {row['name']}")
-    return found
+    return len(stale), unopened
 
 
 async def holds_secrets(database: Database) -> bool:
@@ -232,21 +217,25 @@ async def holds_secrets(database: Database) -> bool:
     return bool(await database.rows(kept.limit(1)))
 
 
-async def _to_reencrypt(connection: AsyncConnection, cipher: Cipher) -> Sequence[Update]:
-    stale = []
+async def _to_reencrypt(
+    connection: AsyncConnection, cipher: Cipher
+) -> tuple[Sequence[Update], Sequence[str]]:
+    stale, unopened = [], []
     for owner, key, column, purpose in (
         (totp, totp.c.user_id, totp.c.secret, totp_purpose),
         (table, table.c.id, table.c.credential, entry_purpose),
     ):
-        query = select(key, column).where(column.is_not(None)).with_for_update()
-        for id, sealed in await connection.execute(query):
+        query = select(owner).where(column.is_not(None)).with_for_update()
+        for row in (await connection.execute(query)).mappings():
+            id = row[key]
             try:
-                secret = cipher.open(sealed, purpose(id))
+                secret = cipher.open(row[column], purpose(id))
             except WrongKey as failure:
-                if owner is table:
-                    continue
-                raise WrongKey(f"two-factor authentication of {id}: {failure}") from failure
-            if not cipher.fresh(sealed):
+                if owner is totp:
+                    raise WrongKey(f"two-factor authentication of {id}: {failure}") from failure
+                unopened.append(f"{row['kind'].replace('_', ' ')} {row['name']}")
+                continue
+            if not cipher.fresh(row[column]):
                 values = {column.name: cipher.seal(secret, purpose(id))}
                 stale.append(owner.update().where(key == id).values(values))
-    return stale
+    return stale, sorted(unopened)
