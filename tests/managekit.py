@@ -14,7 +14,7 @@ from causerie.access.keys import Credential, KeyDigest
 from causerie.hosted.accounts.key_cache import KeyCache
 from causerie.hosted.accounts.keys import LinkKind, Purpose
 from causerie.hosted.accounts.people import Actor, Project, User, actor_of
-from causerie.hosted.management.application import Management, OperatorKeys
+from causerie.hosted.management.application import Management
 from causerie.http.application import Edge
 
 OPERATOR = "ck_ops_0123456789"
@@ -87,11 +87,9 @@ async def office(world: World, *, requests_per_minute: int = 1_000_000) -> Async
 
     async with KeyCache(world.store, now=now) as key_cache, seen_to(world) as operations:
         people = People(key_cache)
-        managers = OperatorKeys(
-            people.manager, [KeyDigest.of("ops", OPERATOR)], accounts.operator_keys
-        )
         management = Management(
-            accounts, managers, world.clock, link_path, operations, requests_per_minute
+            *(accounts, people.manager, world.clock, link_path, operations, requests_per_minute),
+            operator_keys=lambda: [KeyDigest.of("ops", OPERATOR)],
         )
         edge = make_edge()
         edge.mount("/api", management.answer)

@@ -14,7 +14,7 @@ from test_console_provider_entries import bench as bench
 
 from causerie.access.keys import KeyDigest
 from causerie.hosted.accounts.key_cache import KeyCache
-from causerie.hosted.management.application import Management, OperatorKeys
+from causerie.hosted.management.application import Management
 
 PUBLISH = "/operator/providers/west/publish"
 CATALOG = "/operator/catalog"
@@ -116,9 +116,9 @@ async def test_the_same_by_the_api(bench: Bench) -> None:
     world, operations = bench.place.world, bench.market.services
     edge = make_edge()
     async with KeyCache(world.store) as key_cache:
-        managers = OperatorKeys(key_cache.manager, [KeyDigest.of("ops", OPERATOR)])
-        accounts = world.accounts
-        api = Management(accounts, managers, world.clock, link_path, operations, 1_000_000)
+        accounts, keys = world.accounts, [KeyDigest.of("ops", OPERATOR)]
+        made = accounts, key_cache.manager, world.clock, link_path, operations, 1_000_000
+        api = Management(*made, operator_keys=lambda: keys)
         edge.mount("/api", api.answer)
 
         async def ask(path: str, body: object = None) -> Response:

@@ -105,11 +105,11 @@ async def test_keys_are_changed_one_after_the_other(world: World, tmp_path: Path
     if world.database.sqlite:
         assert before in content(tmp_path)
     both = Cipher([ONE, "a-key-of-the-tests-with-some-length-to-it"])
-    assert await seal_secrets(world.database, both) == 1
+    assert await seal_secrets(world.database, both) == (1, [])
     assert await kept(world.database) != before
     assert before not in content(tmp_path)
     new = Cipher([ONE])
-    assert await seal_secrets(world.database, new) == 0
+    assert await seal_secrets(world.database, new) == (0, [])
     with pytest.raises(WrongKey, match="two-factor authentication of usr_"):
         await seal_secrets(world.database, SEAL)
     with pytest.raises(StoreUnavailable, match=r"`store\.secret_keys`"):

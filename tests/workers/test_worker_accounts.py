@@ -24,7 +24,9 @@ from causerie.composition.account_backend import account_backend, opened
 from causerie.hosted.accounts.bounds import Budget, Limit, LimitsAndBudgets
 from causerie.hosted.store.tables import usage_records
 from causerie.metering.write_ahead_log import WriteAheadLog
+from causerie.settings.credentials import NO_CREDENTIALS
 from causerie.settings.store import StoreSettings
+from causerie.settings.tree import Settings
 
 CONFIG = """
 [server]
@@ -177,7 +179,7 @@ async def test_journals_that_no_worker_has_any_more_are_written_at_the_next_star
         journal.begin()
         journal.begin_request(each)
         journal.close()
-    async with account_backend(store):
+    async with account_backend(Settings(store=store), NO_CREDENTIALS):
         pass
     async with opened(store) as database, database.reading() as connection:
         found = (await connection.execute(select(usage_records.c.id))).scalars()

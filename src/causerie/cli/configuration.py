@@ -350,7 +350,7 @@ def import_entries(
         steps = await importing.plan(filed, prune=prune)
         rows = [(it.action, it.entry.kind, it.entry.name, it.what or "-") for it in steps]
         print_table(("IMPORT", "KIND", "NAME", "CHANGES"), rows)
-        count = sum(each.changes for each in steps)
+        count = sum(each.change is not None for each in steps)
         if count and not yes:
             command.confirm(f"Write {_entry_count(count)} into the database?")
         await importing.carry_out(steps)

@@ -18,6 +18,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from causerie.access.shared_budgets import SharedBudgetStore
+from causerie.composition.alerting import mail_server
 from causerie.composition.control import WorkerPlace
 from causerie.composition.startup import CannotStart
 from causerie.errors import StoreUnavailable
@@ -40,6 +41,7 @@ from causerie.hosted.accounts.spending import (
     Watching,
 )
 from causerie.hosted.accounts.statement import FreeAllowances, Statements
+from causerie.hosted.operations.probes import Examinations, Results
 from causerie.hosted.store.accounts import SqlStore
 from causerie.hosted.store.database import (
     Database,
@@ -51,7 +53,7 @@ from causerie.hosted.store.database import (
     upgrade,
     upgrade_plan,
 )
-from causerie.hosted.store.encrypted import holds_secrets, seal_secrets, unopened_entries
+from causerie.hosted.store.encrypted import holds_secrets, seal_secrets
 from causerie.hosted.store.operations import (
     SqlAlertBook,
     SqlMeasurements,
@@ -64,13 +66,16 @@ from causerie.metering.ledger import Ledger
 from causerie.metering.write_ahead_log import WriteAheadLog, WriteAheadLogTaken
 from causerie.observe.alerts import AlertBook, AlertKind, Condition
 from causerie.observe.logging import Outage
+from causerie.observe.mail import Outbox
 from causerie.observe.metrics import StoreStatus
 from causerie.protocol.money import exact
 from causerie.settings.alerts import Alerts
+from causerie.settings.credentials import Credentials
 from causerie.settings.store import StoreSettings
+from causerie.settings.tree import Settings
 
 _DAY = timedelta(days=1)
-_clock: Clock = partial(datetime.now, UTC)
+present_time: Clock = partial(datetime.now, UTC)
 _SHARES = (0, 50, 80, 100)  # percent of a budget that metrics tell apart
 
 
@@ -192,13 +197,13 @@ class AccountBackend(Struct, frozen=True):
     bookkeeping: Bookkeeping
     free_days: FreeAllowances
     statements: Statements
-    clock: Clock
     conditions: AccountConditions
-    probe_results: SqlProbeResults
     outage: Outage
     store: SqlStore
     retention: Retention
     measurements: SqlMeasurements
+    examinations: Examinations
+    outbox: Outbox | None
 
     def store_status(self) -> StoreStatus:
         """Return what metrics tell of the database."""
@@ -209,18 +214,20 @@ class AccountBackend(Struct, frozen=True):
 
 @asynccontextmanager
 async def account_backend(
-    store: StoreSettings,
-    secret_keys: Sequence[str] = (),
+    settings: Settings,
+    credentials: Credentials,
     shared_budgets: SharedBudgetStore | None = None,
     place: WorkerPlace | None = None,
 ) -> AsyncIterator[AccountBackend]:
-    """Open the database, keys, budgets and ledger; close them after the last request.
+    """Open the database, keys, budgets, ledger and mail; close them after the last request.
 
-    ``secret_keys`` encrypt secrets; without any, a file has one. Raises :class:`CannotStart`.
+    ``shared_budgets`` is the store of budgets of all replicas, if there is one. Raises
+    :class:`CannotStart`.
     """
+    store = settings.store
     async with AsyncExitStack() as stack:
         database = await stack.enter_async_context(opened(store))
-        cipher = await sealed(database, store, secret_keys)
+        cipher = await sealed(database, store, credentials.store)
         sql = SqlStore(database, cipher)
         key_cache = KeyCache(sql, offline_seconds=store.offline_seconds)
         write_ahead_log = _write_ahead_log(store, 1 if place is None else place.number)
@@ -229,8 +236,8 @@ async def account_backend(
         ledger = Ledger(SqlUsage(database), write_ahead_log)
         budgets = Budgets(sql.usage.spent, time.time_ns, shared_budgets=shared_budgets)
         accounts = Accounts(sql, Passwords())
-        scope_budgets = LiveScopeBudgets(accounts.scope_budgets, _clock)
-        recorder, retention = Recorder(sql), Retention(SqlRetention(database), _clock)
+        scope_budgets = LiveScopeBudgets(accounts.scope_budgets, present_time)
+        recorder, retention = Recorder(sql), Retention(SqlRetention(database), present_time)
         with _failures_reported():
             await stack.enter_async_context(ledger)
             if place is None or place.number == 1:
@@ -240,6 +247,12 @@ async def account_backend(
         for follow in (budgets.follow(), scopes, retention.follow()):
             _ = await stack.enter_async_context(owned(follow))
         _ = await stack.enter_async_context(recorder)
+        results = Results(SqlProbeResults(database))
+        examinations = await stack.enter_async_context(Examinations(results, present_time))
+        server = mail_server(settings.mail, credentials.mail)
+        outbox = None if server is None else Outbox(server)
+        if outbox is not None:
+            _ = await stack.enter_async_context(owned(outbox.deliver()))
         free_days = FreeAllowances(sql, time.monotonic)
         watching = Watching(sql)
         yield AccountBackend(
@@ -248,13 +261,15 @@ async def account_backend(
             Bookkeeping(ledger, budgets, recorder, scope_budgets),
             free_days,
             Statements(sql, free_days),
-            _clock,
-            AccountConditions(SqlAlertBook(database), watching, accounts.scope_budgets, _clock),
-            SqlProbeResults(database),
+            AccountConditions(
+                SqlAlertBook(database), watching, accounts.scope_budgets, present_time
+            ),
             database.outage,
             sql,
             retention,
             SqlMeasurements(database),
+            examinations,
+            outbox,
         )
 
 
@@ -324,11 +339,10 @@ async def sealed(
             )
         try:
             cipher = Cipher(secret_keys or [await asyncio.to_thread(_key_of_file, file)])
-            await seal_secrets(database, cipher)
-            unopened = await unopened_entries(database, cipher) if complete else ()
+            _, unopened = await seal_secrets(database, cipher)
         except (WrongKey, ValueError) as failure:
             raise CannotStart(f"{failure} ({_WHERE_KEYS})") from failure
-    if unopened:
+    if complete and unopened:
         raise CannotStart(
             f"the keys of these entries were encrypted with another key: {', '.join(unopened)}; "
             f"give the right one ({_WHERE_KEYS}), or what they hold anew with `causerie import`"

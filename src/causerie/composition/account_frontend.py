@@ -7,8 +7,7 @@ gateway."""
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -22,10 +21,9 @@ from causerie.access.keys import Caller, KeyDigest
 from causerie.access.shared_budgets import SharedBudgetStore
 from causerie.catalog.catalog import WILDCARD, DoorCatalog, Entry, entries_of, named_entry
 from causerie.catalog.model import Tariff, highest
-from causerie.composition.account_backend import AccountBackend, account_backend
-from causerie.composition.alerting import alert_options, mail_server
+from causerie.composition.account_backend import AccountBackend, present_time
+from causerie.composition.alerting import alert_options
 from causerie.composition.catalog import target_tariffs, tariff
-from causerie.composition.control import WorkerPlace
 from causerie.composition.doors import branding, leading_to
 from causerie.composition.operations import LiveOperations
 from causerie.composition.providers import private_networks
@@ -54,16 +52,13 @@ from causerie.hosted.console.public_chat import PublicChatOptions
 from causerie.hosted.console.request_context import OpenPages, Site
 from causerie.hosted.console.service_view import DoorView, ModelVerdict
 from causerie.hosted.identity.provider import IdentityHttp, OidcProvider, ProviderOptions
-from causerie.hosted.management.application import Management, OperatorKeys
+from causerie.hosted.management.application import Management
 from causerie.hosted.management.scim import Scim
 from causerie.hosted.operations.ports import Operations
-from causerie.hosted.operations.probes import Examinations, Results
 from causerie.hosted.payments.stripe import Sales, Stripe
 from causerie.http.addresses import IpNetwork
 from causerie.http.exchange import Exchange
-from causerie.http.tasks import owned
 from causerie.observe.alerts import AlertCenter, Condition
-from causerie.observe.mail import Outbox
 from causerie.protocol.alike import alike
 from causerie.protocol.numbers import money
 from causerie.protocol.targets import TimeBucket
@@ -316,51 +311,24 @@ class LiveServiceView(Struct):
         )
 
 
-@asynccontextmanager
-async def entered(
-    settings: Settings,
-    shared_budgets: SharedBudgetStore | None,
-    credentials: Credentials,
-    place: WorkerPlace | None = None,
-) -> AsyncIterator[AccountFrontend]:
-    """Open the accounts; raise :class:`CannotStart` if they cannot be used.
-
-    ``shared_budgets`` is the store of budgets of all replicas, if there is one.
-    """
-    async with AsyncExitStack() as stack:
-        backend = account_backend(settings.store, credentials.store, shared_budgets, place)
-        hosted = await stack.enter_async_context(backend)
-        results = Results(hosted.probe_results)
-        examinations = await stack.enter_async_context(Examinations(results, hosted.clock))
-        server = mail_server(settings.mail, credentials.mail)
-        outbox = None if server is None else Outbox(server)
-        if outbox is not None:
-            _ = await stack.enter_async_context(owned(outbox.deliver()))
-        yield AccountFrontend(hosted, examinations, credentials, outbox, shared_budgets)
-
-
 @dataclass(eq=False)
 class AccountFrontend:
     """The accounts that the service is ``backed`` by, and the pages on them."""
 
     backed: AccountBackend
-    _examinations: Examinations
     _credentials: Credentials
-    _outbox: Outbox | None = None
-    _shared: SharedBudgetStore | None = None
+    _shared_budgets: SharedBudgetStore | None = None
 
     def __post_init__(self) -> None:
-        self._managers = OperatorKeys(
-            self.backed.key_cache.manager, stored=self.backed.accounts.operator_keys
-        )
+        self._operator_keys: Sequence[KeyDigest] = ()
         self._providers: tuple[OidcProvider, ...] = ()
-        self._directories: Mapping[KeyDigest, GroupClaims] = {}
+        self._directories_by_key: Mapping[KeyDigest, GroupClaims] = {}
 
     def replace(self, settings: Settings, credentials: Credentials) -> None:
         self.backed.bookkeeping.prices = model_prices(settings)
         listed, free = settings.identity_providers, settings.free
         self._providers = identity_providers(listed, credentials, private_networks(settings.server))
-        self._directories = {
+        self._directories_by_key = {
             KeyDigest.parse(key): provider.options.directory
             for each, provider in zip(listed, self._providers, strict=True)
             for key in each.scim_keys
@@ -378,24 +346,27 @@ class AccountFrontend:
         retention.requests_days, retention.audit_days = kept.requests_days, kept.audit_days
         retention.contents_days = kept.contents_days
         self.backed.accounts.recordings.most_days = kept.contents_days
-        self._managers.keys = tuple(map(KeyDigest.parse, settings.console.operator_keys))
+        self._operator_keys = tuple(map(KeyDigest.parse, settings.console.operator_keys))
 
     def mount(self, running: RunningService, configuration: Reloading, alerts: AlertCenter) -> None:
         settings, edge = running.now.settings, running.edge
         options = settings.console
         if not options.enabled:
             return
-        accounts, clock = self.backed.accounts, self.backed.clock
+        accounts, clock = self.backed.accounts, present_time
         operations = LiveOperations(
-            running, configuration, alerts, accounts, self._examinations, clock
+            running, configuration, alerts, accounts, self.backed.examinations, clock
         )
         most = options.api_requests_per_minute
 
         def link_path(_: LinkKind, token: str) -> str:
             return f"/console/link#{token}"  # the part behind the # is sent to no server
 
-        management = Management(accounts, self._managers, clock, link_path, operations, most)
-        management.proxies = running.proxies
+        management = Management(
+            *(accounts, self.backed.key_cache.manager, clock, link_path, operations, most),
+            operator_keys=lambda: self._operator_keys,
+            proxies=running.proxies,
+        )
         edge.mount("/api", management.answer)
         site = Site(
             options.address or "",
@@ -404,9 +375,9 @@ class AccountFrontend:
             {name: read_logo(text) for name, text in settings.branding.logos.items()},
             settings.server.docs,
         )
-        scim = Scim(accounts.provisioning, lambda: self._directories, site.base, most)
+        scim = Scim(accounts.provisioning, lambda: self._directories_by_key, site.base, most)
         edge.mount("/scim", scim.answer, scim.refuse)
-        sales = self._sales(running, alerts)
+        sales = self._credit_sales(running, alerts)
         if sales.stripe is not None:
             edge.mount("/webhooks", sales.stripe.answer)
         chat = structs.asdict(settings.public_chat)
@@ -417,11 +388,11 @@ class AccountFrontend:
             clock=clock,
             open_to=OpenPages(
                 options.sign_up,
-                self._outbox if options.address else None,
+                self.backed.outbox if options.address else None,
                 options.public_rankings,
                 sales,
                 PublicChatOptions(**chat | {"models": frozenset(chat["models"])}),
-                self._shared,
+                self._shared_budgets,
                 options.public_status,
                 bool(alert_options(settings).owners),
                 frozenset(options.public_apps),
@@ -431,7 +402,7 @@ class AccountFrontend:
         edge.mount("/console", console.answer, console.refuse, address=options.address or "")
         edge.mount("/", leading_to(f"{options.address or ''}/console/", settings.server))
 
-    def _sales(self, running: RunningService, alerts: AlertCenter) -> Sales:
+    def _credit_sales(self, running: RunningService, alerts: AlertCenter) -> Sales:
         settings, secrets = running.now.settings, self._credentials.payments
         options, stripe = settings.payments, None
 
@@ -439,11 +410,15 @@ class AccountFrontend:
             await alerts.observe([condition], alert_options(running.now.settings))
 
         if options.stripe_key is not None:
-            key, webhook_secret = "payments.stripe_key", "payments.stripe_webhook_secret"
-            credits, clock = self.backed.accounts.credits, self.backed.clock
             stripe = Stripe(
-                *(options.stripe_url, secrets[key], secrets[webhook_secret]),
-                *(settings.branding.name, IdentityHttp(), credits, clock, alert),
+                options.stripe_url,
+                secrets["payments.stripe_key"],
+                secrets["payments.stripe_webhook_secret"],
+                settings.branding.name,
+                IdentityHttp(),
+                self.backed.accounts.credits,
+                present_time,
+                alert,
             )
         amounts = map(money, (options.least, options.most, options.low_balance))
         return Sales(stripe, options.page, [*map(money, options.amounts)], *amounts)

@@ -119,8 +119,8 @@ class ImpossibleUsage:
     """Remembers the providers that reported impossible usage lately."""
 
     def __init__(self) -> None:
-        self._counts: dict[str, int] = {}
-        self._last_seen: dict[str, float] = {}
+        self._report_counts: dict[str, int] = {}
+        self._last_seen_by_provider: dict[str, float] = {}
 
     def look(
         self, settings: Settings, target_states: Sequence[TargetState], now: float
@@ -129,10 +129,10 @@ class ImpossibleUsage:
         for each in target_states:
             count = each.failures[IMPOSSIBLE_USAGE]
             name = providers.get(each.name)
-            if name is not None and count > self._counts.get(each.name, 0):
-                self._last_seen[name] = now
-            self._counts[each.name] = count
-        for name, seen in sorted(self._last_seen.items()):
+            if name is not None and count > self._report_counts.get(each.name, 0):
+                self._last_seen_by_provider[name] = now
+            self._report_counts[each.name] = count
+        for name, seen in sorted(self._last_seen_by_provider.items()):
             if now - seen <= _USAGE_SECONDS:
                 yield Condition(
                     f"usage:{name}",
@@ -183,15 +183,15 @@ class Alerting:
     ) -> None:
         clock = partial(datetime.now, UTC)
         self._running = running
-        self._configuration = configuration
-        self._accounts = accounts
-        self._local = AlertCenter(MemoryBook(), clock, self._notification_channel)
+        self._reloading = configuration
+        self._account_conditions = accounts
+        self._local_center = AlertCenter(MemoryBook(), clock, self._notification_channel)
         shared = AlertCenter(accounts.book, clock, self._notification_channel) if accounts else None
-        self.center = shared or self._local
-        self._more = self.center.more = self._local.more = asyncio.Event()
-        self._rates = ErrorRates()
-        self._usage = ImpossibleUsage()
-        self._started = True  # until the first look
+        self.center = shared or self._local_center
+        self._delivery_wanted = self.center.more = self._local_center.more = asyncio.Event()
+        self._error_rates = ErrorRates()
+        self._impossible_usage = ImpossibleUsage()
+        self._is_first_look = True  # until the first look
         self._accounts_due = self._forget_due = 0.0
 
     async def watch(self) -> None:
@@ -201,55 +201,55 @@ class Alerting:
 
     async def deliver(self) -> None:
         while True:
-            self._more.clear()
-            await self._run_logged(self._deliver)
-            await happens(self._more, _POLL_SECONDS)
+            self._delivery_wanted.clear()
+            await self._run_logged(self._deliver_waiting)
+            await happens(self._delivery_wanted, _POLL_SECONDS)
 
     async def look(self) -> None:
         settings = self._running.now.settings
-        if not _is_used(settings, accounts=self._accounts is not None):
+        if not _is_used(settings, accounts=self._account_conditions is not None):
             return
-        conditions, now = self._of_service(settings), monotonic()
+        conditions, now = self._service_conditions(settings), monotonic()
         options = alert_options(settings)
         away: list[Condition] = []
         try:
-            if self._accounts is not None and now >= self._accounts_due:
+            if self._account_conditions is not None and now >= self._accounts_due:
                 self._accounts_due = now + settings.alerts.accounts_seconds
-                conditions += await self._accounts.look(settings.alerts)
+                conditions += await self._account_conditions.look(settings.alerts)
             await self.center.observe(conditions, options)
             if now >= self._forget_due:
                 self._forget_due = now + _FORGET_SECONDS
                 await self.center.forget()
         except StoreUnavailable:
             away = [DATABASE_AWAY]
-        if self.center is not self._local:
-            await self._local.observe(away, options)
+        if self.center is not self._local_center:
+            await self._local_center.observe(away, options)
 
-    def _of_service(self, settings: Settings) -> list[Condition]:
+    def _service_conditions(self, settings: Settings) -> list[Condition]:
         alerts, target_states = settings.alerts, self._running.now.router.target_states()
         counted = self._running.counters.outcomes()
-        rates = self._rates.look(counted, monotonic(), alerts.error_window_seconds)
+        rates = self._error_rates.look(counted, monotonic(), alerts.error_window_seconds)
         found = [
             *provider_conditions(settings, target_states),
             *key_conditions(self._running.changing_keys()),
-            *self._usage.look(settings, target_states, monotonic()),
+            *self._impossible_usage.look(settings, target_states, monotonic()),
             *error_conditions(alerts, rates),
             *engine_conditions(self._running.engines.status()),
         ]
-        if self._configuration.failed:
+        if self._reloading.failed:
             found.append(NOT_RELOADED)
         place = self._running.place
-        if place is not None and place.restarts and self._started:
+        if place is not None and place.restarts and self._is_first_look:
             found.append(WORKER_ENDED)
-        self._started = False
+        self._is_first_look = False
         return found
 
-    async def _deliver(self) -> None:
-        if not _is_used(self._running.now.settings, accounts=self._accounts is not None):
+    async def _deliver_waiting(self) -> None:
+        if not _is_used(self._running.now.settings, accounts=self._account_conditions is not None):
             return
-        while await self._local.deliver():
+        while await self._local_center.deliver():
             pass
-        while self.center is not self._local and await self.center.deliver():
+        while self.center is not self._local_center and await self.center.deliver():
             pass
 
     async def _run_logged(self, work: Callable[[], Awaitable[None]]) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Literal
@@ -37,6 +37,7 @@ from causerie.hosted.operations.configuring import (
     EntryStep,
     EntryView,
     EntryWish,
+    TestProvider,
     Trial,
     list_models,
     trial,
@@ -68,12 +69,7 @@ class ImportStep(Struct, frozen=True):
     action: Literal["new", "changed", "same", "locked", "deleted"]
     entry: Entry
     what: str = ""
-    before: StoredEntry | None = None
-    after: StoredEntry | None = None
-
-    @property
-    def changes(self) -> bool:
-        return self.before is not None or self.after is not None
+    change: EntryChange | None = None
 
 
 class EntryImport(Struct):
@@ -98,33 +94,35 @@ class EntryImport(Struct):
         if prune:
             named = {entry.key for entry in filed}
             left = [each for key, each in by_key.items() if key not in named]
-            steps += [ImportStep("deleted", entry_of(each), "", each) for each in left]
+            steps += [
+                ImportStep("deleted", entry_of(each), "", EntryChange(each, None)) for each in left
+            ]
         findings.problems += self._import_problems(stored, steps)
         findings.end()
         return steps
 
     async def carry_out(self, steps: Sequence[ImportStep]) -> None:
         """Write all of it, or nothing if an entry has changed since."""
-        written = [EntryChange(each.before, each.after) for each in steps if each.changes]
-        await self._entries.write(SYSTEM, written)
+        await self._entries.write(SYSTEM, [each.change for each in steps if each.change])
 
     def _import_step(self, entry: Entry, before: StoredEntry | None, index: int) -> ImportStep:
         taken = filed_index(entry, self._file_settings) is not None
         if taken and (locked := refusals(entry, self._file_settings)):
             return ImportStep("locked", entry, "; ".join(locked))
-        credential = self._credential(entry, before)
+        credential = self._imported_credential(entry, before)
         draft = EntryDraft(entry.kind, entry.name, entry.body, credential)
         if before is None:
             made = self._entries.drafted(SYSTEM, draft)
             moment = made.created_at + timedelta(microseconds=index)  # the file's order stays
-            return ImportStep("new", entry, "", None, replace(made, created_at=moment))
+            change = EntryChange(None, replace(made, created_at=moment))
+            return ImportStep("new", entry, "", change)
         after = self._entries.changed(SYSTEM, before, draft)
         what = [*([] if before.enabled else ["switched on"]), *changed_settings(before, after)]
         if not what:
             return ImportStep("same", entry)
-        return ImportStep("changed", entry, ", ".join(what), before, after)
+        return ImportStep("changed", entry, ", ".join(what), EntryChange(before, after))
 
-    def _credential(self, entry: Entry, before: StoredEntry | None) -> str | None:
+    def _imported_credential(self, entry: Entry, before: StoredEntry | None) -> str | None:
         # None: the stored key stays.
         label = entry.table.key
         if entry.secret is None:
@@ -150,14 +148,15 @@ class EntryImport(Struct):
         self, stored: Sequence[StoredEntry], steps: Sequence[ImportStep]
     ) -> Sequence[Problem]:
         text = self._file_settings.text
+        changing = [each for each in steps if each.change is not None]
+        touched = {each.entry.key: each.entry for each in changing if each.action != "deleted"}
+        after = known(_entries_after(stored, [each.change for each in changing if each.change]))
+        wanted = [
+            touched.get(entry.key, entry)
+            for entry, unreadable in ((entry_of(each), each.unreadable) for each in after)
+            if entry.key in touched or not unreadable
+        ]
         now = merged_with(self._read, stored, text)
-        touched = {each.entry.key: each for each in steps if each.after is not None}
-        gone = {each.entry.key for each in steps if each.action == "deleted"}
-        entries = [entry_of(each) for each in known(stored) if not each.unreadable]
-        others = [each for each in entries if each.key not in gone]
-        names = {one.key for one in others}
-        wanted = [touched[one.key].entry if one.key in touched else one for one in others]
-        wanted += [each.entry for key, each in touched.items() if key not in names]
         found = new_problems(wanted, merged(self._read, wanted, text), now, touched)
         return [Problem(entry.origin, "", reason) for entry, reason in found]
 
@@ -166,7 +165,7 @@ class EntryImport(Struct):
 
 _BY_ENTRY = "the entry of "
 _NOT_SHOWN = ("keys", "options")
-_TRIALS_AT_ONCE = 4
+_MAX_TRIALS = 4
 _TRIAL = TimeoutSettings(connect=5.0, first_token=20.0, between_chunks=20.0, total=30.0)
 
 
@@ -175,22 +174,22 @@ class LiveConfiguration:
     """Implements :class:`Configuring` for one service; one change is made after the other."""
 
     _running: RunningService
-    _configuration: Reloading
+    _reloading: Reloading
     _entries: Entries
     _change_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    _trials: int = 0
+    _running_trials: int = 0
 
     async def every(self, actor: Actor) -> Sequence[EntryView]:
         """Return providers first; of each kind those of the file first. Unknown kinds are last."""
         await self._entries.require(actor, Action.PROVIDERS_SEE)
-        loaded, stored = self._configuration.loaded, await self._entries.every()
+        loaded, stored = self._reloading.loaded, await self._entries.every()
         order = {kind: number for number, kind in enumerate(TABLES)}
         found = [*_file_entries(loaded), *(_entry_view(each, loaded) for each in stored)]
         return sorted(found, key=lambda each: order.get(each.kind, len(order)))
 
     async def see(self, actor: Actor, id: str) -> EntryView:
         await self._entries.require(actor, Action.PROVIDERS_SEE)
-        return _entry_view(_by_id(await self._entries.every(), id), self._configuration.loaded)
+        return _entry_view(_entry_by_id(await self._entries.every(), id), self._reloading.loaded)
 
     async def create(self, actor: Actor, kind: EntryKind, wish: EntryWish) -> EntryView:
         async with self._locked_entries(actor) as stored:
@@ -199,30 +198,30 @@ class LiveConfiguration:
 
     async def change(self, actor: Actor, id: str, wish: EntryWish) -> EntryView:
         async with self._locked_entries(actor) as stored:
-            before = _by_id(stored, id)
+            before = _entry_by_id(stored, id)
             after = self._wished_entry(actor, before, before.kind, wish)
             return await self._store_entry(actor, stored, EntryChange(before, after))
 
     async def switch(self, actor: Actor, id: str, *, enabled: bool) -> EntryView:
         async with self._locked_entries(actor) as stored:
-            before = _check_known(_by_id(stored, id))
+            before = _check_known(_entry_by_id(stored, id))
             draft = EntryDraft(before.kind, before.name, before.body, enabled=enabled)
             after = self._entries.changed(actor, before, draft)
             return await self._store_entry(actor, stored, EntryChange(before, after))
 
     async def delete(self, actor: Actor, id: str) -> None:
         async with self._locked_entries(actor) as stored:
-            await self._apply(actor, stored, [EntryChange(_by_id(stored, id), None)])
+            await self._apply_changes(actor, stored, [EntryChange(_entry_by_id(stored, id), None)])
 
     async def apply(self, actor: Actor, steps: Sequence[EntryStep]) -> None:
         async with self._locked_entries(actor) as stored:
             changes = []
             for step in steps:
-                before, after = _by_id(stored, step.id) if step.id else None, None
+                before, after = _entry_by_id(stored, step.id) if step.id else None, None
                 if step.wish is not None:
                     after = self._wished_entry(actor, before, step.kind, step.wish)
                 changes.append(EntryChange(before, after))
-            await self._apply(actor, stored, changes)
+            await self._apply_changes(actor, stored, changes)
 
     @asynccontextmanager
     async def _locked_entries(self, actor: Actor) -> AsyncIterator[Sequence[StoredEntry]]:
@@ -230,7 +229,7 @@ class LiveConfiguration:
         async with self._change_lock:
             yield await self._entries.every()
 
-    async def _apply(
+    async def _apply_changes(
         self, actor: Actor, stored: Sequence[StoredEntry], changes: Sequence[EntryChange]
     ) -> None:
         outcome = await self._write_changes(actor, stored, changes)
@@ -242,7 +241,7 @@ class LiveConfiguration:
     ) -> EntryView:
         assert change.after is not None
         outcome = await self._write_changes(actor, stored, [change])
-        view = _entry_view(change.after, self._configuration.loaded)
+        view = _entry_view(change.after, self._reloading.loaded)
         if outcome.applied:
             return view
         return msgspec.structs.replace(view, in_force=False, problems=outcome.problems)
@@ -250,13 +249,10 @@ class LiveConfiguration:
     async def _write_changes(
         self, actor: Actor, stored: Sequence[StoredEntry], changes: Sequence[EntryChange]
     ) -> ReloadOutcome:
-        after = {each.before.id: each.after for each in changes if each.before is not None}
-        kept = [one for each in stored if (one := after.get(each.id, each)) is not None]
-        made = [each.after for each in changes if each.before is None and each.after]
         touched = [each.after for each in changes if each.after is not None]
-        await self._check_stored([*kept, *made], *touched)
+        await self._check_stored(_entries_after(stored, changes), *touched)
         await self._entries.write(actor, changes)
-        return await self._configuration.reload()
+        return await self._reloading.reload()
 
     def _wished_entry(
         self, actor: Actor, before: StoredEntry | None, kind: EntryKind, wish: EntryWish
@@ -282,46 +278,23 @@ class LiveConfiguration:
 
     async def listed(self, actor: Actor, provider: str) -> Trial:
         await self._entries.require(actor, Action.CONFIGURATION_CHANGE)
-        found = self._running.now.targets.providers.get(provider)
+        found = self._running.now.providers.get(provider)
         if found is None:
             raise NotFound("No provider of this name is in force.", code="not_found")
         return await list_models(found.provider, found.key or "")
 
-    async def test(
-        self, actor: Actor, settings: dict[str, Any], key: str, model: str, entry: str
-    ) -> Trial:
+    async def test(self, actor: Actor, wanted: TestProvider) -> Trial:
         await self._entries.require(actor, Action.CONFIGURATION_CHANGE)
-        with self._one_of_few():
-            loaded, tried = await self._entry_on_trial(settings, key, entry)
-            [one] = [each for each in loaded.settings.providers if each.name == tried.name]
-            keys = Credentials(keys={one.name: tried.credential or ""})
-            return await self._try_provider(actor, one, keys, model)
-
-    async def test_filed(self, actor: Actor, provider: str, model: str) -> Trial:
-        await self._entries.require(actor, Action.CONFIGURATION_CHANGE)
-        now = self._running.now
-        one = next((each for each in now.settings.providers if each.name == provider), None)
-        if one is None:
-            raise NotFound("No provider of this name is in force.", code="not_found")
-        keys = {provider: now.targets.providers[provider].key or ""}
-        credentials = replace(now.credentials, keys=keys)
-        with self._one_of_few():
-            return await self._try_provider(actor, one, credentials, model)
-
-    @contextmanager
-    def _one_of_few(self) -> Iterator[None]:
-        if self._trials >= _TRIALS_AT_ONCE:
+        if self._running_trials >= _MAX_TRIALS:
             raise Overloaded("Other providers are being tried; try again in a moment.")
-        self._trials += 1
+        self._running_trials += 1
         try:
-            yield
+            tried = self._filed_provider(wanted.filed) if wanted.filed else None
+            one, credentials = tried or await self._entry_on_trial(wanted)
+            server = self._running.now.settings.server
+            outcome = await _connect_and_try(one, server, credentials, wanted.model)
         finally:
-            self._trials -= 1
-
-    async def _try_provider(
-        self, actor: Actor, one: ProviderSettings, credentials: Credentials, model: str
-    ) -> Trial:
-        outcome = await _run_trial(one, self._running.now.settings.server, credentials, model)
+            self._running_trials -= 1
         steps = (outcome.listing, outcome.completion, outcome.stream)
         good = all(step is not None and step.ok for step in steps)
         await self._entries.record(
@@ -330,38 +303,47 @@ class LiveConfiguration:
         )
         return outcome
 
-    async def _entry_on_trial(
-        self, settings: dict[str, Any], key: str, entry: str
-    ) -> tuple[Loaded, StoredEntry]:
+    def _filed_provider(self, name: str) -> tuple[ProviderSettings, Credentials]:
+        now = self._running.now
+        one = next((each for each in now.settings.providers if each.name == name), None)
+        if one is None:
+            raise NotFound("No provider of this name is in force.", code="not_found")
+        keys = {name: now.providers[name].key or ""}
+        return one, replace(now.credentials, keys=keys)
+
+    async def _entry_on_trial(self, wanted: TestProvider) -> tuple[ProviderSettings, Credentials]:
         stored, name = await self._entries.every(), f"trial-{uuid4().hex}"
-        if entry:
-            tried = replace(_by_id(stored, entry), id="", name=name, enabled=True)
+        if wanted.entry:
+            tried = replace(_entry_by_id(stored, wanted.entry), id="", name=name, enabled=True)
         else:
-            wish = EntryWish(settings={**settings, "name": name}, key=key)
+            wish = EntryWish(settings={**wanted.settings, "name": name}, key=wanted.key)
             tried = self._entries.drafted(SYSTEM, _entry_draft("provider", wish))
         try:
-            return await self._check_stored([*stored, tried], tried), tried
+            loaded = await self._check_stored([*stored, tried], tried)
         except InvalidRequest as failure:
-            problems, wished = failure.metadata.get("problems"), str(settings.get("name", ""))
+            problems = failure.metadata.get("problems")
             if not isinstance(problems, list):
                 raise
-            named = [problem.replace(name, wished) for problem in problems]
+            typed = str(wanted.settings.get("name", ""))
+            named = [problem.replace(name, typed) for problem in problems]
             raise _invalid_configuration(named) from failure
+        [one] = [each for each in loaded.settings.providers if each.name == name]
+        return one, Credentials(keys={name: tried.credential or ""})
 
     async def _check_stored(self, stored: Sequence[StoredEntry], *touched: StoredEntry) -> Loaded:
         # What was broken before may stay so, other than what is `touched`.
         try:
-            loaded = await asyncio.to_thread(self._configuration.read, stored)
+            loaded = await asyncio.to_thread(self._reloading.read, stored)
         except SettingsError as error:
             raise _invalid_configuration([str(problem) for problem in error.problems]) from error
         entries = [entry_of(each) for each in known(stored)]
         keys = {entry_of(each).key for each in touched}
-        if found := new_problems(entries, loaded, self._configuration.loaded, keys):
+        if found := new_problems(entries, loaded, self._reloading.loaded, keys):
             raise _invalid_configuration([f"{entry.origin}: {reason}" for entry, reason in found])
         return loaded
 
 
-async def _run_trial(
+async def _connect_and_try(
     one: ProviderSettings, server: ServerSettings, credentials: Credentials, model: str
 ) -> Trial:
     brief = msgspec.structs.replace(one, timeouts=_TRIAL)
@@ -394,7 +376,15 @@ def _entry_draft(kind: EntryKind, wish: EntryWish) -> EntryDraft:
     return EntryDraft(kind, name, body, key, wish.enabled)
 
 
-def _by_id(stored: Sequence[StoredEntry], id: str) -> StoredEntry:
+def _entries_after(
+    stored: Sequence[StoredEntry], changes: Sequence[EntryChange]
+) -> Sequence[StoredEntry]:
+    after = {each.before.id: each.after for each in changes if each.before is not None}
+    kept = [one for each in stored if (one := after.get(each.id, each)) is not None]
+    return [*kept, *(each.after for each in changes if each.before is None and each.after)]
+
+
+def _entry_by_id(stored: Sequence[StoredEntry], id: str) -> StoredEntry:
     for each in stored:
         if each.id == id:
             return each

@@ -43,11 +43,6 @@ _METRICS_SECONDS = 10.0
 A = TypeVar("A")
 
 
-class ControlRequest(Struct, frozen=True):
-    ask: str
-    """``facts``, ``metrics``, ``reload``, ``stop``, or ``load`` or ``unload`` and a model's id."""
-
-
 class ControlFailed(Exception):
     """A service could not be asked; the text is one sentence for a person."""
 
@@ -71,7 +66,7 @@ async def answering(
             async with asyncio.timeout(_SECONDS_TO_ASK):
                 line = await reader.readline()
             if line:
-                wanted = msgspec.json.decode(line, type=ControlRequest).ask
+                wanted = msgspec.json.decode(line, type=str)
                 writer.write(msgspec.json.encode(await answer(wanted)))
                 await writer.drain()
         except (OSError, TimeoutError, ValueError) as error:  # DecodeError is a ValueError
@@ -114,12 +109,16 @@ def sockets(folder: Path) -> Sequence[ControlSocket]:
 
 
 def asked(path: Path, what: str, kind: type[A], seconds: float) -> A:
-    """Return the answer of the service behind the socket; raise :class:`ControlFailed`."""
+    """Return the answer of the service behind the socket; raise :class:`ControlFailed`.
+
+    ``what`` is ``facts``, ``metrics``, ``reload``, ``stop``, or ``load`` or ``unload`` and a
+    model's id.
+    """
     try:
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(seconds)
             connection.connect(str(path))
-            connection.sendall(msgspec.json.encode(ControlRequest(what)) + b"\n")
+            connection.sendall(msgspec.json.encode(what) + b"\n")
             received = b"".join(iter(lambda: connection.recv(65536), b""))
         return msgspec.json.decode(received, type=kind)
     except TimeoutError:

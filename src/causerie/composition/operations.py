@@ -67,17 +67,17 @@ class ProviderViews:
         self._router = now.router
         self._target_states = {one.name: one for one in now.router.status()}
         self._turns = Turns()
-        self._targets: dict[str | None, dict[str, str]] = {}  # models by target, by provider
-        self._serving: dict[str, list[ports.Serving]] = {}
+        self._models_by_target: dict[str | None, dict[str, str]] = {}  # of each provider
+        self._serving_by_target: dict[str, list[ports.Serving]] = {}
 
     @classmethod
     async def of(cls, now: InForce) -> Self:
         views, settings = cls(now), now.settings
         for target in settings.targets:
-            views._targets.setdefault(target.provider, {})[target.name] = target.model
+            views._models_by_target.setdefault(target.provider, {})[target.name] = target.model
             await views._turns.pause()
         for name, serving in _each_serving(settings):
-            views._serving.setdefault(name, []).append(serving)
+            views._serving_by_target.setdefault(name, []).append(serving)
             await views._turns.pause()
         return views
 
@@ -89,7 +89,7 @@ class ProviderViews:
     ) -> ports.ProviderView:
         known = {each.id: each for each in one.models}
         targets, models = [], []
-        for name, model in self._targets.get(one.name, {}).items():
+        for name, model in self._models_by_target.get(one.name, {}).items():
             targets.append(self._target_view(name, model))
             await self._turns.pause()
         for id in dict.fromkeys([*(each.model for each in targets), *known]):
@@ -111,13 +111,10 @@ class ProviderViews:
             max_concurrent=None,
             targets=tuple(self._target_view(one.id, one.id) for one in self._settings.models),
             models=tuple(
-                ports.ProbedModelView(
-                    id=one.id,
-                    probed=None,
+                alike(
+                    ports.ProbedModelView,
+                    ProviderModelSettings(id=one.id, context_length=one.context, continues=True),
                     evidence="runs here",
-                    context_length=one.context,
-                    thinking=None,
-                    continues=True,
                     cells=tuple(probes.own_row()),
                     cost=None,
                 )
@@ -138,14 +135,10 @@ class ProviderViews:
             tokens_per_second=speed.p50 if speed is not None else None,
             uptime_half_hour=stats.uptime_half_hour,
             uptime_day=stats.uptime_day,
-            serves=tuple(self._serving.get(name, ())),
+            serves=tuple(self._serving_by_target.get(name, ())),
         )
 
     def _model_view(self, known: ProviderModelSettings, kept: probes.Kept) -> ports.ProbedModelView:
-        supported = known.supported_parameters
-        facts = probes.ConfiguredSupport(
-            frozenset(supported) if supported is not None else None, parameters(known)
-        )
         newest = kept.newest
         results = (each for each in (kept.used, newest) if each is not None)
         used = next((each for each in results if not changes(known, each)), None)
@@ -153,7 +146,7 @@ class ProviderViews:
             ports.ProbedModelView,
             known,
             evidence=used.evidence if used is not None else "",
-            cells=tuple(probes.row(facts, used)),
+            cells=tuple(probes.row(known.supported_parameters, parameters(known), used)),
             cost=probe_cost(known.context_length),
             used=used,
             newest=newest,
@@ -188,7 +181,7 @@ def probe_view(one: probes.Examination) -> ports.ProbeView:
 @lru_cache(maxsize=256)
 def probe_cost(context_length: int | None) -> ports.ProbeCost:
     """Return the most that a probe of a model can cost, which only depends on its context."""
-    cost = probes.price(probes.Examinee("", ""), "", context_length)
+    cost = probes.price(context_length)
     return alike(ports.ProbeCost, cost, words=str(cost))
 
 
@@ -221,12 +214,12 @@ class LiveAlerts(Struct):
     """Implements :class:`AlertDesk` for one service, always by the parts that are in force."""
 
     _running: RunningService
-    _center: AlertCenter
-    _operating: AccountService
+    _alert_center: AlertCenter
+    _account_service: AccountService
 
     async def see(self, actor: Actor) -> ports.AlertsView:
-        await self._operating.require(actor, Action.SERVICE_SEE)
-        book, settings = self._center.book, self._running.now.settings
+        await self._account_service.require(actor, Action.SERVICE_SEE)
+        book, settings = self._alert_center.book, self._running.now.settings
         # The path of an address can hold a secret, so only its host is shown.
         listed = [
             *((each, "webhook", (urlsplit(each.url).netloc,)) for each in settings.alerts.webhooks),
@@ -247,16 +240,16 @@ class LiveAlerts(Struct):
         )
 
     async def test(self, actor: Actor, channel: str) -> ports.ChannelTest:
-        await self._operating.require(actor, Action.ALERTS_TEST)
+        await self._account_service.require(actor, Action.ALERTS_TEST)
         settings = self._running.now.settings
         mine = [each for each in receivers(settings.alerts) if each.channel == channel]
         if not mine:
             raise NotFound("There is no such channel.", code="not_found")
         words = f"This is a test of the channel {channel}"
-        outcomes = [await self._center.test(each, words) for each in mine]
+        outcomes = [await self._alert_center.test(each, words) for each in mine]
         delivered = all(each.delivered for each in outcomes)
         outcome = "delivered" if delivered else "failed"
-        await self._operating.record(
+        await self._account_service.record(
             actor, Action.ALERTS_TEST, "alerts.test", channel, outcome=outcome
         )
         answers = tuple(each.words for each in outcomes)
@@ -337,7 +330,7 @@ class LiveOperations:
         one = self._provider_named(name)
         if not model or len(model) > 1000:
             raise InvalidRequest("Name the model as the provider does.", param="model")
-        connected = self._running.now.targets.providers[name]
+        connected = self._running.now.providers[name]
         examinee = probes.Examinee(
             provider=name,
             base_url=one.base_url,
@@ -412,9 +405,9 @@ class LiveOperations:
             return RoutingExplanation(door=door.name, refusal=ExplainedRefusal.of(failure))
         if question.session and request.session_id is None:
             request = structs.replace(request, session_id=question.session)
-        return explanation(self._running.now.pipeline, door, caller, request, self._fields_of)
+        return explanation(self._running.now.pipeline, door, caller, request, self._known_fields_of)
 
-    def _fields_of(self, target: str) -> Known:
+    def _known_fields_of(self, target: str) -> Known:
         found = self._running.now.router.target_state(target)
         if found is not None and isinstance(found.target, ProviderTarget):
             return found.target.provider.dialect.lists

@@ -71,7 +71,7 @@ class ProviderKey:
         self.problem = ""
         """Why the last try to read it failed; empty if it did not."""
         self._secret = place
-        self._interval = renewal_seconds(place)
+        self._renewal_interval = renewal_seconds(place)
         self._valid_until = monotonic() + (place.lifetime or _NEVER)
         self._rejected_at = -_NEVER  # time of the last renewal after a rejection
         self._is_renewal_running = False
@@ -89,7 +89,7 @@ class ProviderKey:
             log.info("key of a provider renewed", provider=self.provider.name)
             self.provider.use(key)
         self.problem = ""
-        self._interval = renewal_seconds(self._secret)
+        self._renewal_interval = renewal_seconds(self._secret)
         self._valid_until = monotonic() + (self._secret.lifetime or _NEVER)
 
     async def renewed(self, rejected: str | None) -> bool:
@@ -108,7 +108,8 @@ class ProviderKey:
         try:
             while True:
                 await happens(
-                    self._renewal_wanted, None if self._interval == _NEVER else self._interval
+                    self._renewal_wanted,
+                    None if self._renewal_interval == _NEVER else self._renewal_interval,
                 )
                 self._renewal_wanted.clear()
                 await self._read_again()
@@ -124,7 +125,7 @@ class ProviderKey:
         except (ValueError, OSError) as error:
             if self._secret.lifetime is not None:
                 pause = min(self._secret.lifetime / _RETRIES, _SLOWEST_RETRY)
-                self._interval = max(pause, _FASTEST_RETRY)
+                self._renewal_interval = max(pause, _FASTEST_RETRY)
             if self._secret.file is None or not self.problem:  # of a file every few seconds
                 log.warning(
                     "key of a provider not renewed", provider=self.provider.name, reason=str(error)

@@ -87,7 +87,7 @@ class Reloading:
     loaded: Loaded
     _load_settings: Callable[[Sequence[StoredEntry]], tuple[Loaded, Credentials]]
     _running: RunningService
-    _models: Callable[[Settings, Credentials], None]
+    _replace_models: Callable[[Settings, Credentials], None]
     _entries: Entries | None = None
     stored: Sequence[StoredEntry] = ()
     address: str = ""
@@ -160,7 +160,7 @@ class Reloading:
         loaded, prepared = await asyncio.to_thread(self._prepare_reload, stored)
         settings = prepared.settings
         # From here on nothing waits: a request sees all of the new parts or none.
-        self._models(settings, prepared.credentials)
+        self._replace_models(settings, prepared.credentials)
         self._running.replace(prepared)
         self.loaded, self.stored = loaded, stored
         return ReloadOutcome(

@@ -190,12 +190,9 @@ class Prepared(Struct, frozen=True):
     credentials: Credentials
 
 
-class InForce(Struct, frozen=True):
+class InForce(Prepared, frozen=True):
     """Settings, and every part made from them. A reload replaces all of it at once."""
 
-    settings: Settings
-    credentials: Credentials
-    doors: DoorTable
     targets: Targets
     checks: Sequence[Check]
     router: Router
@@ -226,10 +223,12 @@ async def service(
         shared = await stack.enter_async_context(sharing(settings.shared))
         front = None
         if has_accounts(settings):
-            from causerie.composition.account_frontend import entered  # noqa: PLC0415 - half of all memory, for accounts
+            # Imported here: what accounts need takes half of all memory.
+            from causerie.composition import account_backend, account_frontend  # noqa: PLC0415 - see above
 
-            accounts = entered(settings, shared.budgets, credentials, place)
-            front = await stack.enter_async_context(accounts)
+            opening = account_backend.account_backend(settings, credentials, shared.budgets, place)
+            backed = await stack.enter_async_context(opening)
+            front = account_frontend.AccountFrontend(backed, credentials, shared.budgets)
         chat = ChatParts(
             Compiler(reader="causerie.engines.weights.vocabulary:read_vocabulary"), Renderers()
         )
@@ -256,7 +255,7 @@ class RunningService:
     settings: InitVar[Settings]
     credentials: InitVar[Credentials]
     engines: Fleet
-    _chat: ChatParts
+    _chat_parts: ChatParts
     log_buffer: InitVar[LogBuffer]
     _shared: Distribution
     front: AccountFrontend | None = None
@@ -269,7 +268,7 @@ class RunningService:
         self.proxies = tuple(map(ip_network, settings.console.proxies))
         engines, shared, front = self.engines, self._shared, self.front
         self._retired_providers: list[ConnectedProvider] = []
-        self._changed = asyncio.Event()
+        self._providers_changed = asyncio.Event()
         health = _Health(
             engines.status,
             lambda: self.now.router.status(),
@@ -297,10 +296,10 @@ class RunningService:
         prepared = self._prepare_settings(settings, credentials, {})
         self.now = self._make_in_force(prepared, Targets(), Router({}))
         self.edge = Edge(self.now.doors, self.now.pipeline, health, self.counters)
-        self._serve()
+        self._serve_by_parts()
 
     def prepare(self, settings: Settings, credentials: Credentials) -> Prepared:
-        return self._prepare_settings(settings, credentials, self.now.targets.providers)
+        return self._prepare_settings(settings, credentials, self.now.providers)
 
     def replace(self, prepared: Prepared) -> None:
         """Serve by these parts from now on. The engines have the models already."""
@@ -309,31 +308,31 @@ class RunningService:
         self._retired_providers = [
             one for one in self._retired_providers if one.client.open_connections
         ]
-        for name, one in before.targets.providers.items():
+        for name, one in before.providers.items():
             if prepared.providers.get(name) is not one:
                 one.client.retire()
                 self._retired_providers.append(one)
         for key in self.changing_keys():
             key.use(prepared.credentials.keys[key.provider.name])
-        self._changed.set()
-        self._serve()
+        self._providers_changed.set()
+        self._serve_by_parts()
 
     async def check_providers(self) -> None:
         """Ask the providers in force whether they answer, and renew their keys, for ever."""
         while True:
-            self._changed.clear()
+            self._providers_changed.clear()
             checks = checking_health(
                 lambda name: self.now.router.target_state(name), self.now.checks
             )
             async with checks, renewing(self.changing_keys()):
-                await self._changed.wait()
+                await self._providers_changed.wait()
 
     def changing_keys(self) -> Sequence[ProviderKey]:
-        every = [one.changing_key for one in self.now.targets.providers.values()]
+        every = [one.changing_key for one in self.now.providers.values()]
         return [key for key in every if key is not None]
 
     async def close(self) -> None:
-        await close([*self.now.targets.providers.values(), *self._retired_providers])
+        await close([*self.now.providers.values(), *self._retired_providers])
 
     def _prepare_settings(
         self, settings: Settings, credentials: Credentials, before: Mapping[str, ConnectedProvider]
@@ -349,7 +348,7 @@ class RunningService:
             credentials,
         )
 
-    def _serve(self) -> None:
+    def _serve_by_parts(self) -> None:
         settings, pipeline = self.now.settings, self.now.pipeline
         keys, place = settings.metrics.keys, self.place
         self._request_log.shows_door = len(settings.doors) > 1
@@ -370,17 +369,16 @@ class RunningService:
 
     def _make_in_force(self, prepared: Prepared, before: Targets, router: Router) -> InForce:
         settings, front = prepared.settings, self.front
-        own = own_models(settings, prepared.options, self.engines, self._chat, before)
+        own = own_models(settings, prepared.options, self.engines, self._chat_parts, before)
         remote = provider_models(settings, prepared.providers, before)
-        targets = Targets(own, remote, prepared.providers)
+        targets = Targets(own, remote)
         traced = self._traces.targets(targets.every(), settings)
         router = router.renewed(traced, targets.admission_queues())
-        listed = {name: one.provider for name, one in prepared.providers.items()}
         catalog = offered(
             settings,
             own,
             router.target_stats,
-            lambda name: listed[name].listed,
+            lambda name: prepared.providers[name].provider.listed,
             self.measurements.figures,
         )
         members = None

@@ -209,7 +209,7 @@ class _Start:
     def __post_init__(self) -> None:
         self._address: asyncio.Future[tuple[str, int]] = asyncio.get_running_loop().create_future()
         self.stop = asyncio.Event()
-        self._failures: list[CannotStart] = []
+        self._load_failures: list[CannotStart] = []
 
     def accepts(self, host: str, port: int) -> None:
         self._address.set_result((host, port))
@@ -224,8 +224,8 @@ class _Start:
         address = await self._address
         async with owned(self._show_progress()):
             await asyncio.gather(*(self._load_model(model) for model in self._preload))
-        if self._failures and len(self._failures) == len(self._preload):
-            self.failure = self._failures[-1]
+        if self._load_failures and len(self._load_failures) == len(self._preload):
+            self.failure = self._load_failures[-1]
             self.stop.set()
             return
         self._watcher.loading(self._engines.status())  # with what is known of the loaded ones
@@ -240,8 +240,8 @@ class _Start:
                     break
                 except EngineFailed as error:
                     if engine == self._engines.engine(model):
-                        self._failures.append(CannotStart(f"{model} did not load: {error}"))
-                        if len(self._failures) < len(self._preload):
+                        self._load_failures.append(CannotStart(f"{model} did not load: {error}"))
+                        if len(self._load_failures) < len(self._preload):
                             log.warning(NOT_LOADED, model=model, why=str(error))
                         break
 

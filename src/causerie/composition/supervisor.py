@@ -103,26 +103,26 @@ class Supervisor:
 
     _loaded: Loaded
     _arguments: Sequence[str]
-    _bound: Bound
+    _listeners: Bound
     _announcer: StartAnnouncer
 
     def __post_init__(self) -> None:
         server = self._loaded.settings.server
-        self._count = worker_count(server)
+        self._worker_count = worker_count(server)
         self._stop_seconds = server.drain_seconds + server.shutdown_delay_seconds + _STOP_SECONDS
-        self._changed = asyncio.Event()  # whether a worker has become ready
+        self._worker_ready = asyncio.Event()  # whether a worker has become ready
         self._workers: dict[int, _Worker] = {}
-        self._restarts = 0
+        self._restart_count = 0
         self._past_metrics = ""  # the counts of workers that have ended
-        self._started = False
-        self._stop, self._hurry = asyncio.Event(), asyncio.Event()
-        self._failure: int | None = None
-        self._socket = Path()
+        self._all_started = False
+        self._stop, self._stop_at_once = asyncio.Event(), asyncio.Event()
+        self._exit_status: int | None = None
+        self._control_socket = Path()
 
     async def run(self) -> None:
         """Supervise until a signal comes, or a worker does not start."""
         loop, folder = asyncio.get_running_loop(), runtime_folder(variables())
-        with hangups() as hangup, stop_signals(loop, self._stop, self._hurry):
+        with hangups() as hangup, stop_signals(loop, self._stop, self._stop_at_once):
             async with (
                 answering(folder, self._answer_control) as path,
                 owned(reloaded(hangup, self.reload)),
@@ -130,14 +130,15 @@ class Supervisor:
                 if path is None:
                     why = f"workers need control sockets, which {folder} cannot have"
                     raise CannotStart(f"{why}; name a folder in XDG_RUNTIME_DIR")
-                self._socket = path
+                self._control_socket = path
                 try:
                     await self._supervise()
                 finally:
-                    for number in range(1, self._count + 1):  # those of killed workers are left
+                    # Those of killed workers are left.
+                    for number in range(1, self._worker_count + 1):
                         worker_socket(path, number).unlink(missing_ok=True)
-        if self._failure is not None:
-            raise SystemExit(self._failure)
+        if self._exit_status is not None:
+            raise SystemExit(self._exit_status)
 
     async def _supervise(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -145,12 +146,12 @@ class Supervisor:
             starting = group.create_task(self._start_all(group, keeping))
             await self._stop.wait()
             starting.cancel()
-            if self._failure is None:
+            if self._exit_status is None:
                 self._announcer.stopping()
             self._signal_workers(signal.SIGTERM)
 
             async def hasten() -> None:
-                await self._hurry.wait()
+                await self._stop_at_once.wait()
                 # A second SIGTERM might be merged with one that waits.
                 self._signal_workers(signal.SIGINT)
 
@@ -161,15 +162,17 @@ class Supervisor:
     async def _start_all(self, group: asyncio.TaskGroup, keeping: list[asyncio.Task[None]]) -> None:
         # The first worker prepares what all share, so the others start after it.
         await self._until_ready(1)
-        keeping += [group.create_task(self._keep_running(n)) for n in range(2, self._count + 1)]
-        await self._until_ready(self._count)
-        self._started = True
-        self._announcer.ready(*self._bound.service.getsockname()[:2])
+        keeping += [
+            group.create_task(self._keep_running(n)) for n in range(2, self._worker_count + 1)
+        ]
+        await self._until_ready(self._worker_count)
+        self._all_started = True
+        self._announcer.ready(*self._listeners.service.getsockname()[:2])
 
     async def _until_ready(self, count: int) -> None:
         while sum(each.ready for each in self._workers.values()) < count:
-            self._changed.clear()
-            await self._changed.wait()
+            self._worker_ready.clear()
+            await self._worker_ready.wait()
 
     def _signal_workers(self, number: int) -> None:
         for each in self._workers.values():
@@ -184,11 +187,11 @@ class Supervisor:
             status, was_ready = await self._run_worker(number)
             if self._stop.is_set():
                 return
-            if not (was_ready or self._started):
-                self._failure = max(status, 1)  # below 0: a signal has ended it
+            if not (was_ready or self._all_started):
+                self._exit_status = max(status, 1)  # below 0: a signal has ended it
                 self._stop.set()
                 return
-            self._restarts += 1
+            self._restart_count += 1
             log.warning("worker process ended", worker=number, status=status)
             if loop.time() - began > _STABLE_SECONDS:
                 pause = _FIRST_PAUSE
@@ -217,17 +220,19 @@ class Supervisor:
     async def _start_worker(self, number: int) -> _Worker:
         ours, theirs = socket.socketpair()
         reader, writer = await asyncio.open_unix_connection(sock=ours)
-        reserved = [each for each in (self._bound.service, self._bound.metrics) if each is not None]
+        reserved = [
+            each for each in (self._listeners.service, self._listeners.metrics) if each is not None
+        ]
         with ExitStack() as stack:  # the worker alone keeps them: others go on when it ends
             stack.enter_context(theirs)
             sockets = [stack.enter_context(socket_beside(each)).fileno() for each in reserved]
             place = WorkerPlace(
                 number=number,
-                count=self._count,
-                restarts=self._restarts,
+                count=self._worker_count,
+                restarts=self._restart_count,
                 channel=theirs.fileno(),
                 sockets=sockets,
-                supervisor=str(self._socket),
+                supervisor=str(self._control_socket),
             )
             process = await asyncio.create_subprocess_exec(
                 # -P: nothing in the working directory is taken for a module.
@@ -248,7 +253,7 @@ class Supervisor:
             if report.ready:
                 worker.ready = True
                 log.info("worker process ready", worker=worker.number, pid=worker.process.pid)
-                self._changed.set()
+                self._worker_ready.set()
                 if worker.outdated:
                     await self._ask_worker(worker, "reload", ReloadOutcome, _RELOAD_SECONDS)
 
@@ -275,14 +280,14 @@ class Supervisor:
                 worker.metrics = answer
             running = list(self._workers.values())
             texts, ready = [each.metrics for each in running], sum(each.ready for each in running)
-            return merged(texts, self._past_metrics, workers=ready, restarts=self._restarts)
+            return merged(texts, self._past_metrics, workers=ready, restarts=self._restart_count)
         if wanted == "reload":
             return await self.reload()
         if wanted in ("facts", "stop"):
             if wanted == "stop":
                 self._stop.set()
             file = str(self._loaded.file.absolute()) if self._loaded.file else None
-            address = "{}:{}".format(*self._bound.service.getsockname()[:2])
+            address = "{}:{}".format(*self._listeners.service.getsockname()[:2])
             answers = await self._ask_all("facts", ServiceFacts, _ASK_SECONDS)
             models = answers[0][1].models if answers else ()
             return ServiceFacts(os.getpid(), file, address, models)
@@ -310,7 +315,7 @@ class Supervisor:
     async def _ask_worker(
         self, worker: _Worker, wanted: str, kind: type[T], seconds: float
     ) -> T | None:
-        path = worker_socket(self._socket, worker.number)
+        path = worker_socket(self._control_socket, worker.number)
         try:
             return await asyncio.to_thread(asked, path, wanted, kind, seconds)
         except ControlFailed as failure:

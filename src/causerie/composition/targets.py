@@ -52,21 +52,14 @@ class OwnModel(Struct, frozen=True):
     admission_queue: SlotQueue
 
 
-class ProviderModel(Struct, frozen=True):
-    chat: ProviderTarget
-    continues: bool | None
-
-
 class Targets(Struct, frozen=True):
     """All targets of routing."""
 
     own: Mapping[str, OwnModel] = {}
-    remote: Mapping[str, ProviderModel] = {}
-    providers: Mapping[str, ConnectedProvider] = {}
+    remote: Mapping[str, ProviderTarget] = {}
 
     def every(self) -> Mapping[str, Target]:
-        own: dict[str, Target] = {name: one.chat for name, one in self.own.items()}
-        return own | {name: one.chat for name, one in self.remote.items()}
+        return {**{name: one.chat for name, one in self.own.items()}, **self.remote}
 
     def admission_queues(self) -> Mapping[str, SlotQueue]:
         return {id: own.admission_queue for id, own in self.own.items()}
@@ -77,7 +70,7 @@ class Targets(Struct, frozen=True):
     def is_busy(self, name: str) -> bool:
         if name in self.own:
             return not self.own[name].admission_queue.spares
-        return name in self.remote and not self.remote[name].chat.provider.slots.spares
+        return name in self.remote and not self.remote[name].provider.slots.spares
 
 
 def chat_options(
@@ -140,27 +133,24 @@ def own_models(
 
 def provider_models(
     settings: Settings, providers: Mapping[str, ConnectedProvider], before: Targets
-) -> Mapping[str, ProviderModel]:
+) -> Mapping[str, ProviderTarget]:
     continuing = {
         f"{provider.name}/{model.id}": model.continues
         for provider in settings.providers
         for model in provider.models
     }
-    made: dict[str, ProviderModel] = {}
+    made: dict[str, ProviderTarget] = {}
     for target in settings.targets:
         if target.provider is None or target.name in made:
             continue
         provider = providers[target.provider].provider
         continues = continuing.get(target.name)
         kept = before.remote.get(target.name)
-        if kept is None or kept.chat.provider is not provider or kept.continues is not continues:
-            chat = ProviderTarget(
-                provider,
-                target.model,
-                separators=Separation(provider.dialect.tag),
-                continues=continues,
+        if kept is None or kept.provider is not provider or kept.probed_continues is not continues:
+            separators = Separation(provider.dialect.tag)
+            kept = ProviderTarget(
+                provider, target.model, separators=separators, continues=continues
             )
-            kept = ProviderModel(chat, continues)
         made[target.name] = kept
     return made
 

@@ -250,19 +250,19 @@ class _Operation(Struct, frozen=True):
         if self.unchanged:
             answers["304"] = {"description": "The answer of that `ETag` is still the answer."}
         if self.schema == "Health":
-            answers["503"] = _json_answer("Not now.", "Health")
+            answers["503"] = json_answer("Not now.", "Health")
         return answers
 
     def _described_failures(self) -> Schema:
         errors = _GROUPS[self.errors] if isinstance(self.errors, str) else self.errors
         kind, busy = ("ErrorBody", "529") if self.path.startswith("/messages") else ("Error", "503")
         return {
-            busy if status == "503" else status: _json_answer(_ERRORS[status], kind)
+            busy if status == "503" else status: json_answer(_ERRORS[status], kind)
             for status in errors
         }
 
 
-def _json_answer(description: str, name: str) -> Schema:
+def json_answer(description: str, name: str) -> Schema:
     return {"description": description, "content": {"application/json": {"schema": ref(name)}}}
 
 

@@ -523,7 +523,7 @@ class ProviderTarget:
         self.provider = provider
         self.model = model
         self.separators = separators if provider.dialect.tags else None
-        self._continues = continues
+        self.probed_continues = continues
 
     @property
     def name(self) -> str:
@@ -548,9 +548,9 @@ class ProviderTarget:
         if not (partial.text or partial.reasoning or partial.calls):
             return True
         way = self.provider.dialect.continuing
-        if way.way == "none" or self._continues is False:
+        if way.way == "none" or self.probed_continues is False:
             return False
-        if way.way == "as_sent" and not self._continues:
+        if way.way == "as_sent" and not self.probed_continues:
             return False
         if partial.calls or request.n > 1 or request.output is not None:
             return False

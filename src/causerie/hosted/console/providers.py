@@ -28,7 +28,12 @@ from causerie.hosted.console.fields import Column, FormFields, page_of
 from causerie.hosted.console.health import provider_health
 from causerie.hosted.console.request_context import RequestContext
 from causerie.hosted.console.service_view import target_badge
-from causerie.hosted.operations.configuring import EntryStep, EntryView, ListedModel
+from causerie.hosted.operations.configuring import (
+    EntryStep,
+    EntryView,
+    ListedModel,
+    TestProvider,
+)
 from causerie.hosted.operations.ports import ProbedModelView, ProviderView
 from causerie.hosted.operations.probes import Cell, groups
 from causerie.hosted.operations.provider_models import (
@@ -281,8 +286,9 @@ async def create(context: RequestContext) -> None:
 async def test(context: RequestContext) -> None:
     form, trial = SettingsForm.typed(FIELDS, context.form), None
     key, model = context.form.get("key"), context.form.get("test_model")
+    wanted = TestProvider(settings=form.settings(), key=key, model=model)
     try:
-        trial = await context.configuration.test(context.actor, form.settings(), key, model, "")
+        trial = await context.configuration.test(context.actor, wanted)
     except InvalidRequest as failure:
         context.problem = failure
     await _show_entry(context, "add_provider", form, trial=trial, tested=trial is None)
@@ -308,11 +314,11 @@ async def try_kept(context: RequestContext) -> None:
     entries = await context.configuration.every(context.actor)
     name, model = context.params["provider"], context.form.get("test_model")
     entry = entry_named(entries, "provider", name, locked=True)
-    if entry is not None:
-        trial = await context.configuration.test_filed(context.actor, name, model)
-    else:
+    wanted = TestProvider(model=model, filed=name)
+    if entry is None:
         entry, _ = await _stored_provider(context)
-        trial = await context.configuration.test(context.actor, {}, "", model, entry.id)
+        wanted = TestProvider(model=model, entry=entry.id)
+    trial = await context.configuration.test(context.actor, wanted)
     await context.show("operator/provider_trial.html", entry=entry, trial=trial)
 
 

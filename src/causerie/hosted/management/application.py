@@ -25,7 +25,6 @@ from causerie.errors import Error, NotFound, Unauthenticated
 from causerie.hosted.accounts import bounds, issuing
 from causerie.hosted.accounts.accounts import Accounts
 from causerie.hosted.accounts.authorization import Clock
-from causerie.hosted.accounts.issuing import OperatorKeyIssuing
 from causerie.hosted.accounts.people import Actor
 from causerie.hosted.management import handlers, requests, views
 from causerie.hosted.management.requests import NoQuery
@@ -41,39 +40,8 @@ from causerie.hosted.operations import configuring, ports, provider_models
 from causerie.hosted.operations.ports import Operations
 from causerie.http.answers import Export
 from causerie.http.exchange import Exchange
-from causerie.http.openapi import Schema, sent_schemas
+from causerie.http.openapi import Schema, json_answer, ref, sent_schemas
 from causerie.http.routing import RouteTable
-
-Managers = Callable[[Credential | None], Awaitable[Actor]]
-"""Returns the actor behind a management key.
-
-Raises ``Unauthenticated``, ``Forbidden`` for a key that is for inference, and ``StoreUnavailable``
-if it cannot be known.
-"""
-
-
-class OperatorKeys(Struct):
-    """Keys of operators, of the settings and ``stored`` ones, and those that ``managers`` know."""
-
-    _managers: Managers
-    keys: Sequence[KeyDigest] = ()
-    stored: OperatorKeyIssuing | None = None
-
-    async def manager(self, credential: Credential | None) -> Actor:
-        """Return the actor behind a key; raise as :data:`Managers`."""
-        found = matching(self.keys, credential)
-        if found is not None:
-            return Actor("key", found.id, found.id, operator=True)
-        try:
-            return await self._managers(credential)
-        except Unauthenticated:
-            if self.stored is None or credential is None or not credential.formed:
-                raise
-            actor = await self.stored.actor(credential.digest)
-            if actor is None:
-                raise
-            return actor
-
 
 _ACCOUNT_TYPES = (views, requests, bounds, issuing)
 _HANDLED = (each for each in vars(handlers).values() if isinstance(each, ApiRoute))
@@ -92,7 +60,6 @@ _FIELDS: Mapping[str, Mapping[str, str]] = tomllib.loads(
 )
 _MODULES = (*_ACCOUNT_TYPES, allowed, handlers, ports, configuring, provider_models)
 _KINDS = {name: each for module in _MODULES for name, each in vars(module).items()}
-_REF = "#/components/schemas/{name}"
 _ERRORS: Mapping[str, str] = _FIELDS["errors"]
 _WITH_BODY = ("408", "409", "413", "415")
 
@@ -128,7 +95,7 @@ def _described_operation(route: ApiRoute) -> Schema:
         "responses": {
             str(route.status): _described_answer(route),
             **{
-                status: {"description": words, "content": _json_of("Error")}
+                status: json_answer(words, "Error")
                 for status, words in _ERRORS.items()
                 if route.takes_body or status not in _WITH_BODY
             },
@@ -142,13 +109,9 @@ def _described_operation(route: ApiRoute) -> Schema:
         operation["parameters"] = parameters
     if route.takes_body:
         required = any(field.required for field in msgspec.structs.fields(route.body))
-        content = _json_of(route.body.__name__)
+        content = {"application/json": {"schema": ref(route.body.__name__)}}
         operation["requestBody"] = {"required": required, "content": content}
     return operation
-
-
-def _json_of(name: str) -> Schema:
-    return {"application/json": {"schema": {"$ref": _REF.format(name=name)}}}
 
 
 def _described_answer(route: ApiRoute) -> Schema:
@@ -157,8 +120,7 @@ def _described_answer(route: ApiRoute) -> Schema:
         return {"description": "The table.", "content": text}
     if not issubclass(route.answer, Struct):
         return {"description": "It is done."}
-    words = (route.answer.__doc__ or "").split("\n")[0]
-    return {"description": words, "content": _json_of(route.answer.__name__)}
+    return json_answer((route.answer.__doc__ or "").split("\n")[0], route.answer.__name__)
 
 
 def _query_parameters(query: type[Struct]) -> list[Schema]:
@@ -176,7 +138,8 @@ def _query_parameters(query: type[Struct]) -> list[Schema]:
 
 def _components(types: Iterable[type]) -> dict[str, Any]:
     structs = sorted({one for one in types if issubclass(one, Struct)}, key=lambda it: it.__name__)
-    _, components = msgspec.json.schema_components(structs, ref_template=_REF)
+    template = "#/components/schemas/{name}"
+    _, components = msgspec.json.schema_components(structs, ref_template=template)
     for name, schema in components.items():
         for kind in reversed(getattr(_KINDS.get(name), "__mro__", ())):
             for part, words in _FIELDS.get(kind.__name__, {}).items():
@@ -214,19 +177,22 @@ def _encoded_document() -> bytes:
 class Management:
     """Answers what is asked of accounts, and of providers.
 
-    ``managers`` says whose a key is, ``link_path`` where a browser uses a
-    one-time link, ``clock`` what time it is, in UTC; ``operations`` sees to providers. Each
-    key may ask ``requests_per_minute`` times, and a few times at once.
+    ``manager`` returns the actor behind a management key. It raises ``Unauthenticated``,
+    ``Forbidden`` for a key that is for inference, and ``StoreUnavailable`` if it cannot be known.
+    ``link_path`` says where a browser uses a one-time link, ``operator_keys`` returns the keys of
+    operators in the settings. Each key may ask ``requests_per_minute`` times, and a few times at
+    once.
     """
 
     accounts: Accounts
-    managers: OperatorKeys
+    manager: Callable[[Credential | None], Awaitable[Actor]]
     clock: Clock
     link_path: views.LinkPath
     operations: Operations
     requests_per_minute: int
+    operator_keys: Callable[[], Sequence[KeyDigest]] = tuple
     proxies: Sequence[Network] = ()  # trusted to name the address of a client
-    _limits: MemoryCounters = field(default_factory=MemoryCounters)  # apart from inference
+    _rate_limits: MemoryCounters = field(default_factory=MemoryCounters)  # apart from inference
 
     async def answer(self, exchange: Exchange) -> None:
         """Answer one request; raises :class:`~causerie.errors.ServiceError`."""
@@ -242,11 +208,11 @@ class Management:
                 "are POST /v1/chat/completions, below the base URL of a door."
             )
         route, ids = found
-        actor = await self.managers.manager(exchange.head.credential)
+        actor = await self._actor_behind(exchange.head.credential)
         if actor.networks is not None:
             actor.networks.check(exchange.client(self.proxies), "This key")
         rates = Rates(requests_per_minute=self.requests_per_minute, concurrent=_AT_ONCE)
-        with self._limits.take_now([RateScope("key", actor.id, rates)], Tokens) as lease:
+        with self._rate_limits.take_now([RateScope("key", actor.id, rates)], Tokens) as lease:
             query = query_of(exchange.head.query, route.query)
             body = await body_of(exchange, route.body) if route.takes_body else route.body()
             services = self.clock, self.link_path, self.accounts, self.operations
@@ -258,3 +224,17 @@ class Management:
             else:
                 content = b"" if answer is None else _encode(answer)
                 exchange.respond(route.status, content, headers=headers)
+
+    async def _actor_behind(self, credential: Credential | None) -> Actor:
+        found = matching(self.operator_keys(), credential)
+        if found is not None:
+            return Actor("key", found.id, found.id, operator=True)
+        try:
+            return await self.manager(credential)
+        except Unauthenticated:
+            if credential is None or not credential.formed:
+                raise
+            actor = await self.accounts.operator_keys.actor(credential.digest)
+            if actor is None:
+                raise
+            return actor

@@ -38,8 +38,7 @@ from causerie.hosted.management import requests, views
 from causerie.hosted.management.requests import Body
 from causerie.hosted.management.routing import ApiCall, Call, WithBody, WithQuery, moment, route
 from causerie.hosted.management.views import Answering, ListView, View, viewed
-from causerie.hosted.operations.configuring import EntryKey, EntryView, EntryWish, Settings, Trial
-from causerie.hosted.operations.explanation import RoutingExplanation
+from causerie.hosted.operations.configuring import EntryKey, EntryView, EntryWish, Settings
 from causerie.hosted.operations.ports import ProbeView, ProviderView, RouteQuery, TargetView
 from causerie.hosted.operations.provider_models import (
     Offer,
@@ -52,6 +51,7 @@ from causerie.hosted.operations.provider_models import (
     router_door,
 )
 from causerie.http.answers import Export, Rows, csv_pieces
+from causerie.protocol.alike import alike
 from causerie.protocol.numbers import money
 
 
@@ -98,6 +98,10 @@ class ExplainRoute(Body, frozen=True):
     session: Annotated[str, Meta(max_length=256)] = ""
     strict: bool = False
 
+    def arguments(self) -> dict[str, Any]:
+        body = msgspec.json.encode(self.request)
+        return {"question": alike(RouteQuery, self, body=body)}
+
 
 @route("GET /providers/{provider}/probe", "Get the state of the last probe")
 async def see_probe(call: Call, provider: str) -> ProbeView:
@@ -106,15 +110,6 @@ async def see_probe(call: Call, provider: str) -> ProbeView:
         words = "It has not been probed since the service was started."
         raise NotFound(words, code="not_found")
     return view.probe
-
-
-@route("POST /routes/explain", "Explain routing")
-async def explain_route(call: WithBody[ExplainRoute]) -> RoutingExplanation:
-    body = call.body
-    question = RouteQuery(
-        msgspec.json.encode(body.request), body.door, body.key, body.session, body.strict
-    )
-    return await call.operations.explain(call.actor, question)
 
 
 class EntryList(ListView, frozen=True, kw_only=True):
@@ -134,26 +129,6 @@ class CreateEntry(Body, frozen=True):
     def arguments(self) -> dict[str, Any]:
         wish = EntryWish(settings=self.settings, key=self.key, enabled=self.enabled)
         return {"kind": self.kind, "wish": wish}
-
-
-class TestProvider(Body, frozen=True):
-    """A provider to try: one that is not kept, or with `entry` or `filed` one that is, as it is."""
-
-    settings: Settings = msgspec.field(default_factory=dict)
-    key: EntryKey = ""
-    model: Annotated[str, Meta(max_length=300)] = ""
-    entry: Annotated[str, Meta(max_length=64)] = ""
-    filed: Annotated[str, Meta(max_length=64)] = ""
-
-
-@route("POST /providers/test", "Test a provider")
-async def try_provider(call: WithBody[TestProvider]) -> Trial:
-    body = call.body
-    if body.filed:
-        return await call.operations.configuration.test_filed(call.actor, body.filed, body.model)
-    return await call.operations.configuration.test(
-        call.actor, body.settings, body.key, body.model, body.entry
-    )
 
 
 Amount = Annotated[str, Meta(pattern=r"^([0-9]{1,6}(\.[0-9]{1,9})?)?$")]
@@ -197,14 +172,14 @@ class PublishedList(Struct, frozen=True, kw_only=True):
 
 @route("GET /providers/{provider}/offers", "Compare a provider's list with the catalog")
 async def list_offers(call: WithQuery[OfferQuery], provider: str) -> OfferList:
-    _, _, found = await _offers(call, provider, _rules(call.query))
+    _, _, found = await _offers_of_provider(call, provider, _price_rules(call.query))
     return OfferList(data=[*found])
 
 
 @route("POST /providers/{provider}/offers", "Publish models of a provider in the catalog")
 async def publish_models(call: WithBody[PublishModels], provider: str) -> PublishedList:
-    body, rules = call.body, _rules(call.body)
-    source, entries, listed = await _offers(call, provider, rules)
+    body, rules = call.body, _price_rules(call.body)
+    source, entries, listed = await _offers_of_provider(call, provider, rules)
     found = {each.id: each for each in listed}
     picked = []
     for each in body.models:
@@ -220,7 +195,7 @@ async def publish_models(call: WithBody[PublishModels], provider: str) -> Publis
     return PublishedList(data=[*models_of(provider, entries)])
 
 
-async def _offers(
+async def _offers_of_provider(
     call: ApiCall[Any, Any], name: str, rules: PriceRules
 ) -> tuple[EntryView, Sequence[EntryView], Sequence[Offer]]:
     entries = await call.operations.configuration.every(call.actor)
@@ -232,7 +207,7 @@ async def _offers(
     return provider, entries, offers(provider, trial.models, entries, rules)
 
 
-def _rules(asked: OfferQuery) -> PriceRules:
+def _price_rules(asked: OfferQuery) -> PriceRules:
     margin = money(asked.margin) if asked.margin else None
     return PriceRules(margin, asked.prompt or None, asked.completion or None)
 
@@ -335,11 +310,11 @@ def usage_query(query: requests.UsageSpan, now: datetime) -> UsageQuery:
     by = tuple(By(name) for name in query.by.split(",") if name)
     if len(set(by)) != len(by):
         raise InvalidRequest("`by` takes each name once.", param="by")
-    narrowed = _given(query, *_NARROWING, "door")
+    narrowed = _values_or_none(query, *_NARROWING, "door")
     return UsageQuery(since=since, until=until, step=query.step, by=by, **narrowed)
 
 
-def _given(query: Struct, *names: str) -> dict[str, Any]:
+def _values_or_none(query: Struct, *names: str) -> dict[str, Any]:
     return {name: getattr(query, name) or None for name in names}
 
 
@@ -385,8 +360,8 @@ async def list_usage(call: WithQuery[requests.UsagePage]) -> views.UsageList:
     asked = usage_query(query, call.now)
     after = views.place_of(query.cursor, tuple[str, tuple[str, ...]])
     found: list[UsageSum] = []
-    project = query.project or call.actor.project
-    rest = time_buckets(call.accounts.usage, call.actor, project, _after_cursor(asked, after))
+    remaining = _after_cursor(asked, after)
+    rest = time_buckets(call.accounts.usage, call.actor, call.project, remaining)
     async with aclosing(rest):
         async for _, sums in rest:
             found += [sum for sum in sums if after is None or _cursor_of(sum, asked) > after]
@@ -403,16 +378,15 @@ async def list_usage(call: WithQuery[requests.UsagePage]) -> views.UsageList:
 @route("GET /usage.csv", "Usage and cost as CSV")
 async def export_usage(call: WithQuery[requests.UsageSpan]) -> Export:
     asked = usage_query(call.query, call.now)
-    project = call.query.project or call.actor.project
-    buckets = time_buckets(call.accounts.usage, call.actor, project, asked)
+    buckets = time_buckets(call.accounts.usage, call.actor, call.project, asked)
     return Export(CSV_TYPE, "usage.csv", csv_pieces(_usage_rows(asked, buckets)))
 
 
 @route("GET /statement.csv", "Statement of a month as CSV")
 async def export_statement(call: WithQuery[requests.StatementQuery]) -> Export:
     month = Month.named(call.query.month, call.now)
-    project = call.query.project or call.actor.project
-    rows = statement_rows(call.accounts.usage, call.accounts.projects, call.actor, project, month)
+    services = call.accounts.usage, call.accounts.projects
+    rows = statement_rows(*services, call.actor, call.project, month)
     return Export(CSV_TYPE, f"statement-{month.name}.csv", csv_pieces(rows))
 
 
@@ -438,10 +412,9 @@ async def list_first_tokens(call: WithQuery[requests.LatencySpan]) -> views.Late
     query = call.query
     since, until = between(query, call.now)
     by = (By(query.by),) if query.by else ()
-    narrowed = _given(query, *_NARROWING)
+    narrowed = _values_or_none(query, *_NARROWING)
     asked = UsageQuery(since=since, until=until, step=Step.ALL, by=by, **narrowed)
-    project = query.project or call.actor.project
-    found = await call.accounts.usage.first_tokens(call.actor, project, asked)
+    found = await call.accounts.usage.first_tokens(call.actor, call.project, asked)
     found = sorted(found, key=lambda each: each.group)
     return views.LatencyList(data=[views.LatencyView.of(each, by) for each in found])
 
@@ -452,9 +425,8 @@ async def list_requests(call: WithQuery[requests.RequestPage]) -> views.RequestL
     before = views.place_of(query.cursor, tuple[int, str])
     if before is not None and not (0 <= before[0] < _LARGEST and RECORD_ID.fullmatch(before[1])):
         raise views.no_cursor()
-    wanted = replace(_filter(query, call.now), before=before, limit=query.limit)
-    project = query.project or call.actor.project
-    found = await call.accounts.usage.requests(call.actor, project, wanted)
+    wanted = replace(_record_filter(query, call.now), before=before, limit=query.limit)
+    found = await call.accounts.usage.requests(call.actor, call.project, wanted)
     last = found[-1] if len(found) == wanted.count else None
     return views.RequestList(
         data=[views.RequestView.of(each, call) for each in found],
@@ -464,15 +436,15 @@ async def list_requests(call: WithQuery[requests.RequestPage]) -> views.RequestL
 
 @route("GET /requests.csv", "Single requests as CSV")
 async def export_requests(call: WithQuery[requests.RequestSpan]) -> Export:
-    project = call.query.project or call.actor.project
-    rows = request_rows(call.accounts.usage, call.actor, project, _filter(call.query, call.now))
+    wanted = _record_filter(call.query, call.now)
+    rows = request_rows(call.accounts.usage, call.actor, call.project, wanted)
     return Export(CSV_TYPE, "requests.csv", csv_pieces(rows))
 
 
-def _filter(query: requests.RequestSpan, now: datetime) -> RecordFilter:
+def _record_filter(query: requests.RequestSpan, now: datetime) -> RecordFilter:
     since, until = between(query, now)
     own = ("door", "status", "request_id", "tag", "operation")
-    narrowed = _given(query, *_NARROWING, *own)
+    narrowed = _values_or_none(query, *_NARROWING, *own)
     return RecordFilter(since, until, failures_only=query.failures == "true", **narrowed)
 
 
@@ -482,10 +454,9 @@ async def list_audit(call: WithQuery[requests.AuditQuery]) -> views.AuditList:
     before = views.place_of(query.cursor, int)
     if before is not None and not 0 <= before < _LARGEST:
         raise views.no_cursor()
-    narrowed = _given(query, "actor", "action", "subject", "kind")
+    narrowed = _values_or_none(query, "actor", "action", "subject", "kind")
     wanted = AuditFilter(before=before, limit=query.limit, **narrowed)
-    project = query.project or call.actor.project
-    found = await call.accounts.projects.audit(call.actor, project, wanted)
+    found = await call.accounts.projects.audit(call.actor, call.project, wanted)
     full = len(found) == wanted.count
     return views.AuditList(
         data=[views.AuditView.of(each, call) for each in found],

@@ -50,6 +50,11 @@ class ApiCall(Answering, Generic[Q, B]):
     query: Q
     body: B
 
+    @property
+    def project(self) -> str | None:
+        """The project of the query, or that of the key."""
+        return getattr(self.query, "project", "") or self.actor.project
+
 
 Call = ApiCall[NoQuery, NoBody]
 WithBody = ApiCall[NoQuery, B]

@@ -85,7 +85,7 @@ class Scim:
     keys: Callable[[], Mapping[KeyDigest, GroupClaims]]
     base: Callable[[Exchange], str]
     requests_per_minute: int
-    _limits: MemoryCounters = field(default_factory=MemoryCounters)
+    _rate_limits: MemoryCounters = field(default_factory=MemoryCounters)
 
     async def answer(self, exchange: Exchange) -> None:
         """Answer one request; raises :class:`~causerie.errors.ServiceError`."""
@@ -94,24 +94,26 @@ class Scim:
         if key is None:
             raise no_key() if credential is None else wrong_key(credential)
         rates = Rates(requests_per_minute=self.requests_per_minute, concurrent=_AT_ONCE)
-        with self._limits.take_now([RateScope("key", key.id, rates)], Tokens):
+        with self._rate_limits.take_now([RateScope("key", key.id, rates)], Tokens):
             kind, _, id = exchange.path.removeprefix(_VERSION).strip("/").partition("/")
             method = "GET" if exchange.method == "HEAD" else exchange.method
-            found = {"Users": self._user, "Groups": self._group}.get(kind)
+            found = {"Users": self._answer_users, "Groups": self._answer_groups}.get(kind)
             if not exchange.path.startswith(f"{_VERSION}/") or "/" in id:
                 found, kind = None, ""
-            described = _description_of(kind, id, self._url(exchange)) if found is None else None
+            described = (
+                _description_of(kind, id, self._scim_url(exchange)) if found is None else None
+            )
             allowed = ("GET", "PUT", "PATCH", "DELETE") if id else ("GET", "POST")
             if method not in (allowed if found else allowed[:1]):
                 raise method_not_allowed(method, allowed if found else allowed[:1])
             if found is None:
-                self._send(exchange, 200, described)
+                self._respond(exchange, 200, described)
                 return
-            body = await _body(exchange) if method in ("POST", "PUT", "PATCH") else {}
+            body = await _json_body(exchange) if method in ("POST", "PUT", "PATCH") else {}
             query = query_of(exchange.head.query, ScimQuery)
-            call = ScimCall(known[key], self._url(exchange), method, query, body)
+            call = ScimCall(known[key], self._scim_url(exchange), method, query, body)
             status = {"POST": 201, "DELETE": 204}.get(method, 200)
-            self._send(exchange, status, await found(call, id))
+            self._respond(exchange, status, await found(call, id))
 
     def refuse(self, exchange: Exchange, failure: ServiceError) -> None:
         """Send a failure in the form of SCIM (RFC 7644, section 3.12)."""
@@ -126,10 +128,10 @@ class Scim:
             failure.status, msgspec.json.encode(detail), content_type=_TYPE, headers=headers
         )
 
-    def _url(self, exchange: Exchange) -> str:
+    def _scim_url(self, exchange: Exchange) -> str:
         return f"{self.base(exchange)}{_VERSION}"
 
-    def _send(self, exchange: Exchange, status: int, value: Mapping[str, Any] | None) -> None:
+    def _respond(self, exchange: Exchange, status: int, value: Mapping[str, Any] | None) -> None:
         headers = {"cache-control": "no-store"}
         if value is None:
             exchange.respond(204, b"", headers=headers)
@@ -139,13 +141,13 @@ class Scim:
         body = msgspec.json.encode(value)
         exchange.respond(status, body, content_type=_TYPE, headers=headers)
 
-    async def _user(self, call: ScimCall, id: str) -> Mapping[str, Any] | None:
+    async def _answer_users(self, call: ScimCall, id: str) -> Mapping[str, Any] | None:
         service, directory = self._provisioning, call.directory
         if call.method == "GET" and not id:
             where = conditions(call.query.filter, USER_FILTERS)
             total, people = await service.people(where, *call.query.page)
             listed = [_shown_user(call, each) for each in people]
-            return _list(total, call.query.page[0], listed)
+            return _list_response(total, call.query.page[0], listed)
         if call.method == "DELETE":
             await service.remove(directory, id)
             return None
@@ -162,12 +164,12 @@ class Scim:
 
         return _shown_user(call, await service.change(directory, id, described))
 
-    async def _group(self, call: ScimCall, id: str) -> Mapping[str, Any] | None:
+    async def _answer_groups(self, call: ScimCall, id: str) -> Mapping[str, Any] | None:
         service, directory = self._provisioning, call.directory
         if call.method == "GET" and not id:
             where = conditions(call.query.filter, GROUP_FILTERS)
             total, found = await service.groups(directory, where, *call.query.page)
-            return _list(total, call.query.page[0], await self._shown_groups(call, found))
+            return _list_response(total, call.query.page[0], await self._shown_groups(call, found))
         if call.method == "DELETE":
             await service.remove_group(directory, id)
             return None
@@ -196,7 +198,7 @@ class Scim:
         return [_shown_group(call, each, members[each.id]) for each in groups]
 
 
-def _list(total: int, start: int, found: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+def _list_response(total: int, start: int, found: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     return {
         "schemas": [f"{_MESSAGES}ListResponse"],
         "totalResults": total,
@@ -239,7 +241,7 @@ def _description_of(kind: str, id: str, base: str) -> Mapping[str, Any]:
     found: Mapping[str, Any] | list[Any] | None = described.get(kind)
     if isinstance(found, list):
         known = {each["id"]: each for each in found}
-        found = known.get(id) if id else _list(len(found), 0, found)
+        found = known.get(id) if id else _list_response(len(found), 0, found)
     elif id:
         found = None
     if found is None:
@@ -247,7 +249,7 @@ def _description_of(kind: str, id: str, base: str) -> Mapping[str, Any]:
     return found
 
 
-async def _body(exchange: Exchange) -> Mapping[str, Any]:
+async def _json_body(exchange: Exchange) -> Mapping[str, Any]:
     body = await read_body(exchange, _LIMITS)
     check_json_type(exchange.headers)
     body = await decompressed(exchange.headers, body, _LIMITS)
@@ -271,19 +273,19 @@ GROUP_FILTERS = _BOTH | {"displayname": "name", "members": "member", "members.va
 
 def person_of(body: Mapping[str, Any]) -> ProvisionedPerson:
     """Return a person as the body describes them; raise :class:`InvalidRequest`."""
-    user_name, name = _required(body, "userName"), body.get("name")
+    user_name, name = _required_text(body, "userName"), body.get("name")
     parts = name if isinstance(name, dict) else {}
     emails = [
-        each for each in _elements_by_value(body.get("emails")).values() if _text(each, "value")
+        each for each in _elements_by_value(body.get("emails")).values() if _text_of(each, "value")
     ]
     emails.sort(key=lambda each: (not _as_boolean(each.get("primary")), each.get("type") != "work"))
-    both = " ".join(filter(None, (_text(parts, "givenName"), _text(parts, "familyName"))))
-    shown = _text(body, "displayName") or _text(parts, "formatted") or both
+    both = " ".join(filter(None, (_text_of(parts, "givenName"), _text_of(parts, "familyName"))))
+    shown = _text_of(body, "displayName") or _text_of(parts, "formatted") or both
     return ProvisionedPerson(
         user_name=user_name,
         email=emails[0]["value"] if emails else user_name,
         name=(shown or user_name.partition("@")[0])[:_LONGEST_NAME],
-        external_id=_text(body, "externalId"),
+        external_id=_text_of(body, "externalId"),
         active=body.get("active") is None or _as_boolean(body["active"]),
     )
 
@@ -291,10 +293,10 @@ def person_of(body: Mapping[str, Any]) -> ProvisionedPerson:
 def group_of(body: Mapping[str, Any]) -> WantedGroup:
     """Return a group as the body describes it; raise :class:`InvalidRequest`."""
     members = frozenset(_elements_by_value(body.get("members")))
-    return WantedGroup(_required(body, "displayName"), _text(body, "externalId"), members)
+    return WantedGroup(_required_text(body, "displayName"), _text_of(body, "externalId"), members)
 
 
-def _text(body: Mapping[str, Any], name: str) -> str:
+def _text_of(body: Mapping[str, Any], name: str) -> str:
     value = body.get(name) or ""
     if not isinstance(value, str) or len(value) > _LONGEST:
         words = f"`{name}` is a text of at most {_LONGEST} characters."
@@ -302,8 +304,8 @@ def _text(body: Mapping[str, Any], name: str) -> str:
     return value
 
 
-def _required(body: Mapping[str, Any], name: str) -> str:
-    if not (found := _text(body, name)):
+def _required_text(body: Mapping[str, Any], name: str) -> str:
+    if not (found := _text_of(body, name)):
         raise InvalidRequest(f"`{name}` is missing.", param=name, code="invalidValue")
     return found
 
@@ -369,23 +371,23 @@ def patched(resource: Mapping[str, Any], body: Mapping[str, Any]) -> Mapping[str
         words = f"`Operations` is a list of at most {_MOST_OPERATIONS} operations."
         raise InvalidRequest(words, code="invalidSyntax")
     for operation in operations:
-        verb = _text(operation, "op").lower() if isinstance(operation, dict) else ""
+        verb = _text_of(operation, "op").lower() if isinstance(operation, dict) else ""
         if verb not in ("add", "replace", "remove"):
             raise InvalidRequest("`op` is add, replace or remove.", code="invalidSyntax")
-        for path, value in _targets(operation):
+        for path, value in _patch_targets(operation):
             found = _PATH.fullmatch(path)
             if found is None:
                 raise InvalidRequest(f"There is no path {path[:200]}.", code="invalidPath")
-            name, sub = _name(found["name"]), _name(found["sub"] or "")
+            name, sub = _canonical_name(found["name"]), _canonical_name(found["sub"] or "")
             if name in _LISTS:
-                match = (_name(found["key"] or ""), found["wanted"] or "")
-                result[name] = _patched(result[name], verb, match, sub, value)
+                match = (_canonical_name(found["key"] or ""), found["wanted"] or "")
+                result[name] = _patched_list(result[name], verb, match, sub, value)
             else:
-                _set(result, verb, (name, sub), value)
+                _set_value(result, verb, (name, sub), value)
     return {**result, **{name: [*result[name].values()] for name in _LISTS}}
 
 
-def _targets(operation: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
+def _patch_targets(operation: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
     path, value = operation.get("path"), operation.get("value")
     if isinstance(path, str) and path:
         return [(path, value)]
@@ -394,7 +396,7 @@ def _targets(operation: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
     raise InvalidRequest("An operation without a path has an object.", code="invalidValue")
 
 
-def _name(given: str) -> str:
+def _canonical_name(given: str) -> str:
     return _NAMES.get(given.lower(), given)
 
 
@@ -404,7 +406,9 @@ def _elements_by_value(value: Any) -> _Elements:
     return {str(each.get("value", number)): dict(each) for number, each in enumerate(found)}
 
 
-def _patched(held: _Elements, verb: str, match: tuple[str, str], sub: str, value: Any) -> _Elements:
+def _patched_list(
+    held: _Elements, verb: str, match: tuple[str, str], sub: str, value: Any
+) -> _Elements:
     key, wanted = match
     if not key and not sub:
         given = _elements_by_value(value)
@@ -428,7 +432,7 @@ def _patched(held: _Elements, verb: str, match: tuple[str, str], sub: str, value
     return held
 
 
-def _set(resource: dict[str, Any], verb: str, parts: tuple[str, str], value: Any) -> None:
+def _set_value(resource: dict[str, Any], verb: str, parts: tuple[str, str], value: Any) -> None:
     name, sub = parts
     before = resource.get(name)
     whole = dict(before) if isinstance(before, dict) else {}

@@ -227,13 +227,22 @@ class EntryStep(Struct, frozen=True, kw_only=True):
     wish: EntryWish | None = None
 
 
+class TestProvider(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A provider to try: one that is not kept, or with `entry` or `filed` one that is, as it is."""
+
+    settings: Settings = {}
+    key: EntryKey = ""
+    model: Annotated[str, Meta(max_length=300)] = ""
+    entry: Annotated[str, Meta(max_length=64)] = ""
+    filed: Annotated[str, Meta(max_length=64)] = ""
+
+
 class Configuring(Protocol):
     """Changes of the configuration by operators, in force when a method returns.
 
     Every method raises ``Forbidden``, ``NotFound``, and ``InvalidRequest`` with all problems.
     ``every`` returns the entries by kind: those of the file, then the others, oldest first.
-    ``apply`` makes all changes or none. ``test`` tries a provider with these settings, or the one
-    of an ``entry``.
+    ``apply`` makes all changes or none.
     """
 
     async def every(self, actor: Actor) -> Sequence[EntryView]: ...
@@ -244,10 +253,7 @@ class Configuring(Protocol):
     async def delete(self, actor: Actor, id: str) -> None: ...
     async def apply(self, actor: Actor, steps: Sequence[EntryStep]) -> None: ...
     async def listed(self, actor: Actor, provider: str) -> Trial: ...  # of one in force
-    async def test(
-        self, actor: Actor, settings: dict[str, Any], key: str, model: str, entry: str
-    ) -> Trial: ...
-    async def test_filed(self, actor: Actor, provider: str, model: str) -> Trial: ...
+    async def test(self, actor: Actor, wanted: TestProvider) -> Trial: ...
 
 
 _MODALITIES = ("text", "image", "file", "audio", "video")

@@ -277,7 +277,7 @@ def _strict_refusals(
 class _TargetExplainer:
     def __init__(self, pipeline: Pipeline, model: Entry, request: ChatRequest) -> None:
         self._router = pipeline.router
-        self._members = pipeline.members
+        self._account_ports = pipeline.members
         self._model = model
         self._request = request
         endpoints = model.endpoints if isinstance(model, Listing) else ()
@@ -317,7 +317,7 @@ class _TargetExplainer:
         strict: Mapping[str, InvalidRequest],
         caller: Caller,
     ) -> Iterator[LeftOut]:
-        access, members = caller.access, self._members
+        access, members = caller.access, self._account_ports
         allowed = None if access is None else access.verdict(self._model).targets
         spent = () if members is None else members.allowances.spent_providers
         resting = {one.target for one in self._model.offers if one.provider in spent}

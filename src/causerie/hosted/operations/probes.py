@@ -5,7 +5,7 @@ supported parameters.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Literal, Protocol, Self
@@ -125,16 +125,13 @@ class Examinee:
 
 
 def price(
-    examinee: Examinee,
-    model: str,
-    context_length: int | None,
-    questions: Sequence[ProbeQuestion] = QUESTIONS,
+    context_length: int | None, questions: Sequence[ProbeQuestion] = QUESTIONS
 ) -> ProbeBudget:
     """Return the most that a probe can cost, by the length of the context if it is known."""
-    subject = Subject(examinee.base_url, model, context_length=context_length)
-    return cost(questions, [subject], dialect_preview=True)
+    return cost(questions, [Subject("", "", context_length=context_length)], dialect_preview=True)
 
 
+@dataclass(eq=False)
 class Examination:
     """One probe of one model: its progress, its cost so far and its result.
 
@@ -144,32 +141,25 @@ class Examination:
     capability.
     """
 
-    def __init__(
-        self,
-        examinee: Examinee,
-        model: str,
-        clock: Clock,
-        bounds: ProbeBounds,
-        *,
-        quick: bool = False,
-    ) -> None:
-        self._examinee = examinee
-        self._clock = clock
-        self._bounds = bounds
-        self._interview: Interview | None = None
-        self._questions = QUICK_QUESTIONS if quick else QUESTIONS
+    _examinee: Examinee
+    model: str
+    _clock: Clock
+    _bounds: ProbeBounds
+    quick: bool
+    ended: datetime | None = None
+    state: State = "asking"
+    asked: int = 0
+    question: str = "which models it has"
+    failure: str = ""
+    hint: str = ""
+    result: Result | None = None
+    _interview: Interview | None = None
+
+    def __post_init__(self) -> None:
+        self._questions = QUICK_QUESTIONS if self.quick else QUESTIONS
         self.questions = len(self._questions)
-        self.quick = quick
-        self.provider, self.model = examinee.provider, model
-        self.began = clock()
-        self.ended: datetime | None = None
-        self.state: State = "asking"
-        self.asked = 0
-        self.question = "which models it has"
-        self.cost = price(examinee, model, None, self._questions)
-        self.failure = ""
-        self.hint = ""
-        self.result: Result | None = None
+        self.provider, self.began = self._examinee.provider, self._clock()
+        self.cost = price(None, self._questions)
 
     @property
     def requests(self) -> int:
@@ -196,7 +186,7 @@ class Examination:
                 keyed=one.key is not None,
                 context_length=listed_length(entry_of(listed, self.model)),
             )
-            self.cost = price(one, self.model, subject.context_length, self._questions)
+            self.cost = price(subject.context_length, self._questions)
             dialect = guess_dialect(listed, self.model)
             if dialect is not None and one.dialect is GENERIC:
                 self.hint = (
@@ -266,7 +256,7 @@ class Examinations(Struct):
                 code="probe_running",
                 status=409,
             )
-        made = Examination(examinee, model, self._clock, self._bounds, quick=quick)
+        made = Examination(examinee, model, self._clock, self._bounds, quick)
         self._examinations_by_provider[name] = made
         task = asyncio.get_running_loop().create_task(made.run(self.results.keep))
         self._tasks[name] = task
@@ -299,14 +289,6 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = tuple(
 """Parameters by purpose."""
 
 
-class ConfiguredSupport(Struct, frozen=True):
-    """Parameters of a model by the configuration."""
-
-    supported: frozenset[str] | None = None
-    effective: frozenset[str] | None = None
-    """Parameters against which requests are checked; ``None``: requests are not checked."""
-
-
 class Cell(Struct, frozen=True):
     """Support of one parameter by one model."""
 
@@ -321,22 +303,29 @@ def groups() -> Sequence[tuple[str, Sequence[str]]]:
     return [*GROUPS, (_OTHER, sorted(HONOURED - named))]
 
 
-def row(known: ConfiguredSupport, result: Result | None) -> Sequence[Cell]:
-    """Return the support of every parameter; ``result`` is that of the probe in force, if any."""
-    found = result.answers() if result is not None else {}
-    return [_support_cell(name, known, found.get(name)) for _, names in groups() for name in names]
+def row(
+    configured: Collection[str] | None, checked: Collection[str] | None, result: Result | None
+) -> Sequence[Cell]:
+    """Return the support of every parameter; ``result`` is that of the probe in force, if any.
 
+    Requests are checked against ``checked``, which follows from what is ``configured``; ``None``:
+    requests are not checked.
+    """
+    answers = result.answers() if result is not None else {}
 
-def _support_cell(name: str, known: ConfiguredSupport, found: Found | None) -> Cell:
-    if known.effective is None:
-        return Cell(name, "unknown", "nobody has measured it; it is let through")
-    supported = name in known.effective
-    if found is not None and (found.answer in ("yes", "partly")) == supported:
-        return Cell(name, found.answer, found.how or found.question)
-    if not supported:
-        return Cell(name, "no", "not among the measured parameters")
-    own = known.supported is not None and name not in known.supported
-    return Cell(name, "yes", "served here, or under another of its names" if own else "measured")
+    def cell(name: str) -> Cell:
+        if checked is None:
+            return Cell(name, "unknown", "nobody has measured it; it is let through")
+        found, supported = answers.get(name), name in checked
+        if found is not None and (found.answer in ("yes", "partly")) == supported:
+            return Cell(name, found.answer, found.how or found.question)
+        if not supported:
+            return Cell(name, "no", "not among the measured parameters")
+        own = configured is not None and name not in configured
+        words = "served here, or under another of its names" if own else "measured"
+        return Cell(name, "yes", words)
+
+    return [cell(name) for _, names in groups() for name in names]
 
 
 def own_row() -> Sequence[Cell]:

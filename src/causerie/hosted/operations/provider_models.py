@@ -102,7 +102,7 @@ def taken_over(
         elif not alias.locked and len(alias.settings["targets"]) == 1:
             drafts[alias.name] |= _listed_price(one)
     drafts.remove(provider.name, gone)
-    return [*_with_contexts(provider, picked, gone), *new, *drafts.steps()]
+    return [*_context_changes(provider, picked, gone), *new, *drafts.steps()]
 
 
 def provider_in_force(entries: Sequence[EntryView], name: str) -> EntryView:
@@ -154,13 +154,13 @@ class _Drafts(dict[str, dict[str, Any]]):
     # New settings of the entries of a kind, but for those of the file.
 
     def __init__(self, kind: EntryKind, entries: Iterable[EntryView]) -> None:
-        self._kind = kind
+        self._entry_kind = kind
         changeable = (each for each in entries if each.kind == kind and not each.locked)
-        self._earlier = {each.name: each for each in changeable}
-        super().__init__({name: dict(each.settings) for name, each in self._earlier.items()})
+        self._originals = {each.name: each for each in changeable}
+        super().__init__({name: dict(each.settings) for name, each in self._originals.items()})
 
     def remove(self, provider: str, gone: Collection[str]) -> None:
-        name = _PLACES[self._kind]
+        name = _PLACES[self._entry_kind]
         for draft in self.values():
             if isinstance(draft.get(name), list):
                 draft[name] = [
@@ -171,13 +171,13 @@ class _Drafts(dict[str, dict[str, Any]]):
 
     def steps(self) -> Iterator[EntryStep]:
         for name, draft in self.items():
-            entry = self._earlier.get(name)
+            entry = self._originals.get(name)
             if entry is None:
-                yield EntryStep(kind=self._kind, wish=EntryWish(settings=draft))
-            elif draft != entry.settings and draft[_PLACES[self._kind]]:
+                yield EntryStep(kind=self._entry_kind, wish=EntryWish(settings=draft))
+            elif draft != entry.settings and draft[_PLACES[self._entry_kind]]:
                 yield changed(entry, draft)
             elif draft != entry.settings:
-                yield EntryStep(kind=self._kind, id=entry.id)
+                yield EntryStep(kind=self._entry_kind, id=entry.id)
 
 
 def published_price(one: ListedModel) -> Mapping[str, str]:
@@ -205,7 +205,7 @@ def changed(entry: EntryView, settings: dict[str, Any]) -> EntryStep:
     return EntryStep(kind=entry.kind, id=entry.id, wish=wish)
 
 
-def _with_contexts(
+def _context_changes(
     provider: EntryView, picked: Sequence[ListedModel], gone: Collection[str]
 ) -> Iterator[EntryStep]:
     if provider.locked:
@@ -265,23 +265,13 @@ def offers(
     rules: PriceRules = PriceRules(),  # frozen
 ) -> Sequence[Offer]:
     """Compare a provider's list with the catalog: the listed models first, then those gone."""
-    known = _endpoint_places(provider.name, entries)
+    known, there = _endpoint_places(provider.name, entries), {one.id for one in listed}
     catalog = [each for each in entries if each.kind == _KIND]
-    found = [_make_offer(provider.name, one, known.get(one.id), catalog, rules) for one in listed]
-    there = {one.id for one in listed}
-    gone = [
-        Offer(
-            id=id,
-            state="gone",
-            catalog_id=one.entry.name,
-            listed=None,
-            price_before=one.settings.get("price"),
-            context_before=one.settings.get("context_length"),
-        )
-        for id, one in known.items()
-        if id not in there and not one.entry.locked
+    gone = [(id, None) for id, one in known.items() if id not in there and not one.entry.locked]
+    return [
+        _make_offer(provider.name, id, one, known.get(id), catalog, rules)
+        for id, one in [*((one.id, one) for one in listed), *gone]
     ]
-    return [*found, *gone]
 
 
 def publication(
@@ -357,26 +347,30 @@ def _endpoint_places(provider: str, entries: Iterable[EntryView]) -> Mapping[str
 
 def _make_offer(
     provider: str,
-    one: ListedModel,
+    id: str,
+    listed: ListedModel | None,
     there: _Place | None,
     catalog: Sequence[EntryView],
     rules: PriceRules,
 ) -> Offer:
-    entry = there.entry if there is not None else _same_model(provider, one.id, catalog)
+    entry = there.entry if there is not None else _same_model(provider, id, catalog)
     state: OfferState = "new" if entry is None else "joins"
-    if entry is not None and entry.locked:
+    if listed is None:
+        state = "gone"
+    elif entry is not None and entry.locked:
         state = "filed"
     elif there is not None:
-        now = _endpoint_settings(provider, one, there, rules)
+        now = _endpoint_settings(provider, listed, there, rules)
         state = "same" if now == there.settings else "changed"
+    before = there.settings if there is not None else {}
     return Offer(
-        id=one.id,
+        id=id,
         state=state,
-        catalog_id=entry.name if entry is not None else catalog_id(provider, one.id),
-        listed=one,
-        price=_sale_price(one, there, rules),
-        price_before=there.settings.get("price") if there is not None else None,
-        context_before=there.settings.get("context_length") if there is not None else None,
+        catalog_id=entry.name if entry is not None else catalog_id(provider, id),
+        listed=listed,
+        price=_sale_price(listed, there, rules) if listed is not None else None,
+        price_before=before.get("price"),
+        context_before=before.get("context_length"),
     )
 
 

@@ -152,8 +152,8 @@ class Database:
                 address, connections=_READERS, begin="BEGIN", reads_only=True
             )
         else:
-            self._connect = partial(_postgres_engine, *tls_of(address))
-            self._writer = self._reader = self._connect(_STATEMENT_SECONDS)
+            self._make_engine = partial(_postgres_engine, *tls_of(address))
+            self._writer = self._reader = self._make_engine(_STATEMENT_SECONDS)
         self.dialect = self._writer.dialect
 
     @asynccontextmanager
@@ -169,7 +169,7 @@ class Database:
     @asynccontextmanager
     async def migrating(self) -> AsyncIterator[AsyncConnection]:
         """Begin a transaction as :meth:`writing`, without a time limit for its statements."""
-        engine = self._writer if self.sqlite else self._connect(None)
+        engine = self._writer if self.sqlite else self._make_engine(None)
         try:
             with _translated_failures():
                 async with engine.begin() as connection:
@@ -430,7 +430,7 @@ def _upgrade_schema(connection: Connection) -> None:
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
     scripts = ScriptDirectory.from_config(_alembic_config(connection))
-    if not _is_older(connection, scripts):
+    if not _is_upgradable(connection, scripts):
         return
     if _current_revision(connection) is None:
         METADATA.create_all(connection, checkfirst=False)
@@ -443,7 +443,7 @@ def _upgrade_schema(connection: Connection) -> None:
     connection.execute(update(schema_state).where(other).values(values))
 
 
-def _is_older(connection: Connection, scripts: ScriptDirectory) -> bool:
+def _is_upgradable(connection: Connection, scripts: ScriptDirectory) -> bool:
     # False for tables of a newer version that this one can serve.
     current, every = _current_revision(connection), [*scripts.walk_revisions()]
     known = {each.revision for each in every}
@@ -477,23 +477,19 @@ def _served_from(newest_first: Sequence[Script]) -> str:
 
 def _upgrade_plan(connection: Connection) -> UpgradePlan:
     scripts = ScriptDirectory.from_config(_alembic_config(connection))
-    current, every = _current_revision(connection), [*scripts.walk_revisions()]
-    due: list[Script] = []
-    if _is_older(connection, scripts):
-        for each in every:
-            if each.revision == current:
-                break
-            due.insert(0, each)
+    current, newest_first = _current_revision(connection), [*scripts.walk_revisions()]
+    revisions = [each.revision for each in newest_first]
+    now = revisions.index(current) if current in revisions else len(revisions)
+    due = newest_first[:now] if _is_upgradable(connection, scripts) else []
     steps = [
         UpgradeStep(
             each.revision, each.doc, _upgrade_statements(connection, each) if current else ()
         )
-        for each in due
+        for each in reversed(due)
     ]
-    oldest = _served_from(every)
-    since = next(index for index, each in enumerate(every) if each.revision == oldest)
-    now = next((index for index, each in enumerate(every) if each.revision == current), 0)
-    return UpgradePlan(current, steps, oldest, returns=now <= since)
+    oldest = _served_from(newest_first)
+    returns = current not in revisions or now <= revisions.index(oldest)
+    return UpgradePlan(current, steps, oldest, returns=returns)
 
 
 def _upgrade_statements(connection: Connection, step: Script) -> Sequence[str]:

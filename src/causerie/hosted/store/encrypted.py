@@ -34,11 +34,11 @@ class SqlEntries(SqlRepository):
     async def every(self) -> Sequence[StoredEntry]:
         """Return all entries, oldest first."""
         query = select(table).order_by(table.c.created_at, table.c.id)
-        return await self._all(query, self._decrypted_entry)
+        return await self._read_all(query, self._decrypted_entry)
 
     async def add(self, entries: Sequence[StoredEntry]) -> None:
         """Insert entries; raise :class:`Taken` if one of a kind and name exists."""
-        await self._insert_rows(table, [self._row(each) for each in entries])
+        await self._insert_rows(table, [self._sealed_row(each) for each in entries])
 
     async def change(self, entries: Sequence[StoredEntry]) -> bool:
         """Change entries; false without a change if one has not the version before."""
@@ -51,7 +51,7 @@ class SqlEntries(SqlRepository):
         versions = {row.id: row.version for row in found}
         if any(versions.get(each.id) != each.version - 1 for each in entries):
             return False
-        rows = [self._row(each) | {"changed": each.id} for each in entries]
+        rows = [self._sealed_row(each) | {"changed": each.id} for each in entries]
         unreadable = [row for row, each in zip(rows, entries, strict=True) if each.unreadable]
         for row in unreadable:
             del row["credential"]  # stays as it is, for the key may come back
@@ -64,7 +64,7 @@ class SqlEntries(SqlRepository):
     async def remove(self, id: str) -> bool:
         return await self._delete(table, id=id)
 
-    def _row(self, entry: StoredEntry) -> dict[str, Any]:
+    def _sealed_row(self, entry: StoredEntry) -> dict[str, Any]:
         values = row_of(table, entry)
         if entry.credential is not None:
             values["credential"] = self.cipher.seal(entry.credential, entry_purpose(entry.id))
@@ -97,12 +97,14 @@ class SqlRecordings(SqlRepository):
         days = {row.id: row.recording_days for row in await self._execute(query)}
         wanted = [each for each in kept if each.project_id in days]
         if wanted:
-            rows = await asyncio.to_thread(self._rows, wanted, days)
+            rows = await asyncio.to_thread(self._sealed_rows, wanted, days)
             await self._execute(recordings.insert(), rows)
 
     async def find(self, id: str) -> Recording | None:
         """Return a recording; raise :class:`NotFound` for one that no key decrypts."""
-        row = await self._first(self._live(select(recordings)).where(recordings.c.id == id))
+        row = await self._first_row(
+            self._unexpired(select(recordings)).where(recordings.c.id == id)
+        )
         if row is None:
             return None
         try:
@@ -116,14 +118,14 @@ class SqlRecordings(SqlRepository):
 
     async def several(self, project_id: str, ids: Sequence[str]) -> Sequence[Recording]:
         """Return those that a key decrypts."""
-        query = self._live(select(recordings), project_id).where(recordings.c.id.in_(ids))
+        query = self._unexpired(select(recordings), project_id).where(recordings.c.id.in_(ids))
         rows = (await self._execute(query)).mappings().all()
         return await asyncio.to_thread(self._readable_recordings, rows)
 
     async def users(self, project_id: str, ids: Sequence[str]) -> Mapping[str, str]:
         """Return the users of the stored ones of these ids, by id."""
         of = recordings.c
-        query = self._live(select(of.id, of.user_id), project_id).where(of.id.in_(ids))
+        query = self._unexpired(select(of.id, of.user_id), project_id).where(of.id.in_(ids))
         return {row.id: row.user_id for row in await self._execute(query)}
 
     async def forget(self, project_id: str) -> None:
@@ -144,18 +146,20 @@ class SqlRecordings(SqlRepository):
         self, project_id: str, after: str, most: int
     ) -> tuple[Sequence[Recording], str | None]:
         """Return those after an id, by id, and the last id looked at, ``None`` at the end."""
-        query = self._live(select(recordings), project_id)
+        query = self._unexpired(select(recordings), project_id)
         if after:
             query = query.where(recordings.c.id > after)
         rows = (await self._execute(query.order_by(recordings.c.id).limit(most))).mappings().all()
         last = rows[-1]["id"] if len(rows) == most else None
         return await asyncio.to_thread(self._readable_recordings, rows), last
 
-    def _live(self, query: Select[Any], project_id: str | None = None) -> Select[Any]:
+    def _unexpired(self, query: Select[Any], project_id: str | None = None) -> Select[Any]:
         query = query.where(recordings.c.expires_at > self.now)
         return query.where(recordings.c.project_id == project_id) if project_id else query
 
-    def _rows(self, kept: Sequence[Recording], days: Mapping[str, int]) -> list[dict[str, Any]]:
+    def _sealed_rows(
+        self, kept: Sequence[Recording], days: Mapping[str, int]
+    ) -> list[dict[str, Any]]:
         return [
             {
                 **row_of(recordings, each),
@@ -180,42 +184,27 @@ class SqlRecordings(SqlRepository):
         return Recording(**values)
 
 
-async def seal_secrets(database: Database, cipher: Cipher) -> int:
+async def seal_secrets(database: Database, cipher: Cipher) -> tuple[int, Sequence[str]]:
     """Encrypt again with the first key what older keys encrypted; return the number of secrets.
 
     The former values are overwritten in the file, so that an old key opens nothing of it. Raises
     :class:`WrongKey`, without a change, if no key opens a two-factor secret, and
     :class:`~causerie.errors.StoreUnavailable`. A credential that no key opens stays as it is; its
-    entry is shown as broken.
+    entry is shown as broken, and returned too, as kind and name.
     """
     async with database.reading() as connection:
-        if not await _to_reencrypt(connection, cipher):
-            return 0
+        stale, unopened = await _to_reencrypt(connection, cipher)
+    if not stale:
+        return 0, unopened
     async with database.writing() as connection:
         if database.sqlite:
             await connection.exec_driver_sql("PRAGMA secure_delete = ON")
-        stale = await _to_reencrypt(connection, cipher)
+        stale, unopened = await _to_reencrypt(connection, cipher)
         for statement in stale:
             await connection.execute(statement)
     if database.sqlite:
         await database.checkpoint()
-    return len(stale)
-
-
-async def unopened_entries(database: Database, cipher: Cipher) -> Sequence[str]:
-    """Return the entries whose credentials cannot be decrypted, as kind and name.
-
-    Raises :class:`~causerie.errors.StoreUnavailable`.
-    """
-    of = table.c
-    query = select(of.id, of.kind, of.name, of.credential).where(of.credential.is_not(None))
-    found = []
-    for row in await database.rows(query.order_by(of.kind, of.name)):
-        try:
-            cipher.open(row["credential"], entry_purpose(row["id"]))
-        except WrongKey:
-            found.append(f"{row['kind'].replace('_', ' ')} {row['name']}")
-    return found
+    return len(stale), unopened
 
 
 async def holds_secrets(database: Database) -> bool:
@@ -228,21 +217,25 @@ async def holds_secrets(database: Database) -> bool:
     return bool(await database.rows(kept.limit(1)))
 
 
-async def _to_reencrypt(connection: AsyncConnection, cipher: Cipher) -> Sequence[Update]:
-    stale = []
+async def _to_reencrypt(
+    connection: AsyncConnection, cipher: Cipher
+) -> tuple[Sequence[Update], Sequence[str]]:
+    stale, unopened = [], []
     for owner, key, column, purpose in (
         (totp, totp.c.user_id, totp.c.secret, totp_purpose),
         (table, table.c.id, table.c.credential, entry_purpose),
     ):
-        query = select(key, column).where(column.is_not(None)).with_for_update()
-        for id, sealed in await connection.execute(query):
+        query = select(owner).where(column.is_not(None)).with_for_update()
+        for row in (await connection.execute(query)).mappings():
+            id = row[key]
             try:
-                secret = cipher.open(sealed, purpose(id))
+                secret = cipher.open(row[column], purpose(id))
             except WrongKey as failure:
-                if owner is table:
-                    continue
-                raise WrongKey(f"two-factor authentication of {id}: {failure}") from failure
-            if not cipher.fresh(sealed):
+                if owner is totp:
+                    raise WrongKey(f"two-factor authentication of {id}: {failure}") from failure
+                unopened.append(f"{row['kind'].replace('_', ' ')} {row['name']}")
+                continue
+            if not cipher.fresh(row[column]):
                 values = {column.name: cipher.seal(secret, purpose(id))}
                 stale.append(owner.update().where(key == id).values(values))
-    return stale
+    return stale, sorted(unopened)

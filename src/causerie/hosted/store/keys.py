@@ -50,7 +50,7 @@ class SqlCredits(SqlRows[Credit]):
 
     async def of(self, project_id: str) -> Sequence[Credit]:
         query = select(credits).where(credits.c.project_id == project_id)
-        return await self._rows(query.order_by(credits.c.at.desc(), credits.c.id))
+        return await self._records(query.order_by(credits.c.at.desc(), credits.c.id))
 
     async def totals(self) -> Mapping[str, Decimal]:
         query = select(credits.c.project_id, func.sum(credits.c.amount))
@@ -70,7 +70,7 @@ class SqlOperatorKeys(SqlRows[OperatorKey]):
         """Return those that are not deleted, newest first."""
         query = select(operator_keys).where(operator_keys.c.deleted_at.is_(None))
         query = query.order_by(operator_keys.c.created_at.desc(), operator_keys.c.id)
-        return await self._rows(query)
+        return await self._records(query)
 
 
 _CHANGES_KEPT = timedelta(hours=1)
@@ -97,18 +97,18 @@ class SqlKeys(SqlRepository):
     async def find(self, id: str) -> ApiKey | None:
         """Return a key, also a deleted one."""
         if self.writing:  # a row is locked by itself, without those that are joined to it
-            await self._first(self._by_id(api_keys, id))
-        row = await self._first(_keys_query().where(api_keys.c.id == id))
+            await self._first_row(self._by_id(api_keys, id))
+        row = await self._first_row(_keys_query().where(api_keys.c.id == id))
         return replace(_key_of(row), bounds=await self.bounds(f"key:{id}")) if row else None
 
     async def of(self, project_id: str) -> Sequence[ApiKey]:
-        return await self._find_keys(_keys_query().where(api_keys.c.project_id == project_id))
+        return await self._read_keys(_keys_query().where(api_keys.c.project_id == project_id))
 
     async def derived(self, user_id: str, project_id: str | None = None) -> Sequence[ApiKey]:
         query = _keys_query().where(api_keys.c.person == user_id)
         if project_id is not None:
             query = query.where(api_keys.c.project_id == project_id)
-        return await self._find_keys(query)
+        return await self._read_keys(query)
 
     async def any_budget(self) -> bool:
         """Return whether anybody has a budget in money."""
@@ -117,17 +117,17 @@ class SqlKeys(SqlRepository):
 
     async def budgeted(self) -> Sequence[ApiKey]:
         owners = select(budgets.c.owner)
-        return await self._find_keys(_keys_query().where(("key:" + api_keys.c.id).in_(owners)))
+        return await self._read_keys(_keys_query().where(("key:" + api_keys.c.id).in_(owners)))
 
     async def expiring(self, until: datetime) -> Sequence[ApiKey]:
         ends = api_keys.c.expires_at
-        return await self._find_keys(_keys_query().where(ends > self.now, ends <= until))
+        return await self._read_keys(_keys_query().where(ends > self.now, ends <= until))
 
-    async def _find_keys(self, query: Select[Any]) -> Sequence[ApiKey]:
+    async def _read_keys(self, query: Select[Any]) -> Sequence[ApiKey]:
         query = query.where(api_keys.c.deleted_at.is_(None)).order_by(
             api_keys.c.created_at.desc(), api_keys.c.id
         )
-        keys = await self._all(query, _key_of)
+        keys = await self._read_all(query, _key_of)
         bounds = await self.bounds_of([f"key:{key.id}" for key in keys])
         return [replace(key, bounds=bounds[f"key:{key.id}"]) for key in keys]
 
@@ -252,7 +252,7 @@ class SqlKeys(SqlRepository):
             .join(projects, projects.c.id == api_keys.c.project_id)
             .where(key_secrets.c.digest == digest)
         )
-        row = await self._first(query)
+        row = await self._first_row(query)
         if row is None:
             return None
         key = _key_of(row)

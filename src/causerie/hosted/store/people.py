@@ -81,7 +81,7 @@ class SqlPeople(SqlRows[User]):
     table, kind = users, User
 
     async def every(self) -> Sequence[User]:
-        return await self._rows(select(users).order_by(users.c.email))
+        return await self._records(select(users).order_by(users.c.email))
 
     async def search(
         self, where: Mapping[str, str], start: int, count: int
@@ -89,7 +89,7 @@ class SqlPeople(SqlRows[User]):
         """Return number and part of those who fit, oldest first, without deleted ones."""
         gone = and_(users.c.disabled_at.is_not(None), users.c.user_name == "")
         query = select(users).where(not_(gone), *(_matches_value(*each) for each in where.items()))
-        return await self._page(query, start, count)
+        return await self._read_page(query, start, count)
 
     async def person_status(self, user_id: str, project_id: str | None) -> PersonStatus | None:
         """Return the status of a user, read without a lock."""
@@ -102,7 +102,7 @@ class SqlPeople(SqlRows[User]):
             )
             .where(users.c.id == user_id)
         )
-        return await self._one(query, person_status_of)
+        return await self._read_one(query, person_status_of)
 
     async def operators(self) -> int:
         """Return the number of enabled ones."""
@@ -115,7 +115,7 @@ class SqlPeople(SqlRows[User]):
 
     async def by_identity(self, issuer: str, subject: str) -> User | None:
         query = select(users).join(identities, identities.c.user_id == users.c.id)
-        return await self._row(query.where(*equal(identities, issuer=issuer, subject=subject)))
+        return await self._record(query.where(*equal(identities, issuer=issuer, subject=subject)))
 
     async def identities(self, user_id: str) -> Sequence[LinkedIdentity]:
         query = (
@@ -154,7 +154,7 @@ class SqlProjects(SqlRows[Project]):
 
     async def every(self) -> Sequence[Project]:
         query = select(projects).order_by(func.lower(projects.c.name), projects.c.id)
-        return await self._rows(query)
+        return await self._records(query)
 
     async def of(self, user_id: str) -> Sequence[tuple[Project, Membership]]:
         query = (
@@ -169,11 +169,13 @@ class SqlProjects(SqlRows[Project]):
             given = row["role"], row["since"], row["from_group"]
             return project, Membership(project.id, user_id, *given)
 
-        return await self._all(query, joined)
+        return await self._read_all(query, joined)
 
     async def membership(self, project_id: str, user_id: str) -> Membership | None:
         member = equal(memberships, project_id=project_id, user_id=user_id)
-        return await self._one(select(memberships).where(*member), lambda row: Membership(**row))
+        return await self._read_one(
+            select(memberships).where(*member), lambda row: Membership(**row)
+        )
 
     async def members(self, project_id: str) -> Sequence[ProjectMember]:
         query = (
@@ -182,7 +184,7 @@ class SqlProjects(SqlRows[Project]):
             .where(memberships.c.project_id == project_id)
             .order_by(func.lower(users.c.name), users.c.id)
         )
-        return await self._all(
+        return await self._read_all(
             query,
             lambda row: ProjectMember(
                 User(**part_of(users, row)), row["role"], row["since"], row["from_group"]
@@ -281,7 +283,7 @@ class SqlAudit(SqlRepository):
         )
         for each in _NAMED:
             named = named.outerjoin(each, each.c.id == page.c.subject)
-        return await self._all(named, lambda row: AuditEntry(**row))
+        return await self._read_all(named, lambda row: AuditEntry(**row))
 
 
 class SqlGroups(SqlRows[IdentityGroup]):
@@ -301,7 +303,7 @@ class SqlGroups(SqlRows[IdentityGroup]):
                 query = query.where(func.lower(groups.c.name) == value.lower())
             else:
                 query = query.where(groups.c[name] == value)
-        return await self._page(query, start, count)
+        return await self._read_page(query, start, count)
 
     async def members(self, group_ids: Collection[str]) -> Mapping[str, Sequence[User]]:
         found: dict[str, list[User]] = {id: [] for id in group_ids}
@@ -311,7 +313,7 @@ class SqlGroups(SqlRows[IdentityGroup]):
             .where(members.c.group_id.in_(found))
             .order_by(users.c.created_at, users.c.id)
         )
-        for row in await self._all(query, dict):
+        for row in await self._read_all(query, dict):
             found[row.pop("group_id")].append(User(**row))
         return found
 
@@ -344,7 +346,7 @@ class SqlLinks(SqlRows[OneTimeLink]):
     async def use(self, id: str) -> bool:
         """Use a link up; return false if another use was first."""
         unused = one_time_links.update().where(*equal(one_time_links, id=id, used_at=None))
-        return await self._wrote_one(unused.values(used_at=self.now))
+        return await self._changes_one_row(unused.values(used_at=self.now))
 
     async def withdraw(self, links: Iterable[OneTimeLink]) -> int:
         """Delete links; return their number."""
@@ -364,7 +366,7 @@ class SqlLinks(SqlRows[OneTimeLink]):
             *equal(one_time_links, **values, used_at=None),
             one_time_links.c.expires_at > self.now,
         )
-        return await self._rows(query.order_by(one_time_links.c.created_at))
+        return await self._records(query.order_by(one_time_links.c.created_at))
 
 
 class SqlSessions(SqlRows[Session]):
@@ -377,7 +379,7 @@ class SqlSessions(SqlRows[Session]):
         query = select(sessions).where(
             sessions.c.user_id == user_id, sessions.c.expires_at > self.now
         )
-        return await self._rows(query.order_by(sessions.c.seen_at.desc(), sessions.c.id))
+        return await self._records(query.order_by(sessions.c.seen_at.desc(), sessions.c.id))
 
     async def last_seen(self) -> Mapping[str, datetime]:
         """Return when each user was seen last, by their ids."""
@@ -399,7 +401,7 @@ class SqlSessions(SqlRows[Session]):
 class SqlFactors(SqlRepository):
     async def find(self, user_id: str) -> Authenticator | None:
         """Return a user's factor; raise :class:`StoreUnavailable` for one by an unknown key."""
-        row = await self._first(select(totp).where(totp.c.user_id == user_id))
+        row = await self._first_row(select(totp).where(totp.c.user_id == user_id))
         if row is None:
             return None
         try:
@@ -419,7 +421,7 @@ class SqlFactors(SqlRepository):
     async def step(self, user_id: str, step: int) -> bool:
         """Use a step up; return false if it or a later one was used."""
         earlier = totp.c.user_id == user_id, totp.c.last_step < step
-        return await self._wrote_one(totp.update().where(*earlier).values(last_step=step))
+        return await self._changes_one_row(totp.update().where(*earlier).values(last_step=step))
 
     async def remove(self, user_id: str) -> None:
         """Remove a user's factor with its recovery codes."""

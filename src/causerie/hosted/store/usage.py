@@ -155,12 +155,12 @@ class SqlUsage:
     def __init__(self, database: Database) -> None:
         self._database = database
         dialect = database.dialect
-        self._insert = str(usage_records.insert().compile(dialect=dialect))
-        self._sums = [
+        self._record_insert = str(usage_records.insert().compile(dialect=dialect))
+        self._sum_inserts = [
             (_Columns.of(table, span), str(adding(database, table).compile(dialect=dialect)))
             for span, table in _SUMS
         ]
-        self._first_tokens = str(adding(database, usage_first_token).compile(dialect=dialect))
+        self._first_token_insert = str(adding(database, usage_first_token).compile(dialect=dialect))
 
     async def append(self, records: Sequence[UsageRecord]) -> None:
         """Store new records and add them to the sums; raise ``StoreUnavailable``."""
@@ -197,28 +197,28 @@ class SqlUsage:
             await connection.execute(
                 update(usage_records).where(usage_records.c.id == id).values(values)
             )
-        await self._add_up(connection, changes)
+        await self._add_to_sums(connection, changes)
 
     async def _add_records(self, connection: AsyncConnection, changes: Sequence[_Change]) -> None:
         if changes:
-            rows = [self._row(record) for record, _ in changes]
-            await self._execute_many(connection, self._insert, rows)
-            await self._add_up(connection, changes)
+            rows = [self._row_of_record(record) for record, _ in changes]
+            await self._execute_many(connection, self._record_insert, rows)
+            await self._add_to_sums(connection, changes)
 
-    def _row(self, record: UsageRecord) -> tuple[Any, ...]:
+    def _row_of_record(self, record: UsageRecord) -> tuple[Any, ...]:
         row = list(_values(record))
         if self._database.sqlite:
             row[_ID] = record.id.replace("-", "")
         row[_TRIED] = _json(record.tried).decode() if record.tried else "[]"
         return tuple(row)
 
-    async def _add_up(self, connection: AsyncConnection, changes: Sequence[_Change]) -> None:
-        sums = _by_place(changes)
-        for columns, statement in self._sums:
+    async def _add_to_sums(self, connection: AsyncConnection, changes: Sequence[_Change]) -> None:
+        sums = _sums_by_place(changes)
+        for columns, statement in self._sum_inserts:
             if rows := _summed_rows(sums, columns):
                 await self._execute_many(connection, statement, rows)
-        if first := _by_bucket(changes):
-            await self._execute_many(connection, self._first_tokens, first)
+        if first := _first_token_counts(changes):
+            await self._execute_many(connection, self._first_token_insert, first)
 
     async def _execute_many(
         self, connection: AsyncConnection, statement: str, rows: Sequence[tuple[Any, ...]]
@@ -239,7 +239,7 @@ _ID, _TRIED = _NAMES.index("id"), _NAMES.index("tried")
 _json = msgspec.json.Encoder().encode
 
 
-def _by_place(changes: Iterable[_Change]) -> Mapping[tuple[Any, ...], Sequence[int]]:
+def _sums_by_place(changes: Iterable[_Change]) -> Mapping[tuple[Any, ...], Sequence[int]]:
     sums: dict[tuple[Any, ...], Sequence[int]] = {}
     for each, times in changes:
         if each.code in _UNCHOSEN:  # a client's words are no place of a sum
@@ -281,7 +281,7 @@ def _summed_rows(
     return [(*at, *rows[at]) for at in sorted(rows)]
 
 
-def _by_bucket(changes: Iterable[_Change]) -> list[tuple[Any, ...]]:
+def _first_token_counts(changes: Iterable[_Change]) -> list[tuple[Any, ...]]:
     counts: dict[tuple[Any, ...], int] = {}
     for each, times in changes:
         if each.first_token_us is not None:
@@ -319,7 +319,7 @@ class SqlUsageReader:
 
     async def sums(self, question: UsageQuery) -> Sequence[UsageSum]:
         rows = await self._database.rows(sums_query(question))
-        return await asyncio.to_thread(_usage_sums, rows, question)  # they may be many
+        return await asyncio.to_thread(_usage_sums_of_rows, rows, question)  # they may be many
 
     async def used(self, by: By, since: datetime, project: str | None = None) -> Mapping[str, Used]:
         table = usage_daily
@@ -510,17 +510,17 @@ def _filter_conditions(
     ]
 
 
-def _usage_sums(rows: Iterable[RowMapping], question: UsageQuery) -> Sequence[UsageSum]:
+def _usage_sums_of_rows(rows: Iterable[RowMapping], question: UsageQuery) -> Sequence[UsageSum]:
     # Without a group there is a row even where there is nothing to add up.
     found: Sequence[Mapping[str, Any]] = [dict(row) for row in rows if row["requests"] is not None]
     if By.PROVIDER in question.by:
-        found = _by_provider(found, question)
+        found = _merged_by_provider(found, question)
     sums = [_sum_of_row(row, question) for row in found]
     # Not by the database, which may sort text as some language does; cursors do not.
     return sorted(sums, key=lambda sum: (sum.start or _BEGINNING, *sum.group.values()))
 
 
-def _by_provider(
+def _merged_by_provider(
     rows: Iterable[Mapping[str, Any]], question: UsageQuery
 ) -> Sequence[Mapping[str, Any]]:
     # Rows are by target: of one provider there are as many as it has models that were asked.
