@@ -14,14 +14,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
-import msgspec
 import pytest
 from structlog.testing import capture_logs
 
 from causerie.composition import app
 from causerie.composition.control import (
     ControlFailed,
-    ControlRequest,
     answering,
     asked,
     chatting,
@@ -38,14 +36,14 @@ def folder() -> Iterator[Path]:
         yield Path(short) / "run"
 
 
-async def echo(what: str) -> msgspec.Struct:
+async def echo(what: str) -> str:
     if what == "wrong":
         raise ValueError("nobody knows that")
-    return ControlRequest(what.upper())
+    return what.upper()
 
 
-async def ask(path: Path, what: str) -> ControlRequest:
-    return await asyncio.to_thread(asked, path, what, ControlRequest, 5.0)
+async def ask(path: Path, what: str) -> str:
+    return await asyncio.to_thread(asked, path, what, str, 5.0)
 
 
 async def test_what_is_asked_is_answered(folder: Path) -> None:
@@ -54,7 +52,7 @@ async def test_what_is_asked_is_answered(folder: Path) -> None:
         [found] = await asyncio.to_thread(sockets, folder)
         assert (found.path, found.pid) == (path, os.getpid())
         answers = await asyncio.gather(*(ask(path, word) for word in ("a", "b", "c")))
-        assert [answer.ask for answer in answers] == ["A", "B", "C"]
+        assert answers == ["A", "B", "C"]
     assert not path.exists()
 
 
@@ -87,7 +85,7 @@ async def test_a_path_too_long_for_a_socket_is_said(tmp_path: Path) -> None:
 async def test_what_nobody_understands_harms_nobody(folder: Path) -> None:
     async with answering(folder, echo) as path:
         assert path is not None
-        for sent in (b"nonsense\n", b'{"ask": 1}\n', b'{"ask": "wrong"}\n', b"", b"x" * 200_000):
+        for sent in (b"nonsense\n", b"1\n", b'"wrong"\n', b"", b"x" * 200_000):
             reader, writer = await asyncio.open_unix_connection(path)
             writer.write(sent)
             if sent:
@@ -98,7 +96,7 @@ async def test_what_nobody_understands_harms_nobody(folder: Path) -> None:
             writer.close()
         with pytest.raises(ControlFailed, match="could not be asked"):
             await ask(path, "wrong")
-        assert (await ask(path, "a")).ask == "A"
+        assert await ask(path, "a") == "A"
 
 
 def test_sockets_that_nobody_listens_at_are_removed(folder: Path) -> None:
@@ -110,7 +108,7 @@ def test_sockets_that_nobody_listens_at_are_removed(folder: Path) -> None:
     assert sockets(folder) == []
     assert not left.exists()
     with pytest.raises(ControlFailed, match="No such file"):
-        asked(left, "a", ControlRequest, 1.0)
+        asked(left, "a", str, 1.0)
 
 
 def test_there_may_be_no_folder(tmp_path: Path) -> None:
@@ -130,14 +128,14 @@ async def test_services_in_a_folder_of_another_user_are_not_asked(
 async def test_a_service_that_does_not_answer_is_not_waited_for(folder: Path) -> None:
     never = asyncio.Event()
 
-    async def silent(_: str) -> msgspec.Struct:
+    async def silent(_: str) -> str:
         await never.wait()
-        return ControlRequest("")
+        return ""
 
     async with answering(folder, silent) as path:
         assert path is not None
         with pytest.raises(ControlFailed, match=r"not answered within 0\.05 s"):
-            await asyncio.to_thread(asked, path, "a", ControlRequest, 0.05)
+            await asyncio.to_thread(asked, path, "a", str, 0.05)
         never.set()
 
 

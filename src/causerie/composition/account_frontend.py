@@ -119,8 +119,6 @@ def _project_defaults(policy: PolicySettings) -> Beginning:
     return Beginning(LimitsAndBudgets(limits, budgets), access)
 
 
-# Entrances.
-
 _log = structlog.get_logger(__name__)
 
 

@@ -85,9 +85,6 @@ def target_tariffs(prices: Prices, alias: AliasSettings, rest: str = "") -> Targ
     return TargetTariffs(by_target=found, listed=listed)
 
 
-# Models behind doors.
-
-
 @cache
 def _open_library() -> Library:
     return own_library(variables())

@@ -161,8 +161,6 @@ class EntryImport(Struct):
         return [Problem(entry.origin, "", reason) for entry, reason in found]
 
 
-# Changes that operators make, one after the other.
-
 _BY_ENTRY = "the entry of "
 _NOT_SHOWN = ("keys", "options")
 _MAX_TRIALS = 4

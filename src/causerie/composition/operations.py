@@ -205,8 +205,6 @@ def _shown_value(value: date | str | int | bool | None) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-# Probes, alerts, and routes of requests.
-
 _SHOWN = 50
 
 

@@ -138,8 +138,6 @@ def _trace_facts(settings: Settings) -> Mapping[str, tuple[str, Mapping[str, str
     return facts
 
 
-# The service.
-
 _FIRST_SECONDS = 2.0
 
 

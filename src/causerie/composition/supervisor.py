@@ -178,8 +178,6 @@ class Supervisor:
         for each in self._workers.values():
             each.signal(number)
 
-    # Workers.
-
     async def _keep_running(self, number: int) -> None:
         pause, loop = _FIRST_PAUSE, asyncio.get_running_loop()
         while not self._stop.is_set():
@@ -271,8 +269,6 @@ class Supervisor:
         log.error("worker process hangs and is killed", worker=worker.number)
         worker.signal(signal.SIGKILL)
         return b""
-
-    # Questions of commands and of workers.
 
     async def _answer_control(self, wanted: str) -> object:
         if wanted == "metrics":

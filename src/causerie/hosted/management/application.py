@@ -148,8 +148,8 @@ def _components(types: Iterable[type]) -> dict[str, Any]:
 
 
 def _as_decoded(schema: Any) -> Any:
-    # What its decoder accepts besides: a decimal is exact as a JSON number too, and a set may
-    # repeat an item.
+    # The decoder accepts more: a decimal as a JSON number, which is exact too, and repeated items
+    # of a set.
     if isinstance(schema, list):
         return [_as_decoded(each) for each in schema]
     if not isinstance(schema, dict):

@@ -52,7 +52,7 @@ class ApiCall(Answering, Generic[Q, B]):
 
     @property
     def project(self) -> str | None:
-        """The project of the query, or that of the key."""
+        """Return the project of the query, or that of the key."""
         return getattr(self.query, "project", "") or self.actor.project
 
 

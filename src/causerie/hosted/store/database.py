@@ -470,7 +470,7 @@ def _is_upgradable(connection: Connection, scripts: ScriptDirectory) -> bool:
 
 
 def _served_from(newest_first: Sequence[Script]) -> str:
-    # Of the revision that last took something away, or the first one.
+    # The newest revision that names one; without any the first revision.
     said = (getattr(each.module, "served_from", None) for each in newest_first)
     return next((found for found in said if found), newest_first[-1].revision)
 
