@@ -367,11 +367,11 @@ def said_calls(entry: Entry, calls: forms.CallSection) -> Entry:
         return entry
     content = content_text(entry["content"])
     gap = "" if not content or content.endswith("\n") else "\n"
-    text = joined((content, authored(gap), call_text(calls, *map(_parts_of, made))))
+    text = joined((content, authored(gap), call_text(calls, *map(_call_parts, made))))
     return {key: value for key, value in entry.items() if key != "tool_calls"} | {"content": text}
 
 
-def _parts_of(call: Mapping[str, object]) -> tuple[str, ...]:
+def _call_parts(call: Mapping[str, object]) -> tuple[str, ...]:
     function = call["function"]
     if not isinstance(function, Mapping):
         raise TypeError("a call without a function")
@@ -397,7 +397,7 @@ def segment_text(segment: forms.Segment, name: str, arguments: str, call_id: str
             items = read_arguments(arguments).items()
             return Traced(", ".join(f"{key}={_python_literal(value)}" for key, value in items))
         case forms.ElementArguments(mark):
-            return Traced(_as_xml(read_arguments(arguments), mark))
+            return Traced(_value_as_elements(read_arguments(arguments), mark))
         case forms.LooseArguments(quote):
             items = read_arguments(arguments).items()
             pairs = (f"{key}:{loose_text(value, quote)}" for key, value in items)
@@ -417,12 +417,12 @@ def _parameter_text(segment: forms.ParameterList, arguments: str) -> Traced:
     return joined(parts)
 
 
-def _as_xml(value: object, mark: str) -> str:
+def _value_as_elements(value: object, mark: str) -> str:
     if isinstance(value, Mapping):
         pairs = ((key, of) for key, of in value.items() if of is not None)
-        return "".join(f"{mark}<{k}>{_as_xml(of, mark)}{mark}</{k}>" for k, of in pairs)
+        return "".join(f"{mark}<{k}>{_value_as_elements(of, mark)}{mark}</{k}>" for k, of in pairs)
     if isinstance(value, list):
-        return "".join(f"{mark}<item>{_as_xml(of, mark)}{mark}</item>" for of in value)
+        return "".join(f"{mark}<item>{_value_as_elements(of, mark)}{mark}</item>" for of in value)
     return value if isinstance(value, str) else write_json(value)
 
 

@@ -48,9 +48,9 @@ class Given:
 
     def new(self, read: Iterable[events.ContentEvent]) -> list[events.ContentEvent]:
         """Return the events beyond the known reply; raise :class:`Diverged` if they differ."""
-        return [left for event in read if (left := self._unknown(event)) is not None]
+        return [left for event in read if (left := self._unseen_part(event)) is not None]
 
-    def _unknown(self, event: events.ContentEvent) -> events.ContentEvent | None:
+    def _unseen_part(self, event: events.ContentEvent) -> events.ContentEvent | None:
         match event:
             case events.ReasoningDelta(text) | events.TextDelta(text):
                 self._unseen_texts[type(event)], left = _skip_known(

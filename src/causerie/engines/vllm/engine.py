@@ -174,7 +174,7 @@ class ServedFolder:
         self.tokenizer_file = path / TOKENIZER
         self._limiter = supervised.TokenizeLimit()
         self._lock = threading.Lock()
-        self._loaded: tuple[FolderTokenizer, TokenTable] | None = None
+        self._tokenizer_and_table: tuple[FolderTokenizer, TokenTable] | None = None
 
     def words(self) -> tuple[FolderTokenizer, TokenTable]:
         """Return tokenizer and vocabulary. Blocks.
@@ -182,10 +182,10 @@ class ServedFolder:
         Raises :class:`WeightsError` or :class:`OSError`.
         """
         with self._lock:
-            if self._loaded is None:
+            if self._tokenizer_and_table is None:
                 tokenizer = FolderTokenizer(self.tokenizer_file)
-                self._loaded = tokenizer, read_vocabulary(self.tokenizer_file)
-            return self._loaded
+                self._tokenizer_and_table = tokenizer, read_vocabulary(self.tokenizer_file)
+            return self._tokenizer_and_table
 
     async def tokenize(
         self, pieces: Sequence[str | int], *, special: bool, context: int
@@ -194,7 +194,7 @@ class ServedFolder:
 
         Raises :class:`PromptTooLong` where they cannot fit: reading the text takes its time.
         """
-        known = self._loaded
+        known = self._tokenizer_and_table
         if known is None:
             known = await asyncio.to_thread(self.words)
         tokenizer, vocabulary = known
@@ -383,7 +383,7 @@ def _choose_card(cards: Sequence[_Card], wanted: str | None) -> _Card:
 
 
 # `ids` is how the sample is read here; `generate` begins a generation there.
-async def _ensure_able(client: VllmClient, ids: Sequence[int], generate: Generate) -> None:
+async def _ensure_capable(client: VllmClient, ids: Sequence[int], generate: Generate) -> None:
     one_token = TextRequest(ids, 1, SamplingParams(temperature=0.0))
     async with _time_limit():
         await _ensure_same_words(client, ids)
@@ -498,7 +498,7 @@ class VllmEngine(supervised.SupervisedEngine[VllmClient]):
                 child.client.model, longest = await _served_model(child.client, options.name)
                 ids = self._tokenizer.ids([VOCABULARY_SAMPLE], special=False)
                 generate = partial(self._run_request, child.client, await self._vocabulary())
-                await _ensure_able(child.client, ids, generate)
+                await _ensure_capable(child.client, ids, generate)
         except BaseException:
             await child.stop()
             raise
