@@ -109,7 +109,7 @@ class Repeats:
         return self._released_events(event)
 
     def add(self, event: ToolCallDelta) -> Sequence[ContentEvent]:
-        """Add to its arguments; return the events to deliver now."""
+        """Add a piece of the arguments; return the events to deliver now."""
         text, size = event.arguments, self._arguments.size
         self._equal_arguments = [one for one in self._equal_arguments if one.startswith(text, size)]
         self._arguments.add(text)

@@ -1,6 +1,4 @@
-"""A text engine as a target for chat: requests in, events out; also for a reply that broke off
-elsewhere.
-"""
+"""A text engine as a target for chat, which can also continue a reply that broke off elsewhere."""
 
 from __future__ import annotations
 

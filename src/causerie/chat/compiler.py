@@ -1,4 +1,4 @@
-"""Compilation check of composed grammars at a bounded cost.
+"""Checks at a bounded cost that composed grammars compile.
 
 An engine that cannot compile a grammar generates without one, and a slow compilation blocks all
 requests. So every grammar is compiled first in a process with a limit of processor time and memory.

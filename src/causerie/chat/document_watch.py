@@ -91,7 +91,7 @@ def _broken_rule(
 
 
 class DocumentWatch:
-    """One document, as far as it has been read.
+    """Reads one JSON document as it grows, and finds the first item or value that breaks a rule.
 
     Text that is no JSON is passed over: the constraint or the last check reports it. What takes too
     long to check while it is read is left to :meth:`catch_up`.
@@ -293,7 +293,7 @@ _TOKENS_A_COPY = 64
 
 
 class WatchedDocuments:
-    """The answer, or the arguments of calls, of one reply.
+    """Watches the answer, or the arguments of each call, of one reply.
 
     ``answer`` and ``functions`` are the rewritten schemas, ``resumed`` is the beginning of the
     answer that the prompt has, and ``texts`` came before the tokens that are counted here; see
@@ -320,7 +320,7 @@ class WatchedDocuments:
         self._resumed_text, self._earlier_texts = resumed, texts
 
     def read_before(self) -> Iterator[None]:
-        """Read what came before, piece by piece."""
+        """Read the text before the watched tokens, piece by piece."""
         for at in range(0, len(self._resumed_text), _PIECE):
             if self.document is not None:
                 self.document.feed(self._resumed_text[at : at + _PIECE], -1)

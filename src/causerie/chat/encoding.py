@@ -1,4 +1,4 @@
-"""From a prompt to token ids that nobody could forge.
+"""Encodes prompts as token ids in which no user can forge a control token.
 
 A control token's text that touches a character of a user is cut out and read as plain text.
 """

@@ -1,4 +1,4 @@
-"""Carry out a plan for one choice: tokens in, events out."""
+"""Carries out a plan for one choice: tokens in, events out."""
 
 from __future__ import annotations
 
@@ -480,7 +480,7 @@ class Generation:
 
 @dataclass(slots=True)
 class GeneratedCallIds:
-    """Return the id of each call, by the order of the calls."""
+    """Gives each call an id: the one that the client knows, the model's own, or a new one."""
 
     taken: set[str]  # all ids of the conversation
     short: bool  # ids are nine letters and digits: the template of the format accepts no others

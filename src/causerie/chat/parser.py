@@ -1,4 +1,4 @@
-"""From the model's text to events, by the format's declaration, however the text is cut."""
+"""Parses a model's text into events by its format's declaration, however the text is cut."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class ReasoningEnd(Enum):
 
 
 class Parser:
-    """One choice's text. ``call_id`` gives the id of a call whose format has none of its own.
+    """Parses the text of one choice. ``call_id`` returns the id of a call by its name and own id.
 
     ``reasoning_open`` says that the prompt ended inside the reasoning, and ``leading`` what white
     space the model still has to write there. Just the white space that the format declares is taken
@@ -483,9 +483,7 @@ class _Search:
 
 
 class Separation:
-    """Makes a parser for each choice whose content may begin with a tag; ``tag`` is the name of one
-    that means reasoning too.
-    """
+    """Makes parsers of content that may begin with tagged reasoning; ``tag`` is one more tag."""
 
     def __init__(self, tag: str = "") -> None:
         reasoning = Reasoning()

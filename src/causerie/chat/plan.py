@@ -1,4 +1,4 @@
-"""A request on one text engine, decided before the first token.
+"""Decides everything about a request on one text engine before the first token.
 
 Everything that can be refused is refused here: by the template, the context's length, or a schema.
 """
@@ -292,8 +292,7 @@ def _check_ending_options(request: ChatRequest, grammar: str | None) -> None:
 def reasoning_state(
     rendered: Rendered, form: ModelFormat, thought: ThinkingPlan, continued: bool
 ) -> str:
-    """Return ``open`` for a prompt that ends in reasoning, ``possible`` if it may begin, or
-    ``none``."""
+    """Return whether reasoning is ``open`` at the prompt's end, ``possible`` there, or ``none``."""
     # A prompt whose last message is continued ends in the text of that message.
     spans, end = rendered.user, len(rendered.text)
     if continued and spans and spans[-1][1] == end:

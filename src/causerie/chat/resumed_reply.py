@@ -1,4 +1,4 @@
-"""A reply that broke off elsewhere: written once more for the prompt, and read once more."""
+"""Writes a reply that broke off elsewhere into the prompt; checks what the parser reads of it."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class ResumedReply(Struct, frozen=True):
 
 
 class Diverged(Exception):
-    """The reply says something else than what has been given out."""
+    """The parsed reply differs from what was sent to the client."""
 
 
 class Given:
-    """The reply so far; ``new`` tells what goes beyond it."""
+    """Compares a parsed reply with what was sent; ``new`` returns what goes beyond it."""
 
     def __init__(self, partial: events.Partial) -> None:
         self._unseen_texts = {

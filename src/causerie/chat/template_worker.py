@@ -64,7 +64,7 @@ class BeforeCall(Struct, frozen=True, tag=True):
 
 
 class Done(Struct, frozen=True, tag=True):
-    """It has been done; the text that was asked for."""
+    """A question is done; ``text`` is the answer to :class:`BeforeCall`."""
 
     text: str | None = None
 

@@ -1,4 +1,4 @@
-"""The check of the finished answer against what was asked for.
+"""Checks a finished document against its rewritten schema.
 
 Work is counted: a check that is too long for the event loop runs in a thread, and one of more
 than :data:`MOST_STEPS` is given up.

@@ -1,5 +1,4 @@
-"""OpenVINO GenAI as a text engine of ours, and the child that runs it: its options, its start, and
-its lines as values of the seam.
+"""OpenVINO GenAI as a text engine of ours: its options, the start of its child, and their messages.
 
 Generations are streams of tokens. Where the options say nothing, they are chosen for this machine.
 A set of tokens is told as a grammar in the EBNF of xgrammar, the only one that it takes."""

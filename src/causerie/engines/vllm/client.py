@@ -1,6 +1,4 @@
-"""vLLM's command line, and its HTTP as values of the seam: completions of token ids as streams of
-them.
-"""
+"""Writes vLLM's command line and speaks its HTTP: token ids of a prompt in, a stream out."""
 
 from __future__ import annotations
 
