@@ -124,7 +124,7 @@ async def _resumed_replies(
         reasoning_open=plan.reasoning_open,
         leading=plan.leading,
         earlier=sum(len(message.tool_calls) for message in request.messages),
-        between=await model.renderer.before_call(request) if called else None,
+        between=model.renderer.before_call if called else None,
     ):
         tokens = await _tokens_behind_prompt(model, plan, text, request.cache_scope)
         yield ResumedReply(tokens, (str.__str__(text),), partial, partial.completion)
