@@ -170,7 +170,6 @@ class ServedFolder:
         except (WeightsError, OSError) as error:
             raise EngineFailed(str(error)) from error
         self.files = supervised.Files(self.facts.files)
-        self.weights = weights
         self.tokenizer_file = path / TOKENIZER
         self._limiter = supervised.TokenizeLimit()
         self._lock = threading.Lock()
@@ -441,22 +440,18 @@ class VllmEngine(supervised.SupervisedEngine[VllmClient]):
 
     For the latter the folder needs no weights. Text becomes tokens and tokens become
     text here, so that nobody's text is read as a control token. ``ref`` says where
-    the weights are from, which may name the model's family. Making one reads the
-    folder, unless that was read for another; raises :class:`EngineFailed` where it holds no
-    model.
+    the weights are from, which may name the model's family.
     """
 
     def __init__(
         self,
         model: str,
-        folder: Path | ServedFolder,
+        folder: ServedFolder,
         options: VllmOptions | Elsewhere,
         *,
         ref: str = "",
         load_seconds: float = 600.0,
     ) -> None:
-        if isinstance(folder, Path):
-            folder = ServedFolder(folder, weights=isinstance(options, VllmOptions))
         self._folder = folder
         super().__init__(
             model,
