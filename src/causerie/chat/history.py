@@ -26,7 +26,7 @@ from causerie.chat.taint import (
     read_arguments,
     write_json,
 )
-from causerie.chat.template_capabilities import Entry, TemplateCapabilities, text_part
+from causerie.chat.template_capabilities import Entry, TemplateCapabilities
 from causerie.errors import InvalidRequest
 from causerie.protocol import bounded_json
 from causerie.protocol.request import Message, TextPart, Tool, ToolCall
@@ -95,9 +95,6 @@ def with_final(entry: Entry, reasoning_keys: Iterable[str]) -> Entry:
             param="continue_final_message",
         )
     content, keys = entry["content"], tuple(key for key in reasoning_keys if entry.get(key))
-    if isinstance(content, list):
-        *before, last = content
-        return {**entry, "content": [*before, {**last, "text": _final_text(last.get("text", ""))}]}
     if not content and keys:
         return {**entry, **{key: _final_text(entry[key]) for key in keys}}
     return {**entry, "content": _final_text(content)}
@@ -188,15 +185,7 @@ def one_call_each(conversation: Sequence[Entry], capabilities: TemplateCapabilit
     return items
 
 
-def prefixed(text: str, content: object) -> object:
-    if isinstance(content, list):
-        return [text_part(text), *content]
-    return joined((text, content or ""))
-
-
 def content_text(content: object) -> Traced:
-    if isinstance(content, list):
-        return joined(part.get("text", "") for part in content)
     return joined((content or "",))
 
 
@@ -204,11 +193,7 @@ def with_system(conversation: Sequence[Entry], text: str) -> list[Entry]:
     """Return the conversation with this text at the end of its first system message, or as one."""
     if conversation and conversation[0]["role"] == "system":
         first = conversation[0]
-        content = first["content"]
-        if isinstance(content, list):
-            content = [*content, text_part(joined((_GAP, text)))]
-        else:
-            content = joined((content, _GAP, text)) if content else text
+        content = joined((first["content"], _GAP, text)) if first["content"] else text
         return [{**first, "content": content}, *conversation[1:]]
     return [_text_entry("system", text), *conversation]
 
@@ -270,19 +255,14 @@ def _with_systems(conversation: Sequence[Entry], capabilities: TemplateCapabilit
     users = [index for index, entry in enumerate(others) if entry["role"] == "user"]
     first = users[-1] if capabilities.system and users else 0
     if first in users:
-        items = prefixed(joined((text, _GAP)), others[first]["content"])
-        return [*others[:first], {**others[first], "content": items}, *others[first + 1 :]]
+        content = joined((text, _GAP, others[first]["content"] or ""))
+        return [*others[:first], {**others[first], "content": content}, *others[first + 1 :]]
     return [_text_entry("user", text), *others]
 
 
 def _joined_content(first: Entry, second: Entry) -> object:
     before, behind = first["content"], second["content"]
-    if not (before and behind):
-        return behind or before
-    if not isinstance(before, list):
-        return prefixed(joined((before, _GAP)), behind)
-    following = behind if isinstance(behind, list) else [text_part(behind)]
-    return [*before, text_part(_GAP), *following]
+    return joined((before, _GAP, behind)) if before and behind else behind or before
 
 
 def _text_entry(role: str, text: str) -> Entry:

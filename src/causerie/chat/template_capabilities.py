@@ -221,8 +221,6 @@ def _probe_message(role: str, text: str) -> Entry:
 def in_parts(entry: Entry) -> Entry:
     """Return the message with its text as the only part of a list."""
     text = entry["content"]
-    return {**entry, "content": [text_part(text)]} if isinstance(text, str) else entry
-
-
-def text_part(text: object) -> Entry:
-    return {"type": authored("text"), "text": text}
+    if text is None:
+        return entry
+    return {**entry, "content": [{"type": authored("text"), "text": text}]}
