@@ -387,9 +387,8 @@ class Generation:
         # An engine may not report what it generated of a character that it did not complete.
         reported = len(self._made_ids) - self._run_start
         unreported = max(output.completion_tokens - reported, 0)
-        if (
-            self._tokens_made + unreported >= self._limit or not reported + unreported
-        ):  # no room for more
+        is_full = self._tokens_made + unreported >= self._limit
+        if is_full or not reported + unreported:  # no room for more
             self._uncounted_tokens -= unreported
             self._finish_with("length")
         self._overrun_tokens = _CHARACTER if unreported else 0

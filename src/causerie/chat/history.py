@@ -13,6 +13,7 @@ import re
 import string
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from causerie.chat.call_syntax.relaxed import loose_text
 from causerie.chat.formats import format as forms
@@ -351,11 +352,8 @@ def said_calls(entry: Entry, calls: forms.CallSection) -> Entry:
     return {key: value for key, value in entry.items() if key != "tool_calls"} | {"content": text}
 
 
-def _call_parts(call: Mapping[str, object]) -> tuple[str, ...]:
-    function = call["function"]
-    if not isinstance(function, Mapping):
-        raise TypeError("a call without a function")
-    arguments = function["arguments"]
+def _call_parts(call: Mapping[str, Any]) -> tuple[str, ...]:
+    function, arguments = call["function"], call["function"]["arguments"]
     text = arguments if isinstance(arguments, str) else write_json(arguments)
     return str(function["name"]), text, str(call["id"])
 

@@ -493,8 +493,7 @@ class Separation:
 
     def may_begin(self, text: str) -> bool:
         """Return whether ``text`` is the beginning of content that may begin with reasoning."""
-        resumed = text.lstrip()
-        return not resumed or resumed[0] == "<"
+        return text.lstrip()[:1] in ("", "<")
 
     def separator(self) -> Parser:
         return Parser(self._format, tools=None, reasoning_open=False, call_id=lambda _, own: own)

@@ -53,9 +53,8 @@ class Given:
     def _unseen_part(self, event: events.ContentEvent) -> events.ContentEvent | None:
         match event:
             case events.ReasoningDelta(text) | events.TextDelta(text):
-                self._unseen_texts[type(event)], left = _skip_known(
-                    self._unseen_texts[type(event)], text
-                )
+                kind = type(event)
+                self._unseen_texts[kind], left = _skip_known(self._unseen_texts[kind], text)
                 return structs.replace(event, text=left) if left else None
             case events.ToolCallDelta(index, text):
                 self._arguments[index], left = _skip_known(self._arguments.get(index, ""), text)

@@ -372,9 +372,8 @@ class OpenVinoEngine(supervised.SupervisedEngine[OpenVinoClient]):
         texts = [part for part in parts if isinstance(part, str)]
         if not texts:
             return [part for part in parts if isinstance(part, int)]
-        read = iter(
-            await self._limiter.of(supervised.characters(texts), lambda: client.encode(texts))
-        )
+        size = supervised.characters(texts)
+        read = iter(await self._limiter.of(size, lambda: client.encode(texts)))
         found: list[int] = []
         for part in parts:
             ids = [part] if isinstance(part, int) else next(read)
