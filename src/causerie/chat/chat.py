@@ -28,7 +28,6 @@ from causerie.chat.schema.compiled import Work, WorkExceeded
 from causerie.chat.taint import Traced, user_spans
 from causerie.chat.template import Rendered
 from causerie.chat.template_worker import TemplateSource
-from causerie.chat.thinking import default_sampling
 from causerie.chat.validation import decided
 from causerie.engines.base import ModelFacts, TextEngine
 from causerie.errors import InternalError, InvalidRequest, Overloaded, UpstreamFailed
@@ -221,9 +220,6 @@ class TextChat:
                 shows_documents="documents" in source,
             )
         return self._loaded_model
-
-    def default_sampling(self, facts: ModelFacts) -> SamplingDefaults:
-        return default_sampling(self.options.sampling, facts.sampling)
 
     @asynccontextmanager
     async def generate(
