@@ -85,7 +85,7 @@ class TokenCache:
     def __init__(self, most: int = _MOST) -> None:
         self._ids_by_text: BoundedCache[str, array[int]] = BoundedCache(most)
         self._ids_by_reply: BoundedCache[tuple[int, str], array[int]] = BoundedCache(most)
-        self._cut_before: dict[str, bool] = {}  # by control token
+        self._may_cut_at: dict[str, bool] = {}  # by control token
 
     async def read(
         self,
@@ -149,13 +149,13 @@ class TokenCache:
             before = hash((before, segment))
 
     async def _may_cut_before(self, heads: Iterable[ControlMatch], engine: TextEngine) -> bool:
-        new = {head.text for head in heads}.difference(self._cut_before)
+        new = {head.text for head in heads}.difference(self._may_cut_at)
         if new:
             whole = [_BEFORE + head + _BEHIND for head in new]
             cut = [part for head in new for part in (_BEFORE, head + _BEHIND)]
             read = await engine.tokenize(whole, special=True)
-            self._cut_before |= dict.fromkeys(new, read == await engine.tokenize(cut, special=True))
-        return all(self._cut_before[head.text] for head in heads)
+            self._may_cut_at |= dict.fromkeys(new, read == await engine.tokenize(cut, special=True))
+        return all(self._may_cut_at[head.text] for head in heads)
 
     def _replies_in(self, segments: Iterable[str], scope: str) -> tuple[dict[int, array[int]], int]:
         # What a model made of the prompt, by position, and a hash of all segments but the last.

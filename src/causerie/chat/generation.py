@@ -167,7 +167,7 @@ class Generation:
         self.cut = False  # the reply has ended in the middle of a call
         self.said = 0
         """Tokens of ``resumed`` whose text had been sent to the client."""
-        self._made_ids: list[int] = []
+        self._output_ids: list[int] = []
         self._texts: list[str] = []  # of those, as the parser reads them
         # Tokens among them that another has counted, less those that the engine has not reported.
         self._uncounted_tokens = 0
@@ -182,8 +182,8 @@ class Generation:
         self._tokens_made_before = self._reasoning_before = 0
         self._parser = self._new_parser()
         logprobs = request.top_logprobs is not None
-        self._placing = ChoiceOutput(choice, request.stop, logprobs=logprobs)
-        self._passes_events_on = self._placing.plain
+        self._placer = ChoiceOutput(choice, request.stop, logprobs=logprobs)
+        self._passes_events_on = self._placer.plain
         if resumed is not None:
             self._read_resumed(resumed)
         self._update_state()
@@ -210,7 +210,7 @@ class Generation:
 
     @property
     def tokens(self) -> tuple[int, ...]:
-        return tuple(self._made_ids)
+        return tuple(self._output_ids)
 
     @property
     def written(self) -> tuple[str, tuple[int, ...]]:
@@ -225,20 +225,20 @@ class Generation:
     @property
     def stopped(self) -> bool:
         """Return whether a stop string or a stop token has ended it, at any place."""
-        last = self._made_ids[-1] if self._made_ids else None
-        return self._placing.stopped or last in self.request.stop_token_ids
+        last = self._output_ids[-1] if self._output_ids else None
+        return self._placer.stopped or last in self.request.stop_token_ids
 
     @property
     def constrained(self) -> tuple[str | None, Sequence[int], str]:
         """Return the grammar in force at the end, the tokens that should follow it, their text."""
         ends = (*self.plan.end_tokens, *self.request.stop_token_ids)
-        last = len(self._made_ids) - bool(self._made_ids and self._made_ids[-1] in ends)
+        last = len(self._output_ids) - bool(self._output_ids and self._output_ids[-1] in ends)
         kept = slice(self._grammar_start, last)
-        return self._grammar, self._made_ids[kept], "".join(self._texts[kept])
+        return self._grammar, self._output_ids[kept], "".join(self._texts[kept])
 
     @property
     def completion(self) -> int:
-        return len(self._made_ids) - self._uncounted_tokens
+        return len(self._output_ids) - self._uncounted_tokens
 
     async def events(self, usage: Callable[[], Usage] | None = None) -> AsyncGenerator[Batch, None]:
         """Yield the events of the choice as they come, ending in ``Finished``.
@@ -271,7 +271,7 @@ class Generation:
         # A call that was cut never counts as complete.
         called = self._parser.calls and not self._parser.call_open and not self.cut
         reason: FinishReason = "tool_calls" if called else self._reason
-        stopped = self._placing.stop_sequence
+        stopped = self._placer.stop_sequence
         end = [*flushed, Finished(reason, self.choice, stop_sequence=stopped)]
         yield end if usage is None else [*end, usage()]
 
@@ -286,7 +286,7 @@ class Generation:
 
     def _update_state(self) -> None:
         parser = self._parser
-        if parser.repeated or self._placing.stopped:
+        if parser.repeated or self._placer.stopped:
             self._finish_with("stop")
             return
         state = _STATES[parser.mode]
@@ -300,8 +300,8 @@ class Generation:
             self._model_ended = True
             self._finish_with("stop")
             return
-        if self._made_ids and self._made_ids[-1] in self.plan.end_tokens:
-            self._made_ids.pop()
+        if self._output_ids and self._output_ids[-1] in self.plan.end_tokens:
+            self._output_ids.pop()
             self._texts.pop()
             self._uncounted_tokens -= 1
         self._reasoning_budget = 0  # it does not think again
@@ -322,7 +322,7 @@ class Generation:
         if not given.all_seen:
             raise Diverged
         self.asked = True  # of whoever began with it
-        self._made_ids = list(resumed.tokens)
+        self._output_ids = list(resumed.tokens)
         # A reply may be given as one text of all its tokens.
         self._texts = [*resumed.texts, *[""] * (len(resumed.tokens) - len(resumed.texts))]
         self._uncounted_tokens = len(resumed.tokens)
@@ -331,7 +331,7 @@ class Generation:
         self._limit = min(self._limit, resumed.made + self.plan.room - len(resumed.tokens))
 
     def _check_resumed_end(self) -> None:
-        last = self._made_ids[-1] if self._made_ids else None
+        last = self._output_ids[-1] if self._output_ids else None
         if self.stopped or self._parser.repeated:
             self._finish_with("stop")
         elif last in self.plan.end_tokens and not self.request.ignore_eos:
@@ -340,7 +340,7 @@ class Generation:
             self._finish_with("length")
 
     def _add_token(self, token: base.Token) -> list[ContentEvent]:
-        self._made_ids.append(token.id)
+        self._output_ids.append(token.id)
         self._texts.append(token.text)
         if token.id in self.request.stop_token_ids:
             self._finish_with("stop")
@@ -356,7 +356,7 @@ class Generation:
         return events
 
     def _read_token(self, token: base.Token) -> list[ContentEvent]:
-        output = self._placing
+        output = self._placer
         if self.state is _THINKING:
             self.reasoning += 1
             output.forget()
@@ -373,7 +373,7 @@ class Generation:
         # The first `min_tokens` are never cut at a stop string.
         if self._passes_events_on:
             return events
-        return self._placing.place(events, uncut=0 < self._tokens_made <= self.request.min_tokens)
+        return self._placer.place(events, uncut=0 < self._tokens_made <= self.request.min_tokens)
 
     def _record_report(self, output: base.Started | base.Stopped) -> None:
         # Later runs find everything in the cache, so only the first one sets `cached`.
@@ -385,7 +385,7 @@ class Generation:
             self._handle_end_of_text()
             return
         # An engine may not report what it generated of a character that it did not complete.
-        reported = len(self._made_ids) - self._run_start
+        reported = len(self._output_ids) - self._run_start
         unreported = max(output.completion_tokens - reported, 0)
         is_full = self._tokens_made + unreported >= self._limit
         if is_full or not reported + unreported:  # no room for more
@@ -420,23 +420,23 @@ class Generation:
         made, least, grammar = self._tokens_made, request.min_tokens, self._grammar
         short = made < least
         upto = min(least + self._overrun_tokens, self._limit) if short else self._limit
-        self._run_start = len(self._made_ids)
+        self._run_start = len(self._output_ids)
         sampling = self.plan.sampling
         if short and request.stop_token_ids:
             never = dict.fromkeys(request.stop_token_ids, _NEVER)
             sampling = structs.replace(sampling, logit_bias={**sampling.logit_bias, **never})
-        if sampling.seed is not None and (self.choice or self._made_ids):
-            seed = (sampling.seed + self.choice + len(self._made_ids)) % 2**32
+        if sampling.seed is not None and (self.choice or self._output_ids):
+            seed = (sampling.seed + self.choice + len(self._output_ids)) % 2**32
             sampling = structs.replace(sampling, seed=seed)
         return base.TextRequest(
-            prompt=(*self.plan.prompt, *self._made_ids) if self._made_ids else self.plan.prompt,
+            prompt=(*self.plan.prompt, *self._output_ids) if self._output_ids else self.plan.prompt,
             max_tokens=upto - made,
             sampling=sampling,
             grammar=grammar,
             logprobs=request.top_logprobs,
             visible=self.plan.visible,
             ignore_eos=request.ignore_eos or short,
-            accepted=tuple(self._made_ids[self._grammar_start :]) if grammar is not None else (),
+            accepted=tuple(self._output_ids[self._grammar_start :]) if grammar is not None else (),
             resumed=self.plan.resumed,
             shared=self.plan.encoded.shared,
             scope=request.cache_scope,
@@ -451,11 +451,11 @@ class Generation:
         if len(tokens) >= room:
             self._finish_with("length")
             return []
-        self._made_ids += tokens
+        self._output_ids += tokens
         self._texts += [*[""] * (len(tokens) - 1), text]
         self.reasoning += len(tokens)
-        self._grammar, self._grammar_start = self.plan.answer_grammar, len(self._made_ids)
-        self._placing.forget()
+        self._grammar, self._grammar_start = self.plan.answer_grammar, len(self._output_ids)
+        self._placer.forget()
         events = self._to_choice_events(self._parser.feed(text))
         self._update_state()
         return events
@@ -463,7 +463,7 @@ class Generation:
     # The end.
 
     def _last_events(self) -> list[ContentEvent]:
-        output = self._placing
+        output = self._placer
         if output.stopped:
             return []
         ended = self._to_choice_events(self._parser.end()) if self._model_ended else []
