@@ -320,7 +320,7 @@ async def test_a_forced_call_that_is_cut_in_its_first_marker_is_no_answer(tokens
 async def test_an_answer_that_no_stop_string_has_cut_is_checked(
     monkeypatch: pytest.MonkeyPatch, stop: str, fails: bool
 ) -> None:
-    monkeypatch.setattr("causerie.chat.chat.validate", lambda *_: "It is wrong.")
+    monkeypatch.setattr("causerie.chat.answer.AnswerPlan.fault", lambda *_: "It is wrong.")
     expected = pytest.raises(InternalError, match="wrong") if fails else nullcontext()
     with expected:
         await replied('{"a": 1}', asked(output=JsonObject(), stop=(stop,)))

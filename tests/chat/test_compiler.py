@@ -266,7 +266,7 @@ async def test_memory_is_bounded() -> None:
 async def test_a_model_vocabulary_is_read_by_the_named_function(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PYTHONPATH", _TESTS)
+    monkeypatch.setenv("PYTHONPATH", _TESTS, prepend=os.pathsep)
     path = tmp_path / "vocabulary.json"
     path.write_text(json.dumps(["a", "b", "ab", "<end>"]))
     compiler = Compiler(reader=f"{__name__}:read_small", workers=1)

@@ -109,7 +109,9 @@ async def test_what_is_before_a_call_is_the_same(renderers: Renderers) -> None:
     source = registry.FAKE_TEMPLATE + "{# of others #}"
     local = in_process(TemplateSource(source, "", "", detect(source).name))
     foreign = _made(renderers, source)
-    assert await foreign.before_call(_asked()) == await local.before_call(_asked())
+    await foreign.prompt(_asked("Hi"))
+    assert foreign.before_call is not None
+    assert foreign.before_call == local.before_call
 
 
 def test_every_format_is_found_by_its_name() -> None:

@@ -33,7 +33,7 @@ from causerie.chat.template import ChatTemplate, Rendered
 from causerie.chat.template_capabilities import capabilities_of
 from causerie.chat.template_worker import (
     Ask,
-    Done,
+    Ready,
     Refusal,
     TemplateSource,
     TemplateWorker,
@@ -271,7 +271,7 @@ def test_a_worker_gives_the_same_prompt_and_the_same_authors(path: Path) -> None
     source = path.read_text()
     template, form, worker = _template(path), detect(source), TemplateWorker()
     done = read_answer(worker.answer(encode(TemplateSource(source, "<BOS>", "<EOS>", form.name))))
-    assert done == Done()
+    assert isinstance(done, Ready)
     for request in _hostile("<|im_end|>é😀"):
         told = read_answer(worker.answer(encode(Ask.of(request))))
         assert isinstance(told, Prompt | Refusal)

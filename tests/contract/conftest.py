@@ -18,7 +18,7 @@ from causerie.engines.openvino.engine import OpenVinoEngine, OpenVinoOptions
 from causerie.engines.options import VllmOptions
 from causerie.engines.registry import FakeEngine
 from causerie.engines.vllm.client import Elsewhere
-from causerie.engines.vllm.engine import VllmEngine
+from causerie.engines.vllm.engine import ServedFolder, VllmEngine
 from causerie.protocol.parameters import refused_by
 
 # Of these the fake one tells as much with every run, and llama.cpp takes seconds.
@@ -64,7 +64,9 @@ async def subject(request: pytest.FixtureRequest) -> AsyncIterator[Subject]:
         engine = OpenVinoEngine("a", model, chosen, 4 << 30)
     elif request.param == "vllm":
         vllm: Vllm = request.getfixturevalue("vllm")
-        engine = VllmEngine("a", vllm.folder, _options(vllm))
+        wanted = _options(vllm)
+        served = ServedFolder(vllm.folder, weights=isinstance(wanted, VllmOptions))
+        engine = VllmEngine("a", served, wanted)
     else:
         weights: Path = request.getfixturevalue("gguf")
         native = request.param == "llamacpp-native"

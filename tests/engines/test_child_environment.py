@@ -28,7 +28,7 @@ from causerie.engines.llamacpp.options import LlamaCppOptions
 from causerie.engines.openvino import engine as openvino
 from causerie.engines.options import VllmOptions
 from causerie.engines.process import EngineProcess
-from causerie.engines.vllm.engine import VllmEngine
+from causerie.engines.vllm.engine import ServedFolder, VllmEngine
 from causerie.settings.load import load
 
 pytestmark = pytest.mark.skipif(
@@ -80,7 +80,7 @@ def environment_of(pid: int) -> Mapping[str, str]:
 async def vllm(folder: Path, passed: tuple[str, ...] = ()) -> AsyncIterator[None]:
     model_folder(folder)
     command = VllmOptions(command=str(folder / "vllm"), parallel=2, environment=passed)
-    engine = VllmEngine("m", folder, command)
+    engine = VllmEngine("m", ServedFolder(folder, weights=True), command)
     await engine.start()
     try:
         yield

@@ -36,7 +36,7 @@ from causerie.engines.base import (
 )
 from causerie.engines.options import VllmOptions
 from causerie.engines.vllm.client import vllm_arguments
-from causerie.engines.vllm.engine import VllmEngine, last_words
+from causerie.engines.vllm.engine import ServedFolder, VllmEngine, last_words
 from causerie.protocol.parameters import SamplingParams
 
 pytestmark = [
@@ -59,7 +59,7 @@ def folder(tmp_path: Path) -> Path:
 
 @asynccontextmanager
 async def started(folder: Path) -> AsyncIterator[VllmEngine]:
-    engine = VllmEngine("m", folder, options(folder))
+    engine = VllmEngine("m", ServedFolder(folder, weights=True), options(folder))
     await engine.start()
     try:
         yield engine
@@ -286,11 +286,12 @@ async def test_a_model_that_cannot_be_loaded(folder: Path) -> None:
     behave(folder, "no load")
     why = f"could not load {folder}: ValueError: No available memory for the cache blocks"
     with pytest.raises(EngineFailed, match=why):
-        await VllmEngine("m", folder, options(folder)).start()
+        await VllmEngine("m", ServedFolder(folder, weights=True), options(folder)).start()
 
 
 async def test_a_program_that_is_not_there(folder: Path) -> None:
-    engine = VllmEngine("m", folder, VllmOptions(command="no-such-vllm"))
+    served = ServedFolder(folder, weights=True)
+    engine = VllmEngine("m", served, VllmOptions(command="no-such-vllm"))
     with pytest.raises(EngineFailed, match="no-such-vllm: No such file or directory"):
         await engine.start()
 
@@ -299,24 +300,25 @@ async def test_a_program_that_ends_by_a_signal(folder: Path) -> None:
     """As a build for other processors does, without a word."""
     (folder / "vllm").write_text("#!/bin/sh\nkill -ILL $$\n")
     with pytest.raises(EngineFailed, match=r"signal 4 \(Illegal instruction\)"):
-        await VllmEngine("m", folder, options(folder)).start()
+        await VllmEngine("m", ServedFolder(folder, weights=True), options(folder)).start()
 
 
 async def test_a_folder_that_is_none(tmp_path: Path) -> None:
     with pytest.raises(EngineFailed, match=r"has no config\.json"):
-        VllmEngine("m", tmp_path, VllmOptions())
+        VllmEngine("m", ServedFolder(tmp_path, weights=True), VllmOptions())
 
 
 async def test_a_load_that_takes_too_long(folder: Path) -> None:
     behave(folder, "silent")
-    engine = VllmEngine("m", folder, options(folder), load_seconds=0.5)
+    engine = VllmEngine("m", ServedFolder(folder, weights=True), options(folder), load_seconds=0.5)
     with pytest.raises(EngineFailed, match=r"not loaded within 0\.5 s"):
         await engine.start()
 
 
 async def test_a_load_that_nobody_waits_for_leaves_no_process(folder: Path) -> None:
     behave(folder, "silent")
-    loading = asyncio.create_task(VllmEngine("m", folder, options(folder)).start())
+    engine = VllmEngine("m", ServedFolder(folder, weights=True), options(folder))
+    loading = asyncio.create_task(engine.start())
     await until(lambda: (folder / "processes").exists() and len(processes(folder)) == 2)
     loading.cancel()
     await asyncio.wait({loading})
@@ -365,11 +367,12 @@ async def test_signals_to_all_processes_of_the_service_do_not_end_it(folder: Pat
 PARENT = """
 import asyncio, sys
 from pathlib import Path
-from causerie.engines.vllm.engine import VllmEngine
+from causerie.engines.vllm.engine import ServedFolder, VllmEngine
 from causerie.engines.options import VllmOptions
 
 async def main():
-    engine = VllmEngine("m", Path(sys.argv[1]), VllmOptions(command=sys.argv[2]))
+    served = ServedFolder(Path(sys.argv[1]), weights=True)
+    engine = VllmEngine("m", served, VllmOptions(command=sys.argv[2]))
     await engine.start()
     print("ready", flush=True)
     await asyncio.Event().wait()

@@ -26,7 +26,7 @@ from causerie.engines.base import EngineFailed, EngineState, Stopped, TextReques
 from causerie.engines.vllm import engine
 from causerie.engines.vllm import engine as module
 from causerie.engines.vllm.client import Elsewhere
-from causerie.engines.vllm.engine import VllmEngine
+from causerie.engines.vllm.engine import ServedFolder, VllmEngine
 from causerie.engines.weights import HubOptions, Silent
 from causerie.engines.weights.cache import Cache
 from causerie.engines.weights.errors import Offline, WeightsNotFound
@@ -64,7 +64,7 @@ def elsewhere(port: int, key: str | None = KEY, name: str | None = None) -> Else
 async def engine_of(
     folder: Path, where: Elsewhere, load_seconds: float = 30.0
 ) -> AsyncIterator[VllmEngine]:
-    engine = VllmEngine("m", folder, where, load_seconds=load_seconds)
+    engine = VllmEngine("m", ServedFolder(folder, weights=False), where, load_seconds=load_seconds)
     try:
         await engine.start()
         yield engine
@@ -161,13 +161,15 @@ async def test_what_cannot_be_had_there(folder: Path) -> None:
 
 
 async def test_the_key_shows_nowhere(folder: Path) -> None:
-    assert KEY not in repr(elsewhere(1)) + repr(VllmEngine("m", folder, elsewhere(1)))
+    assert KEY not in repr(elsewhere(1)) + repr(
+        VllmEngine("m", ServedFolder(folder, weights=False), elsewhere(1))
+    )
 
 
 async def test_away_at_first_and_then_there(folder: Path) -> None:
     where = elsewhere(free_port())
     port = int(where.address.rpartition(":")[2])
-    engine = VllmEngine("m", folder, where)
+    engine = VllmEngine("m", ServedFolder(folder, weights=False), where)
     loading = asyncio.create_task(engine.start())
     try:
         await until(lambda: engine.status().state is EngineState.LOADING)
@@ -226,7 +228,9 @@ async def test_over_tls(folder: Path, certificates: Certificates) -> None:
         # Which waiting does not mend.
         wrong = Elsewhere(url, KEY, reach=trusting(certificates.other))
         with pytest.raises(EngineFailed, match="certificate"):
-            await asyncio.wait_for(VllmEngine("m", folder, wrong).start(), 60)
+            await asyncio.wait_for(
+                VllmEngine("m", ServedFolder(folder, weights=False), wrong).start(), 60
+            )
 
 
 def configuration(ref: str | Path, port: int, more: str = "") -> str:

@@ -1,4 +1,4 @@
-"""One run of an engine from which is taken back what breaks a rule that no grammar has."""
+"""Takes back generated tokens that break a rule which no grammar can express, and draws others."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ _NEVER, _SURELY = -100.0, 100.0  # biases
 
 @dataclass(slots=True)
 class Backtracking:
-    """A run of an engine whose :meth:`outputs` hold no fault; ``documents`` has read all before it.
+    """Runs an engine; :meth:`outputs` break no checked rule. ``documents`` has read all before it.
 
     ``discard`` is called with the number of tokens that were taken back since its last call.
     """

@@ -1,4 +1,4 @@
-"""The class of each delivered call: whether its client can run it.
+"""Classifies each delivered call by whether its client can run it.
 
 The check runs in a thread once the reply has been delivered, so no reply waits for it.
 """

@@ -45,45 +45,45 @@ class CallTail:
         """``keep`` is the text that the section goes on with, or ends in."""
         fixed = [one for one in segments if isinstance(one, forms.Literal)]
         text = "".join(max((one.text, *one.also), key=len) for one in fixed)
-        self._members = "}" in text
-        self._closers = "".join(each for each in "}])" if not keep.startswith(each))
-        self._words = [] if self._members and '"' in text else markers(text)
-        self._last_word = ""
-        self._text = ""
-        self._spaces: list[str] = []  # before the text
+        self._may_have_members = "}" in text
+        self._stray_brackets = "".join(each for each in "}])" if not keep.startswith(each))
+        self._markers_left = [] if self._may_have_members and '"' in text else markers(text)
+        self._last_marker = ""
+        self._unread = ""
+        self._leading_spaces: list[str] = []  # before the text
 
     def feed(self, text: str) -> str | None:
-        if not self._text and text.isspace():
-            self._spaces.append(text)
+        if not self._unread and text.isspace():
+            self._leading_spaces.append(text)
             return None
-        self._text = "".join((*self._spaces, self._text, text))
-        self._spaces = []
-        while (moved := self._step(self._text.lstrip())) is not None:
-            if moved == self._text:
+        self._unread = "".join((*self._leading_spaces, self._unread, text))
+        self._leading_spaces = []
+        while (moved := self._skip_next(self._unread.lstrip())) is not None:
+            if moved == self._unread:
                 return moved
-            self._text = moved
-        if self._text.isspace():
-            self._spaces, self._text = [self._text], ""
+            self._unread = moved
+        if self._unread.isspace():
+            self._leading_spaces, self._unread = [self._unread], ""
         return None
 
-    def _step(self, text: str) -> str | None:
+    def _skip_next(self, text: str) -> str | None:
         if not text:
             return None
-        if self._members and text[0] == "," and (found := _MEMBER.match(text)):
+        if self._may_have_members and text[0] == "," and (found := _MEMBER.match(text)):
             return text[found.end() :]
-        if self._members and len(text) < _LONGEST_MEMBER and _MAYBE_MEMBER.fullmatch(text):
+        if self._may_have_members and len(text) < _LONGEST_MEMBER and _MAYBE_MEMBER.fullmatch(text):
             return None
         # Each marker may be missing, and the last one may come twice.
-        for at, word in enumerate(self._words):
+        for at, word in enumerate(self._markers_left):
             if text.startswith(word):
-                self._last_word, self._words = word, self._words[at + 1 :]
+                self._last_marker, self._markers_left = word, self._markers_left[at + 1 :]
                 return text[len(word) :]
-        expected = [*self._words, *([self._last_word] if self._last_word else [])]
-        if self._last_word and text.startswith(self._last_word):
-            return text[len(self._last_word) :]
+        expected = [*self._markers_left, *([self._last_marker] if self._last_marker else [])]
+        if self._last_marker and text.startswith(self._last_marker):
+            return text[len(self._last_marker) :]
         if any(word.startswith(text) for word in expected):
             return None
-        return text[1:] if text[0] in self._closers else self._text
+        return text[1:] if text[0] in self._stray_brackets else self._unread
 
 
 # Models that may write several calls sometimes write the same one up to the limit. A call is held
@@ -94,41 +94,41 @@ class CallTail:
 class Repeats:
     _earlier_calls: list[tuple[str, str]] = field(default_factory=list)
     """Name and arguments of each complete call."""
-    _name: str = ""
+    _function: str = ""
     _arguments: base.GrowingText = field(default_factory=base.GrowingText)
-    _equal_so_far: list[str] = field(default_factory=list)
+    _equal_arguments: list[str] = field(default_factory=list)
     """Arguments of the earlier calls that this one is equal to so far."""
-    _held: list[ContentEvent] = field(default_factory=list)
+    _held_events: list[ContentEvent] = field(default_factory=list)
 
     def start(self, event: ToolCallStarted) -> Sequence[ContentEvent]:
         """Begin a call; return the events to deliver now."""
-        self._name, self._arguments, self._held = event.name, base.GrowingText(), []
-        self._equal_so_far = [
+        self._function, self._arguments, self._held_events = event.name, base.GrowingText(), []
+        self._equal_arguments = [
             arguments for name, arguments in self._earlier_calls if name == event.name
         ]
         return self._released_events(event)
 
     def add(self, event: ToolCallDelta) -> Sequence[ContentEvent]:
-        """Add to its arguments; return the events to deliver now."""
+        """Add a piece of the arguments; return the events to deliver now."""
         text, size = event.arguments, self._arguments.size
-        self._equal_so_far = [one for one in self._equal_so_far if one.startswith(text, size)]
+        self._equal_arguments = [one for one in self._equal_arguments if one.startswith(text, size)]
         self._arguments.add(text)
         return self._released_events(event)
 
     def end(self) -> Sequence[ContentEvent] | None:
         """End the call; return the events left to deliver, or ``None`` if it is a repetition."""
         arguments = str(self._arguments)
-        if arguments in self._equal_so_far:
+        if arguments in self._equal_arguments:
             return None
-        self._earlier_calls.append((self._name, arguments))
-        held, self._held = self._held, []
+        self._earlier_calls.append((self._function, arguments))
+        held, self._held_events = self._held_events, []
         return held
 
     def _released_events(self, event: ContentEvent) -> Sequence[ContentEvent]:
-        self._held.append(event)
-        if self._equal_so_far:
+        self._held_events.append(event)
+        if self._equal_arguments:
             return ()
-        ready, self._held = self._held, []
+        ready, self._held_events = self._held_events, []
         return ready
 
 
@@ -205,14 +205,14 @@ class SectionReader:
         self._tools = tools
         self._segments_left: list[forms.Segment] = [forms.Literal(begin)] if begin else []
         self._segments_left += form.call
-        self._call = _Call(name)
+        self._current_call = _Call(name)
         self._reader: base.Reader | None = None
-        self._lenient: LenientReader | None = None
-        self._before_arguments: int | None = None  # characters of the unread call
-        self._tail: CallTail | None = None
+        self._lenient_reader: LenientReader | None = None
+        self._arguments_start: int | None = None  # characters of the unread call
+        self._tail_reader: CallTail | None = None
         self._held = ""
         self._spaces: list[str] = []  # behind a call, before anything else
-        self._step: Callable[[str, list[CallPart]], str | None] = self._read_segment
+        self._current_step: Callable[[str, list[CallPart]], str | None] = self._read_segment
         self.rest: str | None = None
         self.broken = False
         self.complete = 0
@@ -220,26 +220,26 @@ class SectionReader:
 
     @property
     def open(self) -> bool:
-        return self._call.started
+        return self._current_call.started
 
     @property
     def awaits_end(self) -> bool:
         """Return whether the end of its message may be all that the call lacks."""
-        if self._lenient is not None:
+        if self._lenient_reader is not None:
             return True
         if isinstance(self._reader, ParameterReader):
             return self._reader.is_between
-        unread = self._reader is None and self._step == self._read_segment
+        unread = self._reader is None and self._current_step == self._read_segment
         return unread and isinstance(self._segments_left[0], forms.ParameterList)
 
     def feed(self, text: str) -> Sequence[CallPart]:
         parts: list[CallPart] = []
-        if not self._call.started:
+        if not self._current_call.started:
             self.unread.add(text)
         left: str | None = text
         try:
             while self.rest is None and left is not None:
-                left = self._step(left, parts)
+                left = self._current_step(left, parts)
         except base.Unreadable:
             self.broken = True
         return parts
@@ -249,7 +249,7 @@ class SectionReader:
         try:
             read = self._feed_segment(segment, text)
         except base.Unreadable:
-            if self._call.started or self._form.at_start:
+            if self._current_call.started or self._form.at_start:
                 raise
             return self._begin_lenient_reading()
         if read.arguments:
@@ -257,41 +257,41 @@ class SectionReader:
         if read.rest is None:
             return None
         if isinstance(segment, forms.Name):
-            self._call.name = base.offered_name(read.value, self._tools)
-            if self._form.at_start and self._call.name not in self._tools:
+            self._current_call.name = base.offered_name(read.value, self._tools)
+            if self._form.at_start and self._current_call.name not in self._tools:
                 raise base.Unreadable  # an answer that looks alike
         elif isinstance(segment, forms.CallId):
-            self._call.id = read.value if segment.kept else ""
-            if not self._call.name:  # it is in the id: ``functions.weather:0`` (Kimi K2)
+            self._current_call.id = read.value if segment.kept else ""
+            if not self._current_call.name:  # it is in the id: ``functions.weather:0`` (Kimi K2)
                 name = read.value.removeprefix("functions.").rpartition(":")[0]
-                self._call.name = name or read.value
+                self._current_call.name = name or read.value
         self._reader = None
         self._segments_left.pop(0)
         # An empty list of parameters is one only if the call ends behind it.
-        is_sure = self._call.started or isinstance(segment, forms.JsonArguments)
+        is_sure = self._current_call.started or isinstance(segment, forms.JsonArguments)
         if not self._segments_left or (
             is_sure and not isinstance(segment, forms.Literal | forms.Name | forms.CallId)
         ):
             self._start_call(parts)
             parts.append(None)
-            self._call, self._before_arguments = _Call(), None
+            self._current_call, self._arguments_start = _Call(), None
             self.complete += 1
-            self._tail = CallTail(self._segments_left, keep=self._form.end.strip())
-            self._step = self._read_tail
+            self._tail_reader = CallTail(self._segments_left, keep=self._form.end.strip())
+            self._current_step = self._read_tail
         return read.rest
 
     def _feed_segment(self, segment: forms.Segment, text: str) -> base.Read:
         if self._reader is None:
             if not isinstance(segment, forms.Literal | forms.Name | forms.CallId):
-                if not self._call.name:
+                if not self._current_call.name:
                     raise base.Unreadable
-                self._before_arguments = self.unread.size - len(text)
-            self._reader = self._reader_of(segment)
+                self._arguments_start = self.unread.size - len(text)
+            self._reader = self._new_reader(segment)
         return self._reader.feed(text)
 
     def _add_arguments(self, text: str, parts: list[CallPart]) -> None:
         # For the client, a call starts with its first argument.
-        call = self._call
+        call = self._current_call
         call.arguments.append(text)
         if text.isspace() and not call.started:
             return
@@ -299,7 +299,7 @@ class SectionReader:
             self._start_call(parts)
 
     def _start_call(self, parts: list[CallPart]) -> None:
-        call = self._call
+        call = self._current_call
         if not call.started:
             call.started = True
             self.unread = base.GrowingText()
@@ -309,35 +309,35 @@ class SectionReader:
             call.arguments = []
 
     def _begin_lenient_reading(self) -> str:
-        form, call, at = self._form, self._call, self._before_arguments
+        form, call, at = self._form, self._current_call, self._arguments_start
         marks, ends = _call_marks(form)
         named = call.name if at is not None and call.name in self._tools else ""
-        self._lenient = LenientReader(() if named else marks, ends, self._tools, named)
-        self._segments_left, self._call, self._reader = list(form.call), _Call(), None
-        self._step, self._before_arguments = self._read_leniently, None
+        self._lenient_reader = LenientReader(() if named else marks, ends, self._tools, named)
+        self._segments_left, self._current_call, self._reader = list(form.call), _Call(), None
+        self._current_step, self._arguments_start = self._read_leniently, None
         return str(self.unread)[at if named else 0 :]
 
     def _read_leniently(self, text: str, parts: list[CallPart]) -> str | None:
-        assert self._lenient is not None
-        found = self._lenient.feed(text)
+        assert self._lenient_reader is not None
+        found = self._lenient_reader.feed(text)
         if found is None:
             return None
         calls, rest = found
         for name, arguments in calls:
             parts += (CallStarted(name, ""), arguments, None)
-        self._lenient = None
+        self._lenient_reader = None
         self.complete += len(calls)
         behind = [one for one in self._form.call if isinstance(one, forms.Literal)][-1:]
-        self._tail = CallTail(behind, keep=self._form.end.strip())
-        self.unread, self._step = base.GrowingText(rest), self._read_tail
+        self._tail_reader = CallTail(behind, keep=self._form.end.strip())
+        self.unread, self._current_step = base.GrowingText(rest), self._read_tail
         return rest
 
     def _read_tail(self, text: str, _: list[CallPart]) -> str | None:
-        assert self._tail is not None
+        assert self._tail_reader is not None
         self.unread = base.GrowingText()
-        rest = self._tail.feed(text)
+        rest = self._tail_reader.feed(text)
         if rest is not None:
-            self.unread, self._step = base.GrowingText(rest), self._read_between_calls
+            self.unread, self._current_step = base.GrowingText(rest), self._read_between_calls
         return rest
 
     def _read_between_calls(self, text: str, _: list[CallPart]) -> str | None:
@@ -354,7 +354,7 @@ class SectionReader:
             self.rest = rest
             return None
         if stripped.startswith(again):
-            self._segments_left, self._step = list(self._form.call), self._read_segment
+            self._segments_left, self._current_step = list(self._form.call), self._read_segment
             return stripped[len(separator) :]
         arrives = any(partly for _, partly in found) and len(text) <= base.LONGEST_WORD
         if arrives or any(mark.startswith(stripped) for mark in again):
@@ -370,8 +370,8 @@ class SectionReader:
         words = first.text.split() if isinstance(first, forms.Literal) else []
         return ("{",) if words and words[0].startswith("{") else tuple(words[:1])
 
-    def _reader_of(self, segment: forms.Segment) -> base.Reader:
-        schema = self._tools.get(self._call.name, {})
+    def _new_reader(self, segment: forms.Segment) -> base.Reader:
+        schema = self._tools.get(self._current_call.name, {})
         following = self._segments_left[1] if len(self._segments_left) > 1 else None
         behind = following.text if isinstance(following, forms.Literal) else None
         match segment:
@@ -432,29 +432,29 @@ class LenientReader:
         self, marks: Iterable[str], ends: Iterable[str], tools: base.Tools, name: str = ""
     ) -> None:
         self._marks = sorted({mark for mark in marks if mark}, key=len, reverse=True)
-        self._first_words = ("", *self._marks)
+        self._beginnings = ("", *self._marks)
         self._end_marks = tuple(ends)
         self._tools = tools
-        self._name = name
+        self._known_function = name
         self._unread = ""
-        self._started = False
-        self._brackets, self._scanned = Brackets(), 0
-        self._searched = 0
+        self._has_started = False
+        self._brackets, self._scanned_length = Brackets(), 0
+        self._searched_to = 0
 
     def feed(self, text: str) -> tuple[list[LenientCall], str] | None:
         """Return the calls and the text behind them, or ``None`` while more may come."""
         self._unread += text
         if len(self._unread) > _MOST_LENIENT:
             raise base.Unreadable
-        if not self._started and not self._strip_markers():
+        if not self._has_started and not self._strip_markers():
             return None
         if self._unread[0] in "{[":
-            start, self._scanned = self._scanned, len(self._unread)
+            start, self._scanned_length = self._scanned_length, len(self._unread)
             end = start + self._brackets.read(self._unread[start:])
             if not self._brackets.closed:
                 return None
             return self._calls_in(self._unread[:end]), self._unread[end:]
-        if not self._may_start():
+        if not self._may_be_call():
             raise base.Unreadable
         return self._calls_until_end_mark()
 
@@ -463,43 +463,43 @@ class LenientReader:
         while found := next((mark for mark in self._marks if self._unread.startswith(mark)), None):
             self._unread = self._unread[len(found) :].lstrip()
             self._marks.remove(found)
-        self._started = not any(mark.startswith(self._unread) for mark in self._first_words)
-        return self._started
+        self._has_started = not any(mark.startswith(self._unread) for mark in self._beginnings)
+        return self._has_started
 
-    def _may_start(self) -> bool:
-        if self._unread[0] in ('<]"' if self._name else "<]"):
+    def _may_be_call(self) -> bool:
+        if self._unread[0] in ('<]"' if self._known_function else "<]"):
             return True
         text, names = self._unread.removeprefix("functions."), (*self._tools, "functions.")
         whole = any(text.startswith(name) and not text[len(name) :][:1].isalnum() for name in names)
-        return not self._name and (whole or any(name.startswith(text) for name in names))
+        return not self._known_function and (whole or any(name.startswith(text) for name in names))
 
     def _calls_until_end_mark(self) -> tuple[list[LenientCall], str] | None:
         head = _HEAD.match(self._unread)
         if head is not None and head["ended"]:
             return self._calls_in(head.group()), self._unread[head.end() :]
         places = [
-            at for end in self._end_marks if (at := self._unread.find(end, self._searched)) >= 0
+            at for end in self._end_marks if (at := self._unread.find(end, self._searched_to)) >= 0
         ]
         if not places:
             longest = max(map(len, self._end_marks), default=0)
             if not longest:
                 raise base.Unreadable
-            self._searched = max(len(self._unread) - longest, 0)
+            self._searched_to = max(len(self._unread) - longest, 0)
             return None
         return self._calls_in(self._unread[: min(places)]), self._unread[min(places) :]
 
     def _calls_in(self, text: str) -> list[LenientCall]:
         text = text.strip()
         if text[:1] not in ("{", "["):
-            return [_from_tags(text, self._tools, self._name)]
+            return [_from_tags(text, self._tools, self._known_function)]
         value = _lenient_json(text)
         values = value if isinstance(value, list) else [value]
         if not values:
             raise base.Unreadable
         keys = value.keys() if isinstance(value, Mapping) else ()
         named = not (set(_NAMES).isdisjoint(keys) or set(_ARGUMENTS).isdisjoint(keys))
-        if self._name and not named:
-            return [_offered_call(self._name, value, self._tools)]
+        if self._known_function and not named:
+            return [_offered_call(self._known_function, value, self._tools)]
         return [_from_json(one, self._tools) for one in values]
 
 

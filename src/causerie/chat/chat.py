@@ -1,6 +1,4 @@
-"""A text engine as a target for chat: requests in, events out; also for a reply that broke off
-elsewhere.
-"""
+"""A text engine as a target for chat, which can also continue a reply that broke off elsewhere."""
 
 from __future__ import annotations
 
@@ -30,7 +28,6 @@ from causerie.chat.schema.compiled import Work, WorkExceeded
 from causerie.chat.taint import Traced, user_spans
 from causerie.chat.template import Rendered
 from causerie.chat.template_worker import TemplateSource
-from causerie.chat.thinking import default_sampling
 from causerie.chat.validation import decided
 from causerie.engines.base import ModelFacts, TextEngine
 from causerie.errors import InternalError, InvalidRequest, Overloaded, UpstreamFailed
@@ -98,7 +95,7 @@ async def resumed(
             if request.top_logprobs is None or not left:
                 return generation
             # Text that was not sent is generated again, for nobody knows its log-probabilities.
-            return Generation(model.engine, request, plan, 0, _without_last(resumed, left))
+            return Generation(model.engine, request, plan, 0, _without_last_tokens(resumed, left))
         except Diverged:
             continue
     raise UpstreamFailed("The reply broke off where this model cannot go on with it.")
@@ -115,7 +112,7 @@ async def _resumed_replies(
         control = set(model.facts.control_tokens.values())
         pairs = zip(reversed(tokens), reversed(texts), strict=True)
         silent = takewhile(lambda pair: not (pair[1] or pair[0] in control), pairs)
-        yield _without_last(resumed, sum(1 for _ in silent))
+        yield _without_last_tokens(resumed, sum(1 for _ in silent))
     form = plan.form
     if plan.rendered.text.endswith(form.answer_open):
         form = structs.replace(form, answer_open="")
@@ -126,13 +123,13 @@ async def _resumed_replies(
         reasoning_open=plan.reasoning_open,
         leading=plan.leading,
         earlier=sum(len(message.tool_calls) for message in request.messages),
-        between=await model.renderer.before_call(request) if called else None,
+        between=model.renderer.before_call if called else None,
     ):
         tokens = await _tokens_behind_prompt(model, plan, text, request.cache_scope)
         yield ResumedReply(tokens, (str.__str__(text),), partial, partial.completion)
 
 
-def _without_last(resumed: ResumedReply, count: int) -> ResumedReply:
+def _without_last_tokens(resumed: ResumedReply, count: int) -> ResumedReply:
     kept = len(resumed.tokens) - count
     return ResumedReply(
         resumed.tokens[:kept], resumed.texts[:kept], resumed.partial, max(resumed.made - count, 0)
@@ -201,18 +198,18 @@ class TextChat:
     renderer: MakeRenderer = in_process
     reserve: Reserve = without_limit
     images: ImageReader = field(default_factory=ImageReader)
-    _loaded: LoadedModel | None = field(init=False, default=None)
+    _loaded_model: LoadedModel | None = field(init=False, default=None)
     _conversations: Conversations = field(init=False, default_factory=Conversations)
 
     def model(self, facts: ModelFacts) -> LoadedModel:
         """Return the model with these facts; raise :class:`ValueError` for an invalid template."""
-        if self._loaded is None or self._loaded.facts is not facts:
+        if self._loaded_model is None or self._loaded_model.facts is not facts:
             options = self.options
             source = options.template or facts.template
             form = by_name(options.format) if options.format else detect(source)
             own = source + "".join((*form.reasoning.opens, *form.reasoning.closes))
             template = TemplateSource(source, facts.bos_token, facts.eos_token, form.name)
-            self._loaded = LoadedModel(
+            self._loaded_model = LoadedModel(
                 engine=self.engine,
                 facts=facts,
                 form=form,
@@ -222,10 +219,7 @@ class TextChat:
                 sampling=options.sampling,
                 shows_documents="documents" in source,
             )
-        return self._loaded
-
-    def default_sampling(self, facts: ModelFacts) -> SamplingDefaults:
-        return default_sampling(self.options.sampling, facts.sampling)
+        return self._loaded_model
 
     @asynccontextmanager
     async def generate(
@@ -243,7 +237,7 @@ class TextChat:
         plan = choices[0].plan
 
         def usage() -> Usage:
-            return _usage_of(choices)
+            return _usage_of_choices(choices)
 
         def trail() -> Trail | None:
             known = model.facts.words and len(choices) == 1
@@ -262,7 +256,7 @@ class TextChat:
 
         source = choices[0].events(usage) if len(choices) == 1 else _merged_events(choices, usage)
         if plan.grammar is not None:
-            source = self._verified(source, choices, partial or Partial())
+            source = self._verified_batches(source, choices, partial or Partial())
         # What is left of a reply that another began may be as long as the context lets it be.
         most = len(plan.prompt) + (plan.limit if partial is None else plan.room)
         async with self.reserve(request.n, most), aclosing(source) as batches:
@@ -295,13 +289,13 @@ class TextChat:
         """
         if request.n != 1:
             return False
-        if self._loaded is None or knows(self._loaded.facts, partial.trail):
+        if self._loaded_model is None or knows(self._loaded_model.facts, partial.trail):
             return True
         try:
-            thinking.plan(self._loaded.form, request.thinking)
+            thinking.plan(self._loaded_model.form, request.thinking)
         except InvalidRequest:
             return False
-        return can_write(self._loaded.form, partial)
+        return can_write(self._loaded_model.form, partial)
 
     async def _prepare_choices(
         self, request: ChatRequest, model: LoadedModel, images: Images, partial: Partial | None
@@ -324,7 +318,7 @@ class TextChat:
     # only in its log. A choice that breaks a rule ends with an error; one that takes too much work
     # to check is delivered, and marked.
 
-    async def _verified(
+    async def _verified_batches(
         self, source: AsyncGenerator[Batch, None], choices: Sequence[Generation], sent: Partial
     ) -> AsyncGenerator[Batch, None]:
         found = [
@@ -342,21 +336,21 @@ class TextChat:
                         found[event.choice].add(event)
                     elif isinstance(event, Finished):
                         try:
-                            await self._check_kept(found[event.choice], event)
+                            await self._check_choice(found[event.choice], event)
                         except (WorkExceeded, Overloaded):
                             log.warning("reply not verified", choice=event.choice)
                             unverified = structs.replace(event, verified=False)
                             batch = [*batch[:at], unverified, *batch[at + 1 :]]
                 yield batch
 
-    async def _check_kept(self, choice: _Choice, end: Finished) -> None:
+    async def _check_choice(self, choice: _Choice, end: Finished) -> None:
         # Raises if a choice has a fault, or was cut and does not follow its grammar up to there.
         made = choice.made
         whole = end.reason in ("stop", "tool_calls") and not made.stopped
         fault = await decided(partial(choice.fault, whole=whole), choice.characters)
         if fault is None and whole:
             return
-        model, (grammar, tokens, text) = self._loaded, made.constrained
+        model, (grammar, tokens, text) = self._loaded_model, made.constrained
         broken, resumed = None, made.plan.resumed
         if grammar is not None and model is not None:
             vocabulary = Vocabulary(model.facts.vocabulary, model.facts.words)
@@ -371,7 +365,7 @@ class TextChat:
             raise InternalError(f"The answer does not have the form asked for: {fault or broken}")
 
 
-def _usage_of(choices: Sequence[Generation]) -> Usage:
+def _usage_of_choices(choices: Sequence[Generation]) -> Usage:
     if not any(choice.asked for choice in choices):
         return Usage(0, 0)
     prompt = len(choices[0].plan.prompt)

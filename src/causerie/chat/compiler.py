@@ -1,4 +1,4 @@
-"""Compilation check of composed grammars at a bounded cost.
+"""Checks at a bounded cost that composed grammars compile.
 
 An engine that cannot compile a grammar generates without one, and a slow compilation blocks all
 requests. So every grammar is compiled first in a process with a limit of processor time and memory.
@@ -164,13 +164,13 @@ def _too_many_grammars() -> Overloaded:
 class _Worker(WorkerProcess):
     def __init__(self, reader: str, memory: int) -> None:
         super().__init__("causerie.chat.compiler_worker", str(memory), reader)
-        self._loaded: dict[str, str] = {}  # what was read, by path
+        self._words_by_path: dict[str, str] = {}  # what was read, by path
 
     async def prepare(self, vocabulary: Vocabulary) -> None:
         if await self.start():
-            self._loaded = {}
+            self._words_by_path = {}
         path = vocabulary.path or ""
-        if self._loaded.get(path) == vocabulary.words:
+        if self._words_by_path.get(path) == vocabulary.words:
             return
         try:
             async with asyncio.timeout(_START_SECONDS):
@@ -179,4 +179,4 @@ class _Worker(WorkerProcess):
             raise _too_many_grammars() from None
         except Died:
             raise InternalError("The grammar compiler does not start.") from None
-        self._loaded[path] = vocabulary.words
+        self._words_by_path[path] = vocabulary.words

@@ -72,24 +72,24 @@ class _Tokenizer:
         self.eos_token_id = self.bos_token_id = end
         single = {token[0]: at for at, token in enumerate(self.tokens) if len(token) == 1}
         hidden = set(self.special_token_ids)
-        self._ids = {byte: at for byte, at in single.items() if at not in hidden}
+        self._ids_by_byte = {byte: at for byte, at in single.items() if at not in hidden}
 
     def __call__(self, text: bytes | str) -> list[int]:
         raw = text.encode() if isinstance(text, str) else text
-        return [self._ids[byte] for byte in raw if byte in self._ids]
+        return [self._ids_by_byte[byte] for byte in raw if byte in self._ids_by_byte]
 
 
 class CompilerWorker:
     """Checks grammars with the vocabularies that ``read`` (by path) gives."""
 
     def __init__(self, read: Callable[[Path], WorkerVocabulary] | None) -> None:
-        self._read = read
+        self._read_vocabulary = read
         self._tokenizers: dict[str | None, LLTokenizer] = {None: _tokenizer(_Bytes())}
 
     def load(self, path: str) -> None:
         """Read a vocabulary, in the place of what was read from there before."""
-        if path and self._read is not None:
-            self._tokenizers[path] = _tokenizer(self._read(Path(path)))
+        if path and self._read_vocabulary is not None:
+            self._tokenizers[path] = _tokenizer(self._read_vocabulary(Path(path)))
 
     def answer(self, request: bytes) -> bytes:
         asked = json.loads(request)

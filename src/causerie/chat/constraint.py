@@ -99,7 +99,7 @@ def calls_in_reasoning(
     """
     if not calls.required:
         return False
-    held = _enforced_from(form.calls)
+    held = _enforcing_markers(form.calls)
     if not held or form.calls.at_start or form.header is not None:
         return False
     begins = tuple(filter(None, control_tokens))
@@ -111,15 +111,15 @@ def _thought_or_calls(
 ) -> str:
     section, marks = _Section(form.calls, calls, text), form.reasoning
     whole = section.whole()
-    held = _enforced_from(form.calls)
-    closed = _any_of(map(text.literal, marks.closes))
+    held = _enforcing_markers(form.calls)
+    closed = _alternatives(map(text.literal, marks.closes))
     ends = [f"{closed} {_after_reasoning(form, text)} {whole}"]
     ends += [f"{text.literal(mark)} {section.behind(mark)}" for mark in held]
     thought = text.text_without((*marks.closes, *held))
     rest = text.rule(f"{thought} ({' | '.join(ends)})")
     if is_open:
         return rest
-    return text.rule(f"{_any_of(map(text.literal, marks.opens))} {rest} | {whole}")
+    return text.rule(f"{_alternatives(map(text.literal, marks.opens))} {rest} | {whole}")
 
 
 def _reasoning_grammar(
@@ -128,10 +128,10 @@ def _reasoning_grammar(
     marks = form.reasoning
     if state == "none" or free:
         return ""
-    close = f"{_any_of(map(text.until, marks.closes))} {_after_reasoning(form, text)}"
+    close = f"{_alternatives(map(text.until, marks.closes))} {_after_reasoning(form, text)}"
     if state == "open":
         return close
-    opened = text.rule(f"{_any_of(map(text.literal, marks.opens))} {close}")
+    opened = text.rule(f"{_alternatives(map(text.literal, marks.opens))} {close}")
     return f"({opened})?"
 
 
@@ -140,7 +140,7 @@ def _after_reasoning(form: forms.ModelFormat, text: GrammarText) -> str:
     return text.literal(after) if after.strip() else f"/[ \\n]{{0,{max(len(after), 1)}}}/"
 
 
-def _any_of(options: Iterable[str]) -> str:
+def _alternatives(options: Iterable[str]) -> str:
     first, *others = options
     return f"({' | '.join((first, *others))})" if others else first
 
@@ -200,7 +200,7 @@ def _call_markers(calls: forms.CallSection) -> tuple[str, ...]:
     if calls.addressed:
         behind = next(one for one in calls.call[1:] if isinstance(one, forms.Literal))
         return (_message_opening(calls), behind.text)
-    return () if calls.at_start else (*_enforced_from(calls), *calls.lead_ins)
+    return () if calls.at_start else (*_enforcing_markers(calls), *calls.lead_ins)
 
 
 def _message_opening(calls: forms.CallSection) -> str:
@@ -213,7 +213,7 @@ def _first_literal(calls: forms.CallSection) -> str:
     return calls.call[0].text
 
 
-def _enforced_from(calls: forms.CallSection) -> tuple[str, ...]:
+def _enforcing_markers(calls: forms.CallSection) -> tuple[str, ...]:
     return (calls.holds_at,) if calls.holds_at else calls.starts
 
 
@@ -222,22 +222,22 @@ class _Section:
         self._form = form
         self._plan = plan
         self._text = text
-        self._call = self._any_call(form.call)
+        self._call_rule = self._any_call(form.call)
 
     def whole(self) -> str:
         begin = self._text.literal(self._form.lead + self._form.begin)
-        return self._text.rule(f"{begin} {self._further_calls_rule()}")
+        return self._text.rule(f"{begin} {self._calls_rule()}")
 
     def offered(self) -> list[str]:
         form, text = self._form, self._text
         if form.at_start:
             # The first texts are one literal: else the lexer would follow free text.
             first, *others = form.call
-            ways = [f"{text.literal(mark)} {self._further_calls_rule()}" for mark in form.lead_ins]
+            ways = [f"{text.literal(mark)} {self._calls_rule()}" for mark in form.lead_ins]
             if isinstance(first, forms.Literal):
                 begun = self._with_first((forms.Literal(form.begin + first.text), *others))
             else:
-                begun = f"{text.literal(form.begin)} {self._further_calls_rule()}"
+                begun = f"{text.literal(form.begin)} {self._calls_rule()}"
             return [begun, *ways]
         if form.addressed:
             return self._calls_at_message_start()
@@ -246,10 +246,10 @@ class _Section:
             name = min(self._plan.tools)
             marks = (mark.removeprefix(name).strip() for mark in name_triggers(form, name))
             known = all(map(text.is_control, marks))
-            return [text.free_before(self._further_calls_rule())] if known else []
-        calls = self._further_calls_rule()
+            return [text.free_before(self._calls_rule())] if known else []
+        calls = self._calls_rule()
         led_in = [f"{text.free_until(mark)} {calls}" for mark in form.lead_ins]
-        held = _enforced_from(form)
+        held = _enforcing_markers(form)
         return [*led_in, *(f"{text.free_until(mark)} {self.behind(mark)}" for mark in held)]
 
     def _calls_at_message_start(self) -> list[str]:
@@ -262,19 +262,19 @@ class _Section:
         # The opening is text like any other.
         return [option, f"{text.free_until(opening)} {self.behind(_first_literal(form))}"]
 
-    def _further_calls_rule(self, first: str = "") -> str:
+    def _calls_rule(self, first: str = "") -> str:
         form, text = self._form, self._text
         many = form.parallel and self._plan.parallel
-        again = f"({text.literal(form.separator)} {self._call}){_MORE_CALLS}" if many else ""
+        again = f"({text.literal(form.separator)} {self._call_rule}){_MORE_CALLS}" if many else ""
         end = text.literal(form.end) if form.end else ""
         end = f"({end})?" if end and form.optional_end else end
-        return f"{first or self._call} {again} {end}".strip()
+        return f"{first or self._call_rule} {again} {end}".strip()
 
     def behind(self, trigger: str) -> str:
         form, text = self._form, self._text
         if form.begin.startswith(trigger):
             left = form.begin[len(trigger) :]
-            return f"{text.literal(left) if left else ''} {self._further_calls_rule()}".strip()
+            return f"{text.literal(left) if left else ''} {self._calls_rule()}".strip()
         at, literal = next(
             (at, one)
             for at, one in enumerate(form.call)
@@ -285,7 +285,7 @@ class _Section:
         return self._with_first((forms.Literal(left), *behind) if left else behind)
 
     def _with_first(self, segments: Sequence[forms.Segment]) -> str:
-        return self._further_calls_rule(self._any_call(segments))
+        return self._calls_rule(self._any_call(segments))
 
     def _any_call(self, segments: Sequence[forms.Segment]) -> str:
         calls = (self._one_call(name, segments) for name in sorted(self._plan.tools))

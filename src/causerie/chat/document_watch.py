@@ -91,7 +91,7 @@ def _broken_rule(
 
 
 class DocumentWatch:
-    """One document, as far as it has been read.
+    """Reads one JSON document as it grows, and finds the first item or value that breaks a rule.
 
     Text that is no JSON is passed over: the constraint or the last check reports it. What takes too
     long to check while it is read is left to :meth:`catch_up`.
@@ -110,14 +110,14 @@ class DocumentWatch:
         self._root = applied_schemas(rules, certain=False)
         self._certain_schemas = applied_schemas(rules, certain=True)
         self._stack: list[_Container] = []
-        self._values: list[_Value] = []
-        self._parts = _Parts()
+        self._open_values: list[_Value] = []
+        self._checked_parts = _Parts()
         """Pointers and positions of the complete parts of values that are checked."""
-        self._text = GrowingText()
-        self._piece = 0  # offset at which the last piece began
-        self._position = 0
-        self._quoted = 0  # offset at which the last string began
-        self._in_string = self._escaped = self._in_scalar = self._broken = False
+        self._document_text = GrowingText()
+        self._piece_start = 0  # offset at which the last piece began
+        self._token_position = 0
+        self._string_start = 0  # offset at which the last string began
+        self._in_string = self._behind_backslash = self._in_scalar = self._is_not_json = False
 
     @property
     def depth(self) -> int:
@@ -127,36 +127,36 @@ class DocumentWatch:
     def held_from(self) -> int | None:
         """The position from which the text may still have to be taken back."""
         items = (one.separated for one in self._stack if one.separated is not None)
-        values = (one.position for one in self._values if one.checked)
+        values = (one.position for one in self._open_values if one.checked)
         held = [*islice(items, 1), *islice(values, 1)]
         return min(held) if held else None
 
     def feed(self, text: str, position: int) -> None:
-        self._piece, self._position = self._text.size, position
-        self._text.add(text)
-        for offset, character in enumerate(text, self._piece):
-            if self.fault is not None or self._broken:
+        self._piece_start, self._token_position = self._document_text.size, position
+        self._document_text.add(text)
+        for offset, character in enumerate(text, self._piece_start):
+            if self.fault is not None or self._is_not_json:
                 return
             try:
                 self._read_character(character, offset)
             except (ValueError, RecursionError):
-                self._broken = True
+                self._is_not_json = True
 
     def end(self) -> None:
         """Read the end of the text, which ends a number or a literal that is all of it."""
         if self._in_scalar and not self._stack and self.fault is None:
             self._in_scalar = False
             try:
-                self._end_part(self._text.size)
+                self._end_part(self._document_text.size)
             except ValueError:
-                self._broken = True
+                self._is_not_json = True
 
     def _read_character(self, character: str, offset: int) -> None:
         if self._in_string:
             self._read_string(character, offset)
         elif character == '"':
             self._begin_part(offset)
-            self._in_string, self._quoted = True, offset
+            self._in_string, self._string_start = True, offset
         elif character in "{[":
             self._begin_part(offset)
             is_array = character == "["
@@ -185,16 +185,16 @@ class DocumentWatch:
             container.before_name = True
             container.index += 1
             if container.distinct:
-                container.separated = self._position
-                container.head = self._text.between(self._piece, offset)
+                container.separated = self._token_position
+                container.head = self._document_text.between(self._piece_start, offset)
 
     def _read_string(self, character: str, offset: int) -> None:
-        if not self._escaped and character == '"':
+        if not self._behind_backslash and character == '"':
             self._in_string = False
-            self.content += offset == self._quoted + 1 and not self._is_name
+            self.content += offset == self._string_start + 1 and not self._is_name
             self._end_part(offset + 1)
             return
-        self._escaped = character == "\\" and not self._escaped
+        self._behind_backslash = character == "\\" and not self._behind_backslash
         self.content += not self._is_name
 
     @property
@@ -206,28 +206,28 @@ class DocumentWatch:
             self._stack[-1].empty = False
             self._stack[-1].start = offset
         if self._is_name:
-            self._stack[-1].named = self._position
+            self._stack[-1].named = self._token_position
         else:
             held = self._certain_schemas
             if self._stack:
-                held = self._stack[-1].inside(self._values[-1].certain)
-            self._values.append(_Value(held, held.checked, offset, self._position))
+                held = self._stack[-1].inside(self._open_values[-1].certain)
+            self._open_values.append(_Value(held, held.checked, offset, self._token_position))
 
     def _end_part(self, offset: int) -> None:
         if self._is_name:
             container = self._stack[-1]
-            container.name = json.loads(self._text.between(container.start, offset))
+            container.name = json.loads(self._document_text.between(container.start, offset))
             container.before_name = False
             return
-        value = self._values.pop()
+        value = self._open_values.pop()
         distinct = bool(self._stack) and self._stack[-1].distinct
-        if value.checked or any(above.checked for above in self._values):
+        if value.checked or any(above.checked for above in self._open_values):
             named = bool(self._stack) and not self._stack[-1].is_array
             begin = self._stack[-1].named if named else value.position
-            self._parts.append((self._current_pointer, begin, self._position))
+            self._checked_parts.append((self._current_pointer, begin, self._token_position))
         if not distinct and not value.checked:
             return
-        read = json.loads(self._text.between(value.start, offset))
+        read = json.loads(self._document_text.between(value.start, offset))
         self._check_value(value, read)
         if not distinct or self.fault is not None:
             return
@@ -250,7 +250,7 @@ class DocumentWatch:
     def _check_value(self, value: _Value, read: object) -> None:
         for rules in value.checked:
             schema = CheckedSchema(rules)
-            known = self._current_pointer, value.position, copy(self._parts)
+            known = self._current_pointer, value.position, copy(self._checked_parts)
             check = partial(_broken_rule, schema, read, *known)
             try:
                 fault = self._check_bounded(AT_ONCE, check)
@@ -260,8 +260,8 @@ class DocumentWatch:
             if fault is not None:
                 self.fault = fault
                 return
-        if not any(above.checked for above in self._values):
-            self._parts = _Parts()
+        if not any(above.checked for above in self._open_values):
+            self._checked_parts = _Parts()
 
     def _check_bounded(self, steps: int, check: _BoundedCheck) -> BrokenRule | None:
         # All checks of a reply have a number of steps together.
@@ -293,7 +293,7 @@ _TOKENS_A_COPY = 64
 
 
 class WatchedDocuments:
-    """The answer, or the arguments of calls, of one reply.
+    """Watches the answer, or the arguments of each call, of one reply.
 
     ``answer`` and ``functions`` are the rewritten schemas, ``resumed`` is the beginning of the
     answer that the prompt has, and ``texts`` came before the tokens that are counted here; see
@@ -310,25 +310,25 @@ class WatchedDocuments:
         texts: Sequence[str] = (),
     ) -> None:
         self._parser = parser
-        self._functions = functions
+        self._function_schemas = functions
         self.document = DocumentWatch(answer) if answer is not None else None
         self.read = 0  # tokens that have been read
-        self._parsed = 0  # tokens up to the last one that the parser made something of
+        self._parsed_tokens = 0  # tokens up to the last one that the parser made something of
         self.final = 0  # tokens that nothing will take back
         # Positions of the tokens that have a part of a value, and not only structure.
-        self._content = GrowingList[int]()
-        self._resumed, self._texts = resumed, texts
+        self._content_positions = GrowingList[int]()
+        self._resumed_text, self._earlier_texts = resumed, texts
 
     def read_before(self) -> Iterator[None]:
-        """Read what came before, piece by piece."""
-        for at in range(0, len(self._resumed), _PIECE):
+        """Read the text before the watched tokens, piece by piece."""
+        for at in range(0, len(self._resumed_text), _PIECE):
             if self.document is not None:
-                self.document.feed(self._resumed[at : at + _PIECE], -1)
+                self.document.feed(self._resumed_text[at : at + _PIECE], -1)
             yield
-        for text in self._texts:
+        for text in self._earlier_texts:
             self._feed_events(self._parser.feed(text), -1)
             yield
-        self._resumed, self._texts = "", ()
+        self._resumed_text, self._earlier_texts = "", ()
 
     @property
     def cost_of_copy(self) -> int:
@@ -338,7 +338,7 @@ class WatchedDocuments:
 
     def content_behind(self, token: int) -> list[int]:
         """Return the positions of the tokens, from a token on, that hold part of a value."""
-        return [*takewhile(lambda at: at >= token, self._content)][::-1]
+        return [*takewhile(lambda at: at >= token, self._content_positions)][::-1]
 
     @property
     def fault(self) -> Fault | None:
@@ -347,23 +347,23 @@ class WatchedDocuments:
 
     def feed(self, text: str) -> None:
         events = self._parser.feed(text)
-        if self._feed_events(events, max(self._parsed, self.final)):
-            self._content.append(self.read)
+        if self._feed_events(events, max(self._parsed_tokens, self.final)):
+            self._content_positions.append(self.read)
         self.read += 1
         if events:
-            self._parsed = self.read
+            self._parsed_tokens = self.read
         held = self.document.held_from if self.document is not None else None
         parser = self._parser
         answers = self.document is not None and parser.mode is not Mode.CALLS
         may_hold_back = not parser.repeated and (parser.call_open or answers)
-        known = self._parsed if may_hold_back else self.read
+        known = self._parsed_tokens if may_hold_back else self.read
         self.final = max(self.final, known if held is None else min(held, known))
 
     def _feed_events(self, events: Sequence[ContentEvent], position: int) -> bool:
         found = False
         for event in events:
             if isinstance(event, ToolCallStarted):
-                rules = self._functions.get(event.name)
+                rules = self._function_schemas.get(event.name)
                 self.document = DocumentWatch(rules) if rules is not None else None
                 continue
             document = self.document

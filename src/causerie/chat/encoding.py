@@ -1,4 +1,4 @@
-"""From a prompt to token ids that nobody could forge.
+"""Encodes prompts as token ids in which no user can forge a control token.
 
 A control token's text that touches a character of a user is cut out and read as plain text.
 """
@@ -84,8 +84,8 @@ class TokenCache:
 
     def __init__(self, most: int = _MOST) -> None:
         self._ids_by_text: BoundedCache[str, array[int]] = BoundedCache(most)
-        self._replies: BoundedCache[tuple[int, str], array[int]] = BoundedCache(most)
-        self._cuttable: dict[str, bool] = {}  # by control token
+        self._ids_by_reply: BoundedCache[tuple[int, str], array[int]] = BoundedCache(most)
+        self._may_cut_at: dict[str, bool] = {}  # by control token
 
     async def read(
         self,
@@ -145,17 +145,17 @@ class TokenCache:
         parts = _split_by_first_ids([*end.ids, *ids], [first for _, first in segments])
         before = end.before
         for (segment, _), made in zip(segments, parts or (), strict=parts is not None):
-            self._replies.keep((before, segment), made, len(segment))
+            self._ids_by_reply.keep((before, segment), made, len(segment))
             before = hash((before, segment))
 
     async def _may_cut_before(self, heads: Iterable[ControlMatch], engine: TextEngine) -> bool:
-        new = {head.text for head in heads}.difference(self._cuttable)
+        new = {head.text for head in heads}.difference(self._may_cut_at)
         if new:
             whole = [_BEFORE + head + _BEHIND for head in new]
             cut = [part for head in new for part in (_BEFORE, head + _BEHIND)]
             read = await engine.tokenize(whole, special=True)
-            self._cuttable |= dict.fromkeys(new, read == await engine.tokenize(cut, special=True))
-        return all(self._cuttable[head.text] for head in heads)
+            self._may_cut_at |= dict.fromkeys(new, read == await engine.tokenize(cut, special=True))
+        return all(self._may_cut_at[head.text] for head in heads)
 
     def _replies_in(self, segments: Iterable[str], scope: str) -> tuple[dict[int, array[int]], int]:
         # What a model made of the prompt, by position, and a hash of all segments but the last.
@@ -164,7 +164,7 @@ class TokenCache:
         for at, segment in enumerate(segments):
             before, key = following, (following, segment)
             following = hash(key)
-            ids = self._replies.get(key)
+            ids = self._ids_by_reply.get(key)
             if ids is not None:
                 found[at] = ids
         return found, before
@@ -233,15 +233,15 @@ class ControlTokens:
 
     def __init__(self, ids: Mapping[str, int]) -> None:
         self.ids = {text: id for text, id in ids.items() if text.strip()}
-        self._lengths: dict[str, set[int]] = {}  # by the first two letters
+        self._lengths_by_head: dict[str, set[int]] = {}  # by the first two letters
         for text in self.ids:
-            self._lengths.setdefault(text[:2], set()).add(len(text))
+            self._lengths_by_head.setdefault(text[:2], set()).add(len(text))
 
     def found(self, text: str) -> list[tuple[int, int]]:
         return [
             (at, at + size)
-            for head, sizes in self._lengths.items()
-            for at in _positions(text, head)
+            for head, sizes in self._lengths_by_head.items()
+            for at in _positions_of(text, head)
             for size in sizes
             if text[at : at + size] in self.ids and at + size <= len(text)
         ]
@@ -303,11 +303,11 @@ class PromptEncoder:
 
     def __init__(self, control_tokens: Mapping[str, int], own: str = "") -> None:
         self._tokens = ControlTokens(control_tokens)
-        self._guarded = {id for text, id in self._tokens.ids.items() if text in own}
-        self._control = frozenset(self._tokens.ids.values())
+        self._guarded_ids = {id for text, id in self._tokens.ids.items() if text in own}
+        self._control_ids = frozenset(self._tokens.ids.values())
         self._plain_ids = BoundedCache[str, tuple[int, ...]](_REMEMBERED)
         self._breaks: dict[str, bool] = {}  # whether one is needed, by control token
-        self._cache = TokenCache()
+        self._token_cache = TokenCache()
 
     async def encode(
         self,
@@ -327,7 +327,7 @@ class PromptEncoder:
         pieces = await _in_thread_if_long(rendered, partial(split, rendered, self._tokens))
         if len(pieces) == 1 and not pieces[0].forged:
             only = pieces[0]
-            return await self._cache.read(only.text, only.heads, engine, most, parting, scope)
+            return await self._token_cache.read(only.text, only.heads, engine, most, parting, scope)
         mixed: list[str | int] = []
         for number, piece in enumerate(pieces):
             if number % _TURN == _TURN - 1:
@@ -359,18 +359,18 @@ class PromptEncoder:
             if isinstance(part, Image):
                 pieces.append(part)
                 continue
-            text, heads = await self._broken_up(part, engine)
+            text, heads = await self._without_forged_tokens(part, engine)
             pieces.append(text)
             expected = None if heads is None or expected is None else [*expected, *heads]
         ids = await cast(ImageEngine, engine).pictured_tokens(pieces)
         # Read once more: no other control token than the template's may be among them.
         if expected is not None:
-            read = [id for id in ids if id in self._control]
+            read = [id for id in ids if id in self._control_ids]
             if read != expected and read[1:] != expected:  # the engine may add the first
                 raise _forged_token_error()
         return EncodedText(ids, pictured=PicturedPrompt(tuple(pieces), len(ids)))
 
-    async def _broken_up(
+    async def _without_forged_tokens(
         self, rendered: Rendered, engine: TextEngine
     ) -> tuple[str, list[int] | None]:
         # Returns also the control tokens, or `None` where a user wrote words that the tokenizer
@@ -392,7 +392,7 @@ class PromptEncoder:
         if len(text) < 2:
             return False
         id = self._tokens.ids[text]
-        return id in self._guarded or id not in await engine.tokenize([text], special=False)
+        return id in self._guarded_ids or id not in await engine.tokenize([text], special=False)
 
     def keep_reply(self, end: PromptEnd, text: str, ids: Sequence[int]) -> None:
         """Keep the ids that a model made of this text, a reply to a prompt with this end.
@@ -403,14 +403,14 @@ class PromptEncoder:
         whole = end.text + text
         pieces = split(Rendered(whole, ()), self._tokens)
         heads = pieces[0].heads if pieces else ()
-        control = [id for id in (*end.ids, *ids) if id in self._control]
+        control = [id for id in (*end.ids, *ids) if id in self._control_ids]
         if control == [head.id for head in heads]:
-            self._cache.keep_reply(end, whole, heads, ids)
+            self._token_cache.keep_reply(end, whole, heads, ids)
 
     async def _tokenize_unguarded(self, text: str, engine: TextEngine) -> list[int]:
         # The text is cut behind its first letter where its ids would be guarded ones.
         ids = await engine.tokenize([text], special=False)
-        if len(text) < 2 or self._guarded.isdisjoint(ids):
+        if len(text) < 2 or self._guarded_ids.isdisjoint(ids):
             return ids
         first = await engine.tokenize([text[0]], special=False)
         return first + await self._tokenize_unguarded(text[1:], engine)
@@ -459,7 +459,7 @@ def _claim_span(taken: bytearray, place: tuple[int, int]) -> bool:
     return True
 
 
-def _positions(text: str, head: str) -> Iterator[int]:
+def _positions_of(text: str, head: str) -> Iterator[int]:
     at = text.find(head)
     while at >= 0:
         yield at

@@ -1,4 +1,4 @@
-"""Carry out a plan for one choice: tokens in, events out."""
+"""Carries out a plan for one choice: tokens in, events out."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def engine_failures(*, started: bool, resumed: str = "", begun: bool = True) -> 
             "The reply broke off in a form that the constraint here does not admit."
         ) from None
     except base.EngineFailed as failure:
-        raise _in_words(failure, started) from failure
+        raise _service_error(failure, started) from failure
 
 
 def given_up() -> errors.ConstraintNotKept:
@@ -75,7 +75,7 @@ def given_up() -> errors.ConstraintNotKept:
     )
 
 
-def _in_words(failure: base.EngineFailed, started: bool) -> errors.ServiceError:
+def _service_error(failure: base.EngineFailed, started: bool) -> errors.ServiceError:
     if failure.refused:
         log.warning("engine refused a request", why=str(failure)[:_MOST_WORDS])
         return errors.UpstreamFailed(
@@ -167,23 +167,23 @@ class Generation:
         self.cut = False  # the reply has ended in the middle of a call
         self.said = 0
         """Tokens of ``resumed`` whose text had been sent to the client."""
-        self._generated: list[int] = []
+        self._output_ids: list[int] = []
         self._texts: list[str] = []  # of those, as the parser reads them
         # Tokens among them that another has counted, less those that the engine has not reported.
-        self._uncounted = 0
+        self._uncounted_tokens = 0
         self._reason: FinishReason = "length"
-        self._ended = False  # by the model
-        self._first_run = True
-        self._run_began = 0  # of the generated: where the last run did
-        self._overrun = 0  # tokens that a run for ``min_tokens`` goes on
+        self._model_ended = False  # by the model
+        self._is_first_run = True
+        self._run_start = 0  # of the generated: where the last run did
+        self._overrun_tokens = 0  # tokens that a run for ``min_tokens`` goes on
         self._grammar, self._grammar_start = plan.grammar, 0  # of the generated: where it began
         self._unsent_events: list[ContentEvent] = []
-        self._limit, self._budget = plan.limit, plan.budget
-        self._tokens_made_before = self._thought_before = 0
+        self._limit, self._reasoning_budget = plan.limit, plan.budget
+        self._tokens_made_before = self._reasoning_before = 0
         self._parser = self._new_parser()
         logprobs = request.top_logprobs is not None
-        self._output = ChoiceOutput(choice, request.stop, logprobs=logprobs)
-        self._plain = self._output.plain
+        self._placer = ChoiceOutput(choice, request.stop, logprobs=logprobs)
+        self._passes_events_on = self._placer.plain
         if resumed is not None:
             self._read_resumed(resumed)
         self._update_state()
@@ -210,7 +210,7 @@ class Generation:
 
     @property
     def tokens(self) -> tuple[int, ...]:
-        return tuple(self._generated)
+        return tuple(self._output_ids)
 
     @property
     def written(self) -> tuple[str, tuple[int, ...]]:
@@ -225,20 +225,20 @@ class Generation:
     @property
     def stopped(self) -> bool:
         """Return whether a stop string or a stop token has ended it, at any place."""
-        last = self._generated[-1] if self._generated else None
-        return self._output.stopped or last in self.request.stop_token_ids
+        last = self._output_ids[-1] if self._output_ids else None
+        return self._placer.stopped or last in self.request.stop_token_ids
 
     @property
     def constrained(self) -> tuple[str | None, Sequence[int], str]:
         """Return the grammar in force at the end, the tokens that should follow it, their text."""
         ends = (*self.plan.end_tokens, *self.request.stop_token_ids)
-        last = len(self._generated) - bool(self._generated and self._generated[-1] in ends)
+        last = len(self._output_ids) - bool(self._output_ids and self._output_ids[-1] in ends)
         kept = slice(self._grammar_start, last)
-        return self._grammar, self._generated[kept], "".join(self._texts[kept])
+        return self._grammar, self._output_ids[kept], "".join(self._texts[kept])
 
     @property
     def completion(self) -> int:
-        return len(self._generated) - self._uncounted
+        return len(self._output_ids) - self._uncounted_tokens
 
     async def events(self, usage: Callable[[], Usage] | None = None) -> AsyncGenerator[Batch, None]:
         """Yield the events of the choice as they come, ending in ``Finished``.
@@ -266,12 +266,12 @@ class Generation:
                             yield events
                         if self.state in _WITHOUT_ENGINE:
                             break
-                self._first_run = False
-        flushed = self._flush()
+                self._is_first_run = False
+        flushed = self._last_events()
         # A call that was cut never counts as complete.
         called = self._parser.calls and not self._parser.call_open and not self.cut
         reason: FinishReason = "tool_calls" if called else self._reason
-        stopped = self._output.stop_sequence
+        stopped = self._placer.stop_sequence
         end = [*flushed, Finished(reason, self.choice, stop_sequence=stopped)]
         yield end if usage is None else [*end, usage()]
 
@@ -286,25 +286,25 @@ class Generation:
 
     def _update_state(self) -> None:
         parser = self._parser
-        if parser.repeated or self._output.stopped:
+        if parser.repeated or self._placer.stopped:
             self._finish_with("stop")
             return
         state = _STATES[parser.mode]
-        if state is _THINKING and self._thought_before + self.reasoning >= self._budget:
+        if state is _THINKING and self._reasoning_before + self.reasoning >= self._reasoning_budget:
             state = State.CLOSING
         if state is not self.state:
             self._set_state(state)
 
-    def _end_of_text(self) -> None:
+    def _handle_end_of_text(self) -> None:
         if self._parser.mode is not _REASONING or self.request.ignore_eos:
-            self._ended = True
+            self._model_ended = True
             self._finish_with("stop")
             return
-        if self._generated and self._generated[-1] in self.plan.end_tokens:
-            self._generated.pop()
+        if self._output_ids and self._output_ids[-1] in self.plan.end_tokens:
+            self._output_ids.pop()
             self._texts.pop()
-            self._uncounted -= 1
-        self._budget = 0  # it does not think again
+            self._uncounted_tokens -= 1
+        self._reasoning_budget = 0  # it does not think again
         self._set_state(State.CLOSING)
 
     # What is read: a resumed reply, tokens, reports of the engine.
@@ -322,31 +322,31 @@ class Generation:
         if not given.all_seen:
             raise Diverged
         self.asked = True  # of whoever began with it
-        self._generated = list(resumed.tokens)
+        self._output_ids = list(resumed.tokens)
         # A reply may be given as one text of all its tokens.
         self._texts = [*resumed.texts, *[""] * (len(resumed.tokens) - len(resumed.texts))]
-        self._uncounted = len(resumed.tokens)
+        self._uncounted_tokens = len(resumed.tokens)
         self._tokens_made_before = resumed.made
-        self._thought_before = resumed.partial.reasoning_tokens
+        self._reasoning_before = resumed.partial.reasoning_tokens
         self._limit = min(self._limit, resumed.made + self.plan.room - len(resumed.tokens))
 
     def _check_resumed_end(self) -> None:
-        last = self._generated[-1] if self._generated else None
+        last = self._output_ids[-1] if self._output_ids else None
         if self.stopped or self._parser.repeated:
             self._finish_with("stop")
         elif last in self.plan.end_tokens and not self.request.ignore_eos:
-            self._end_of_text()
+            self._handle_end_of_text()
         elif self._tokens_made >= self._limit:
             self._finish_with("length")
 
     def _add_token(self, token: base.Token) -> list[ContentEvent]:
-        self._generated.append(token.id)
+        self._output_ids.append(token.id)
         self._texts.append(token.text)
         if token.id in self.request.stop_token_ids:
             self._finish_with("stop")
             return []
         parser = self._parser
-        if self._plain and self.state is _ANSWERING:
+        if self._passes_events_on and self.state is _ANSWERING:
             events = parser.feed(token.text)
             if parser.mode is _ANSWER and not parser.repeated:
                 return events
@@ -356,12 +356,12 @@ class Generation:
         return events
 
     def _read_token(self, token: base.Token) -> list[ContentEvent]:
-        output = self._output
+        output = self._placer
         if self.state is _THINKING:
             self.reasoning += 1
             output.forget()
         events = self._parser.feed(token.text)
-        if self._plain:
+        if self._passes_events_on:
             return events
         output.note(token)
         placed = self._to_choice_events(events)
@@ -371,28 +371,27 @@ class Generation:
 
     def _to_choice_events(self, events: list[ContentEvent]) -> list[ContentEvent]:
         # The first `min_tokens` are never cut at a stop string.
-        if self._plain:
+        if self._passes_events_on:
             return events
-        return self._output.place(events, uncut=0 < self._tokens_made <= self.request.min_tokens)
+        return self._placer.place(events, uncut=0 < self._tokens_made <= self.request.min_tokens)
 
     def _record_report(self, output: base.Started | base.Stopped) -> None:
         # Later runs find everything in the cache, so only the first one sets `cached`.
-        if self._first_run:
+        if self._is_first_run:
             self.cached = output.cached_tokens
         if not isinstance(output, base.Stopped):
             return
         if output.reason == "stop":
-            self._end_of_text()
+            self._handle_end_of_text()
             return
         # An engine may not report what it generated of a character that it did not complete.
-        reported = len(self._generated) - self._run_began
+        reported = len(self._output_ids) - self._run_start
         unreported = max(output.completion_tokens - reported, 0)
-        if (
-            self._tokens_made + unreported >= self._limit or not reported + unreported
-        ):  # no room for more
-            self._uncounted -= unreported
+        is_full = self._tokens_made + unreported >= self._limit
+        if is_full or not reported + unreported:  # no room for more
+            self._uncounted_tokens -= unreported
             self._finish_with("length")
-        self._overrun = _CHARACTER if unreported else 0
+        self._overrun_tokens = _CHARACTER if unreported else 0
 
     # What is asked of the engine.
 
@@ -420,24 +419,24 @@ class Generation:
         request = self.request
         made, least, grammar = self._tokens_made, request.min_tokens, self._grammar
         short = made < least
-        upto = min(least + self._overrun, self._limit) if short else self._limit
-        self._run_began = len(self._generated)
+        upto = min(least + self._overrun_tokens, self._limit) if short else self._limit
+        self._run_start = len(self._output_ids)
         sampling = self.plan.sampling
         if short and request.stop_token_ids:
             never = dict.fromkeys(request.stop_token_ids, _NEVER)
             sampling = structs.replace(sampling, logit_bias={**sampling.logit_bias, **never})
-        if sampling.seed is not None and (self.choice or self._generated):
-            seed = (sampling.seed + self.choice + len(self._generated)) % 2**32
+        if sampling.seed is not None and (self.choice or self._output_ids):
+            seed = (sampling.seed + self.choice + len(self._output_ids)) % 2**32
             sampling = structs.replace(sampling, seed=seed)
         return base.TextRequest(
-            prompt=(*self.plan.prompt, *self._generated) if self._generated else self.plan.prompt,
+            prompt=(*self.plan.prompt, *self._output_ids) if self._output_ids else self.plan.prompt,
             max_tokens=upto - made,
             sampling=sampling,
             grammar=grammar,
             logprobs=request.top_logprobs,
             visible=self.plan.visible,
             ignore_eos=request.ignore_eos or short,
-            accepted=tuple(self._generated[self._grammar_start :]) if grammar is not None else (),
+            accepted=tuple(self._output_ids[self._grammar_start :]) if grammar is not None else (),
             resumed=self.plan.resumed,
             shared=self.plan.encoded.shared,
             scope=request.cache_scope,
@@ -452,22 +451,22 @@ class Generation:
         if len(tokens) >= room:
             self._finish_with("length")
             return []
-        self._generated += tokens
+        self._output_ids += tokens
         self._texts += [*[""] * (len(tokens) - 1), text]
         self.reasoning += len(tokens)
-        self._grammar, self._grammar_start = self.plan.answer_grammar, len(self._generated)
-        self._output.forget()
+        self._grammar, self._grammar_start = self.plan.answer_grammar, len(self._output_ids)
+        self._placer.forget()
         events = self._to_choice_events(self._parser.feed(text))
         self._update_state()
         return events
 
     # The end.
 
-    def _flush(self) -> list[ContentEvent]:
-        output = self._output
+    def _last_events(self) -> list[ContentEvent]:
+        output = self._placer
         if output.stopped:
             return []
-        ended = self._to_choice_events(self._parser.end()) if self._ended else []
+        ended = self._to_choice_events(self._parser.end()) if self._model_ended else []
         # Under a grammar, half a call is a call that was cut and never text that looks like one.
         forced = self.request.tool_choice.mode == "required"
         before_call = forced and self._parser.mode is _ANSWER and not self._parser.calls
@@ -480,7 +479,7 @@ class Generation:
 
 @dataclass(slots=True)
 class GeneratedCallIds:
-    """Return the id of each call, by the order of the calls."""
+    """Gives each call an id: the one that the client knows, the model's own, or a new one."""
 
     taken: set[str]  # all ids of the conversation
     short: bool  # ids are nine letters and digits: the template of the format accepts no others
@@ -501,12 +500,12 @@ class GeneratedCallIds:
 class ChoiceOutput:
     """Places the events that the parser has read into the choice with this index."""
 
-    __slots__ = ("_choice", "_logprobs", "_stops", "_undecided", "plain", "stopped")
+    __slots__ = ("_choice", "_held_logprobs", "_stop_strings", "_undecided", "plain", "stopped")
 
     def __init__(self, choice: int, stop: Sequence[str], *, logprobs: bool) -> None:
         self._choice = choice
-        self._stops = StopStrings(stop) if stop else None
-        self._logprobs: list[TokenLogprob] = []  # of text that is held back for a stop string
+        self._stop_strings = StopStrings(stop) if stop else None
+        self._held_logprobs: list[TokenLogprob] = []  # of text that is held back for a stop string
         self._undecided: list[TokenLogprob] = []  # of tokens that may still become answer text
         # Events go out exactly as the parser returns them.
         self.plain = not (choice or stop or logprobs)
@@ -514,7 +513,7 @@ class ChoiceOutput:
 
     @property
     def stop_sequence(self) -> str | None:
-        return self._stops.text if self._stops is not None else None
+        return self._stop_strings.text if self._stop_strings is not None else None
 
     def note(self, token: base.Token) -> None:
         """Keep the log-probability of a token until its text is known to be answer text."""
@@ -534,12 +533,12 @@ class ChoiceOutput:
                 self._undecided.clear()
                 out.append(structs.replace(event, choice=self._choice))
                 continue
-            self._logprobs += self._undecided
+            self._held_logprobs += self._undecided
             self._undecided.clear()
             text = event.text
-            if self._stops is not None and not uncut:
-                text = self._stops.feed(text)
-                self.stopped = self._stops.text is not None
+            if self._stop_strings is not None and not uncut:
+                text = self._stop_strings.feed(text)
+                self.stopped = self._stop_strings.text is not None
             if text:
                 out.append(self._text_delta(text))
             if self.stopped:
@@ -547,11 +546,11 @@ class ChoiceOutput:
         return out
 
     def finish(self) -> list[ContentEvent]:
-        held = self._stops.finish() if self._stops is not None else ""
-        return [self._text_delta(held)] if held or self._logprobs else []
+        held = self._stop_strings.finish() if self._stop_strings is not None else ""
+        return [self._text_delta(held)] if held or self._held_logprobs else []
 
     def _text_delta(self, text: str) -> TextDelta:
-        logprobs, self._logprobs = tuple(self._logprobs), []
+        logprobs, self._held_logprobs = tuple(self._held_logprobs), []
         return TextDelta(text, logprobs, self._choice)
 
 
@@ -559,19 +558,19 @@ class StopStrings:
     """Passes text on until one of ``texts`` appears; the stop string itself is not passed."""
 
     def __init__(self, texts: Sequence[str]) -> None:
-        self._texts = tuple(texts)
+        self._stop_texts = tuple(texts)
         self._held_text = ""
         self.text: str | None = None  # the one that appeared
 
     def feed(self, text: str) -> str:
         """Return the part of the text that can no longer belong to a stop string."""
         text = self._held_text + text
-        found = [at for at in (text.find(stop) for stop in self._texts) if at >= 0]
+        found = [at for at in (text.find(stop) for stop in self._stop_texts) if at >= 0]
         if found:
-            self.text = next(one for one in self._texts if text.startswith(one, min(found)))
+            self.text = next(one for one in self._stop_texts if text.startswith(one, min(found)))
             self._held_text = ""
             return text[: min(found)]
-        ready = len(text) - max(text_overlap(text, stop) for stop in self._texts)
+        ready = len(text) - max(text_overlap(text, stop) for stop in self._stop_texts)
         self._held_text = text[ready:]
         return text[:ready]
 

@@ -156,7 +156,7 @@ class GrammarText:
     def free(self) -> str:
         """Return a reply without constraints: text, and the format's own control tokens."""
         if self.shut:
-            return f"{self._texts_before_marks()} {self._open_text(SOME)}?".strip()
+            return f"{self._texts_before_marks()} {self._text_not_shut(SOME)}?".strip()
         return f"({SOME} | {self._marks})*" if self._marks else ANY_TEXT
 
     def free_without(self, markers: Sequence[str]) -> str:
@@ -176,7 +176,7 @@ class GrammarText:
             return f"{self.free()} {self.literal(marker)}"
         if not self.shut:
             return f"{self._texts_before_marks()} {self.until(marker)}".strip()
-        lazy = self.rule(f"{self._open_text(ANY_TEXT)} {quoted(head)}", "lazy")
+        lazy = self.rule(f"{self._text_not_shut(ANY_TEXT)} {quoted(head)}", "lazy")
         left = self.literal("".join(rest)) if rest else ""
         return f"{self._texts_before_marks()} {lazy} {left}".strip()
 
@@ -184,10 +184,10 @@ class GrammarText:
         return f"{self._texts_before_marks()} {expression}".strip()
 
     def _texts_before_marks(self) -> str:
-        some = self._open_text(SOME) if self._marks and self.shut else SOME
+        some = self._text_not_shut(SOME) if self._marks and self.shut else SOME
         return f"({some}? {self._marks})*" if self._marks else ""
 
-    def _open_text(self, text: str) -> str:
+    def _text_not_shut(self, text: str) -> str:
         return self.terminal(f"{text} & ~/{self.shut}(.|\\n)*/")
 
     def json(self, schema: Schema) -> str:

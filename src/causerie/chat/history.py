@@ -13,6 +13,7 @@ import re
 import string
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from causerie.chat.call_syntax.relaxed import loose_text
 from causerie.chat.formats import format as forms
@@ -26,7 +27,7 @@ from causerie.chat.taint import (
     read_arguments,
     write_json,
 )
-from causerie.chat.template_capabilities import Entry, TemplateCapabilities, text_part
+from causerie.chat.template_capabilities import Entry, TemplateCapabilities
 from causerie.errors import InvalidRequest
 from causerie.protocol import bounded_json
 from causerie.protocol.request import Message, TextPart, Tool, ToolCall
@@ -95,9 +96,6 @@ def with_final(entry: Entry, reasoning_keys: Iterable[str]) -> Entry:
             param="continue_final_message",
         )
     content, keys = entry["content"], tuple(key for key in reasoning_keys if entry.get(key))
-    if isinstance(content, list):
-        *before, last = content
-        return {**entry, "content": [*before, {**last, "text": _final_text(last.get("text", ""))}]}
     if not content and keys:
         return {**entry, **{key: _final_text(entry[key]) for key in keys}}
     return {**entry, "content": _final_text(content)}
@@ -188,15 +186,7 @@ def one_call_each(conversation: Sequence[Entry], capabilities: TemplateCapabilit
     return items
 
 
-def prefixed(text: str, content: object) -> object:
-    if isinstance(content, list):
-        return [text_part(text), *content]
-    return joined((text, content or ""))
-
-
 def content_text(content: object) -> Traced:
-    if isinstance(content, list):
-        return joined(part.get("text", "") for part in content)
     return joined((content or "",))
 
 
@@ -204,11 +194,7 @@ def with_system(conversation: Sequence[Entry], text: str) -> list[Entry]:
     """Return the conversation with this text at the end of its first system message, or as one."""
     if conversation and conversation[0]["role"] == "system":
         first = conversation[0]
-        content = first["content"]
-        if isinstance(content, list):
-            content = [*content, text_part(joined((_GAP, text)))]
-        else:
-            content = joined((content, _GAP, text)) if content else text
+        content = joined((first["content"], _GAP, text)) if first["content"] else text
         return [{**first, "content": content}, *conversation[1:]]
     return [_text_entry("system", text), *conversation]
 
@@ -270,19 +256,14 @@ def _with_systems(conversation: Sequence[Entry], capabilities: TemplateCapabilit
     users = [index for index, entry in enumerate(others) if entry["role"] == "user"]
     first = users[-1] if capabilities.system and users else 0
     if first in users:
-        items = prefixed(joined((text, _GAP)), others[first]["content"])
-        return [*others[:first], {**others[first], "content": items}, *others[first + 1 :]]
+        content = joined((text, _GAP, others[first]["content"] or ""))
+        return [*others[:first], {**others[first], "content": content}, *others[first + 1 :]]
     return [_text_entry("user", text), *others]
 
 
 def _joined_content(first: Entry, second: Entry) -> object:
     before, behind = first["content"], second["content"]
-    if not (before and behind):
-        return behind or before
-    if not isinstance(before, list):
-        return prefixed(joined((before, _GAP)), behind)
-    following = behind if isinstance(behind, list) else [text_part(behind)]
-    return [*before, text_part(_GAP), *following]
+    return joined((before, _GAP, behind)) if before and behind else behind or before
 
 
 def _text_entry(role: str, text: str) -> Entry:
@@ -367,15 +348,12 @@ def said_calls(entry: Entry, calls: forms.CallSection) -> Entry:
         return entry
     content = content_text(entry["content"])
     gap = "" if not content or content.endswith("\n") else "\n"
-    text = joined((content, authored(gap), call_text(calls, *map(_parts_of, made))))
+    text = joined((content, authored(gap), call_text(calls, *map(_call_parts, made))))
     return {key: value for key, value in entry.items() if key != "tool_calls"} | {"content": text}
 
 
-def _parts_of(call: Mapping[str, object]) -> tuple[str, ...]:
-    function = call["function"]
-    if not isinstance(function, Mapping):
-        raise TypeError("a call without a function")
-    arguments = function["arguments"]
+def _call_parts(call: Mapping[str, Any]) -> tuple[str, ...]:
+    function, arguments = call["function"], call["function"]["arguments"]
     text = arguments if isinstance(arguments, str) else write_json(arguments)
     return str(function["name"]), text, str(call["id"])
 
@@ -397,7 +375,7 @@ def segment_text(segment: forms.Segment, name: str, arguments: str, call_id: str
             items = read_arguments(arguments).items()
             return Traced(", ".join(f"{key}={_python_literal(value)}" for key, value in items))
         case forms.ElementArguments(mark):
-            return Traced(_as_xml(read_arguments(arguments), mark))
+            return Traced(_value_as_elements(read_arguments(arguments), mark))
         case forms.LooseArguments(quote):
             items = read_arguments(arguments).items()
             pairs = (f"{key}:{loose_text(value, quote)}" for key, value in items)
@@ -417,12 +395,12 @@ def _parameter_text(segment: forms.ParameterList, arguments: str) -> Traced:
     return joined(parts)
 
 
-def _as_xml(value: object, mark: str) -> str:
+def _value_as_elements(value: object, mark: str) -> str:
     if isinstance(value, Mapping):
         pairs = ((key, of) for key, of in value.items() if of is not None)
-        return "".join(f"{mark}<{k}>{_as_xml(of, mark)}{mark}</{k}>" for k, of in pairs)
+        return "".join(f"{mark}<{k}>{_value_as_elements(of, mark)}{mark}</{k}>" for k, of in pairs)
     if isinstance(value, list):
-        return "".join(f"{mark}<item>{_as_xml(of, mark)}{mark}</item>" for of in value)
+        return "".join(f"{mark}<item>{_value_as_elements(of, mark)}{mark}</item>" for of in value)
     return value if isinstance(value, str) else write_json(value)
 
 

@@ -1,4 +1,4 @@
-"""From the model's text to events, by the format's declaration, however the text is cut."""
+"""Parses a model's text into events by its format's declaration, however the text is cut."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class ReasoningEnd(Enum):
 
 
 class Parser:
-    """One choice's text. ``call_id`` gives the id of a call whose format has none of its own.
+    """Parses the text of one choice. ``call_id`` returns the id of a call by its name and own id.
 
     ``reasoning_open`` says that the prompt ended inside the reasoning, and ``leading`` what white
     space the model still has to write there. Just the white space that the format declares is taken
@@ -63,29 +63,29 @@ class Parser:
         leading: str = "",
         reasoning_end: ReasoningEnd = ReasoningEnd.ANY_MARKER,
     ) -> None:
-        self._form = form
+        self._model_format = form
         self._tools = tools or {}
         self._calls_form: CallSection | None = form.calls if tools else None
         self._call_id = call_id
-        self._marks = _Marks(form, self._calls_form, self._tools, reasoning_end)
+        self._markers = _Marks(form, self._calls_form, self._tools, reasoning_end)
         self._unmarked: UnmarkedReader | None = None
-        self._section: SectionReader | None = None
-        self._heading = form.header or MessageHeader((), "", ())
-        self._header: str | None = None  # of a message, as far as it has come
-        self._header_read = False  # a header has been read
+        self._section_reader: SectionReader | None = None
+        self._header_form = form.header or MessageHeader((), "", ())
+        self._partial_header: str | None = None  # of a message, as far as it has come
+        self._has_read_header = False  # a header has been read
         self._mark = ""  # the marker that it began with
         self._mark_space = ""  # white space before that marker
         self._doubled = ""  # a marker that came twice, and white space: the first, if it is text
         self._previous_mode = Mode.ANSWER  # what was being read before it
-        self._before_fresh = True  # and nothing of it had been given out
-        self._lost = False  # a call broke off in the middle: what follows means nothing
-        self._pending = ""
-        self._spaces: list[str] = []  # white space that is dropped if the part ends here
-        self._fresh = True  # nothing of the current part has been given out
-        self._answered = False  # answer text has been given out
-        self._reasoned = False  # reasoning has been given out
+        self._previous_part_unsent = True  # and nothing of it had been given out
+        self._ignores_rest = False  # a call broke off in the middle: what follows means nothing
+        self._pending_text = ""
+        self._held_spaces: list[str] = []  # white space that is dropped if the part ends here
+        self._part_unsent = True  # nothing of the current part has been given out
+        self._answer_emitted = False  # answer text has been given out
+        self._reasoning_emitted = False  # reasoning has been given out
         self._space_before = ""  # white space in front of the current part, behind an earlier one
-        self._flow: _Flow | None = None  # in the middle of a part, with nothing held back
+        self._current_flow: _Flow | None = None  # in the middle of a part, with nothing held back
         self.mode = Mode.REASONING if reasoning_open else Mode.ANSWER
         self._space_to_drop: str | None = leading  # white space to drop next; None: all there is
         self.calls = 0  # complete calls
@@ -103,10 +103,10 @@ class Parser:
     @property
     def holding(self) -> bool:
         """Return whether text has been read that may still be emitted."""
-        section = self._section
+        section = self._section_reader
         unread = section is not None and not section.open and section.unread.size > 0
-        held = self.unmarked_pieces or self._pending or self._spaces
-        return unread or self._header is not None or bool(held)
+        held = self.unmarked_pieces or self._pending_text or self._held_spaces
+        return unread or self._partial_header is not None or bool(held)
 
     @property
     def unmarked_pieces(self) -> int:
@@ -116,16 +116,16 @@ class Parser:
     @property
     def under_way(self) -> bool:
         """Return whether the text so far ends in the middle of a call."""
-        section = self._section
-        if self._header is not None:
-            form, read = self._heading, self._header
+        section = self._section_reader
+        if self._partial_header is not None:
+            form, read = self._header_form, self._partial_header
             called = bool(_header_words(form, read)) if form.call_close else "to=" in read
             return called and bool(self._tools)
         return section is not None and (section.open or bool(str(section.unread).strip()))
 
     def feed(self, text: str) -> list[events.ContentEvent]:
         """Return the events of ``text``; what may be the beginning of a marker is held back."""
-        flow = self._flow
+        flow = self._current_flow
         if (
             flow is not None
             and text
@@ -136,8 +136,8 @@ class Parser:
         read: list[events.ContentEvent] = []
         for at in range(0, len(text), _SLICE) or (0,):
             read += self._parse_text(text[at : at + _SLICE])
-        held = self._lost or self._section is not None or self.holding
-        self._flow = None if held or self._fresh else self._marks.flows[self.mode]
+        held = self._ignores_rest or self._section_reader is not None or self.holding
+        self._current_flow = None if held or self._part_unsent else self._markers.flows[self.mode]
         return read
 
     def end(self) -> list[events.ContentEvent]:
@@ -145,55 +145,55 @@ class Parser:
 
         It completes a call that no marker of its own ends.
         """
-        section, header = self._section, self._form.header
+        section, header = self._section_reader, self._model_format.header
         if section is None or header is None or not section.awaits_end:
             return []
         return self.feed(header.ends[0])
 
     def finish(self) -> list[events.ContentEvent]:
         """Return the held-back content at the end of the text."""
-        return list(self._finish())
+        return list(self._final_events())
 
-    def _finish(self) -> Iterator[events.ContentEvent]:
+    def _final_events(self) -> Iterator[events.ContentEvent]:
         yield from self._end_unmarked()
-        while self._section is not None or self._header is not None:
-            if self._section is not None:
-                text = yield from self._leave_section(self._section)
-            elif self._mark in self._heading.opens:  # a marker of its own is never text
-                self._header, text = None, ""
+        while self._section_reader is not None or self._partial_header is not None:
+            if self._section_reader is not None:
+                text = yield from self._leave_section(self._section_reader)
+            elif self._mark in self._header_form.opens:  # a marker of its own is never text
+                self._partial_header, text = None, ""
             else:
-                text = yield from self._leave_header(self._header or "")
+                text = yield from self._leave_header(self._partial_header or "")
             yield from self._parse_text(text)
-        pending, self._pending = self._pending, ""
+        pending, self._pending_text = self._pending_text, ""
         yield from self._emit_trimmed(pending)
         space = self._release_space()
         if self.mode is Mode.ANSWER and space and not self.calls:
             yield from self._emit(space)
 
     def _parse_text(self, text: str) -> Iterator[events.ContentEvent]:
-        text = self._pending + text
-        self._pending = ""
-        while text and not self._lost:
-            if self._section is not None:
-                text = yield from self._read_section(self._section, text)
+        text = self._pending_text + text
+        self._pending_text = ""
+        while text and not self._ignores_rest:
+            if self._section_reader is not None:
+                text = yield from self._read_section(self._section_reader, text)
                 continue
-            if self._header is not None:
-                text = yield from self._read_header(self._header + text)
+            if self._partial_header is not None:
+                text = yield from self._read_header(self._partial_header + text)
                 continue
             unmarked = self._unmarked
             if unmarked and (unmarked.started or (self._at_start and unmarked.may_begin(text))):
                 text = yield from self._read_unmarked(unmarked, text)
                 continue
-            at_start = self._at_start or (self.mode is Mode.REASONING and self._fresh)
-            found = self._marks.find(self.mode, text, at_start=at_start)
+            at_start = self._at_start or (self.mode is Mode.REASONING and self._part_unsent)
+            found = self._markers.find(self.mode, text, at_start=at_start)
             if found is None:
-                keep = self._marks.overlap(self.mode, text, at_start=at_start)
-                self._pending = text[len(text) - keep :] if keep else ""
+                keep = self._markers.overlap(self.mode, text, at_start=at_start)
+                self._pending_text = text[len(text) - keep :] if keep else ""
                 yield from self._emit_trimmed(text[: len(text) - keep])
                 return
             start, mark = found
             yield from self._emit_trimmed(text[:start])
-            reasoning = self._form.reasoning
+            reasoning = self._model_format.reasoning
             if mark in reasoning.closes and self.mode is Mode.REASONING:
                 yield from self._emit(self._release_space().removesuffix(reasoning.before_close))
             left = self._change_mode_at(mark, text[start:])
@@ -210,7 +210,7 @@ class Parser:
         reader.feed(text)
         if reader.repeated:
             yield from self._end_unmarked()
-            self.repeated = self._lost = True
+            self.repeated = self._ignores_rest = True
         elif not reader.possible:
             self._unmarked = None
             return reader.text
@@ -223,38 +223,38 @@ class Parser:
         if not reader.calls:
             yield from self._parse_text(reader.text)
             return
-        self._spaces = []
+        self._held_spaces = []
         for name, arguments in reader.calls:
             for part in (CallStarted(name, ""), arguments, None):
-                yield from self._call_event(part)
+                yield from self._events_of_part(part)
 
     @property
     def _at_start(self) -> bool:
-        said = self._answered or self._header_read or self.calls
+        said = self._answer_emitted or self._has_read_header or self.calls
         return self.mode is Mode.ANSWER and not said
 
     def _change_mode_at(self, mark: str, text: str) -> str | None:
-        form, rest = self._form, text[len(mark) :]
+        form, rest = self._model_format, text[len(mark) :]
         reasoning = form.reasoning
-        if mark in self._marks.headers:
-            self._header, self._mark = "", mark
+        if mark in self._markers.headers:
+            self._partial_header, self._mark = "", mark
             return text
-        if mark in self._marks.triggers:
-            calls = self._marks.triggers[mark]
+        if mark in self._markers.triggers:
+            calls = self._markers.triggers[mark]
             self._begin_section(mark, calls, begin=calls.begin, read="")
             return text
-        if mark in self._marks.lead_ins:
-            self._begin_section(mark, self._marks.lead_ins[mark], begin="", read=mark)
+        if mark in self._markers.lead_ins:
+            self._begin_section(mark, self._markers.lead_ins[mark], begin="", read=mark)
             return rest
         if mark in reasoning.closes and self.mode is Mode.REASONING:
             self._begin_part(Mode.ANSWER, reasoning.after_close)
             return rest
-        if mark in self._marks.answer:
+        if mark in self._markers.answer:
             self._begin_part(Mode.ANSWER, form.answer_space if mark == form.answer_open else None)
             return rest
         if mark in reasoning.closes:
-            return None if self._answered else rest  # a stray one, before any answer
-        if self._answered and not self._fresh:
+            return None if self._answer_emitted else rest  # a stray one, before any answer
+        if self._answer_emitted and not self._part_unsent:
             return None  # an answer that only mentions the marker
         self._begin_part(Mode.REASONING, reasoning.after_open)
         return rest
@@ -262,55 +262,55 @@ class Parser:
     def _begin_part(self, mode: Mode, edge: str | None = None) -> None:
         self.mode = mode
         self._space_to_drop = edge
-        self._fresh = True
+        self._part_unsent = True
         self._space_before = self._release_space() or self._space_before
 
     def _begin_section(
         self, mark: str, calls: CallSection, *, begin: str, read: str, name: str = ""
     ) -> None:
         self._mark, self._mark_space, self._previous_mode = mark, self._release_space(), self.mode
-        self._before_fresh = self._fresh
+        self._previous_part_unsent = self._part_unsent
         self._begin_part(Mode.CALLS)
         self._space_before = self._mark_space or self._space_before
-        self._section = SectionReader(calls, self._tools, begin=begin, read=read, name=name)
+        self._section_reader = SectionReader(calls, self._tools, begin=begin, read=read, name=name)
 
     def _read_header(self, read: str) -> _Rest:
-        self._header = read
+        self._partial_header = read
         try:
-            header = read_header(self._heading, read)
+            header = read_header(self._header_form, read)
         except Unreadable:
             return (yield from self._leave_header(read))
         if header is None:
             return ""
-        form, self._header, self._header_read = self._heading, None, True
-        self._begin_part(Mode.ANSWER, None if header.ended else self._form.answer_space)
+        form, self._partial_header, self._has_read_header = self._header_form, None, True
+        self._begin_part(Mode.ANSWER, None if header.ended else self._model_format.answer_space)
         name = function_of(form, header, self._tools)
         if not header.ended and name is not None and self._calls_form is not None:
             self._begin_section("", form.call, begin=form.call.begin, read="", name=name)
         elif not header.ended and is_reasoning(form, header):
-            self._begin_part(Mode.REASONING, self._form.reasoning.after_open)
+            self._begin_part(Mode.REASONING, self._model_format.reasoning.after_open)
         return read[header.size :]
 
     def _leave_header(self, read: str) -> _Rest:
-        self._header = None
+        self._partial_header = None
         yield from self._emit_trimmed(self._mark)
         return read.removeprefix(self._mark)
 
     def _read_section(self, section: SectionReader, text: str) -> _Rest:
         for part in section.feed(text):
-            yield from self._call_event(part)
+            yield from self._events_of_part(part)
             if self.repeated:
-                self._section, self._lost = None, True
+                self._section_reader, self._ignores_rest = None, True
                 return ""
         if section.broken:
             return (yield from self._leave_section(section))
         if section.rest is None:
             return ""
-        self._section = None
+        self._section_reader = None
         self._begin_part(Mode.ANSWER)
         return section.rest
 
-    def _call_event(self, part: CallPart) -> Iterator[events.ContentEvent]:
+    def _events_of_part(self, part: CallPart) -> Iterator[events.ContentEvent]:
         match part:
             case CallStarted(name, given):
                 self.call_open, self._doubled = True, ""
@@ -329,15 +329,15 @@ class Parser:
 
     def _leave_section(self, section: SectionReader) -> _Rest:
         # A call that was started cannot be taken back.
-        self._section = None
+        self._section_reader = None
         if section.open:
-            self._lost = self.call_open = True
+            self._ignores_rest = self.call_open = True
             return ""
         if section.complete:
             self._begin_part(Mode.ANSWER)
             return str(section.unread)
         self._begin_part(self._previous_mode, "")
-        self._fresh = self._before_fresh
+        self._part_unsent = self._previous_part_unsent
         rest, lead = str(section.unread).removeprefix(self._mark), self._doubled + self._mark_space
         again = rest.lstrip()
         if not self._doubled and self._mark and again.startswith(self._mark):
@@ -348,29 +348,29 @@ class Parser:
         return rest
 
     def _emit_trimmed(self, text: str) -> list[events.ContentEvent]:
-        if self._fresh and self._space_to_drop != "":
-            text = self._without_edge(text)
+        if self._part_unsent and self._space_to_drop != "":
+            text = self._without_leading_space(text)
         if not text:
             return []
         kept = text.rstrip()
-        behind = self._fresh and bool(self.calls) and not text.strip(_CLOSERS)
-        resumed = self._answered or bool(kept)  # else reasoning may come yet
+        behind = self._part_unsent and bool(self.calls) and not text.strip(_CLOSERS)
+        resumed = self._answer_emitted or bool(kept)  # else reasoning may come yet
         trims = self.mode is Mode.REASONING or self._calls_form is not None or not resumed
         if behind and kept:
             self._space_to_drop = ""  # white space behind them is theirs
         if trims and (behind or not kept):
-            self._spaces.append(text)  # put together each time it would be copied
+            self._held_spaces.append(text)  # put together each time it would be copied
             return []
         said, space = (kept, text[len(kept) :]) if trims else (text, "")
         said = self._release_space() + said
-        self._spaces = [space] if space else []
+        self._held_spaces = [space] if space else []
         return self._emit(said)
 
     def _release_space(self) -> str:
-        space, self._spaces = "".join(self._spaces), []
+        space, self._held_spaces = "".join(self._held_spaces), []
         return space
 
-    def _without_edge(self, text: str) -> str:
+    def _without_leading_space(self, text: str) -> str:
         if self._space_to_drop is None:
             return text.lstrip()
         while text and self._space_to_drop:
@@ -383,14 +383,14 @@ class Parser:
     def _emit(self, text: str) -> list[events.ContentEvent]:
         if not text:
             return []
-        said = self._reasoned if self.mode is Mode.REASONING else self._answered
-        if self._fresh and said:
+        said = self._reasoning_emitted if self.mode is Mode.REASONING else self._answer_emitted
+        if self._part_unsent and said:
             text = (self._space_before or "\n") + text
-        self._fresh, self._space_before = False, ""
+        self._part_unsent, self._space_before = False, ""
         if self.mode is Mode.REASONING:
-            self._reasoned = True
+            self._reasoning_emitted = True
             return [events.ReasoningDelta(text)]
-        self._answered = True
+        self._answer_emitted = True
         return [events.TextDelta(text)]
 
 
@@ -441,7 +441,7 @@ class _Marks:
         elif reasoning_end is ReasoningEnd.OWN_OR_CALL and calls is not None:
             ends = calls.starts
         thinking = _Search((*closes, *ends))
-        self._searches = {
+        self._searches_by_mode = {
             (Mode.REASONING, False): thinking,
             (Mode.REASONING, True): _Search((*thinking.marks, *opens, *self.headers)),
             (Mode.ANSWER, False): answering,
@@ -453,14 +453,14 @@ class _Marks:
         }
 
     def find(self, mode: Mode, text: str, *, at_start: bool) -> tuple[int, str] | None:
-        found = self._searches[mode, at_start].find(text)
-        anywhere = self._searches[mode, False]
+        found = self._searches_by_mode[mode, at_start].find(text)
+        anywhere = self._searches_by_mode[mode, False]
         if found and found[1] not in anywhere.marks and text[: found[0]].strip():
             return anywhere.find(text)
         return found
 
     def overlap(self, mode: Mode, text: str, *, at_start: bool) -> int:
-        search = self._searches[mode, at_start]
+        search = self._searches_by_mode[mode, at_start]
         return max((text_overlap(text, mark) for mark in search.marks), default=0)
 
 
@@ -483,9 +483,7 @@ class _Search:
 
 
 class Separation:
-    """Makes a parser for each choice whose content may begin with a tag; ``tag`` is the name of one
-    that means reasoning too.
-    """
+    """Makes parsers of content that may begin with tagged reasoning; ``tag`` is one more tag."""
 
     def __init__(self, tag: str = "") -> None:
         reasoning = Reasoning()
@@ -495,8 +493,7 @@ class Separation:
 
     def may_begin(self, text: str) -> bool:
         """Return whether ``text`` is the beginning of content that may begin with reasoning."""
-        resumed = text.lstrip()
-        return not resumed or resumed[0] == "<"
+        return text.lstrip()[:1] in ("", "<")
 
     def separator(self) -> Parser:
         return Parser(self._format, tools=None, reasoning_open=False, call_id=lambda _, own: own)

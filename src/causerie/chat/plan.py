@@ -1,4 +1,4 @@
-"""A request on one text engine, decided before the first token.
+"""Decides everything about a request on one text engine before the first token.
 
 Everything that can be refused is refused here: by the template, the context's length, or a schema.
 """
@@ -102,10 +102,10 @@ async def make_plan(
     ``interrupted`` is a reply that is continued: the rest may have white space as it has.
     ``images`` are those of the marks in the messages.
     """
-    _check_tokens(request, model.facts.size)
+    _check_token_ids(request, model.facts.size)
     resumed = _continued_answer(request)
     thought = thinking.plan(model.form, request.thinking)
-    functions = await _functions(request, model)
+    functions = await _planned_functions(request, model)
     written = await _write_prompt(request, model, thought, images)
     told, rendered, encoded, state, form, space = written
     limit = _output_limit(request, len(encoded.ids), model)
@@ -117,7 +117,7 @@ async def make_plan(
     first = manner if state == "open" else structs.replace(manner, leading=space)
     composed = partial(_composed_grammar, model, form, calls=calls, answer=answer)
     grammar = await composed(state, manner=first)
-    _check_ending(request, grammar)
+    _check_ending_options(request, grammar)
     lowered = (f"max_tokens lowered to {limit}",) if limit < (request.max_tokens or 0) else ()
     return Plan(
         form=form,
@@ -196,7 +196,7 @@ def _continued_answer(request: ChatRequest) -> str:
             return text
 
 
-async def _functions(request: ChatRequest, model: LoadedModel) -> Functions:
+async def _planned_functions(request: ChatRequest, model: LoadedModel) -> Functions:
     marks, calls = model.facts.control_tokens, model.form.calls
     functions = await callable_functions(request, marks, model.schema_cache)
     # A grammar is held where the model writes arguments as JSON.
@@ -263,7 +263,7 @@ async def _composed_grammar(
     return await model.schema_cache.of(text, how, make)
 
 
-def _check_tokens(request: ChatRequest, size: int | None) -> None:
+def _check_token_ids(request: ChatRequest, size: int | None) -> None:
     # An engine ignores ids of another vocabulary, and nobody would know.
     given = {"logit_bias": request.sampling.logit_bias, "stop_token_ids": request.stop_token_ids}
     for name, ids in given.items():
@@ -276,7 +276,7 @@ def _check_tokens(request: ChatRequest, size: int | None) -> None:
             )
 
 
-def _check_ending(request: ChatRequest, grammar: str | None) -> None:
+def _check_ending_options(request: ChatRequest, grammar: str | None) -> None:
     if grammar is None:
         return
     for name, given in (("min_tokens", request.min_tokens), ("ignore_eos", request.ignore_eos)):
@@ -292,8 +292,7 @@ def _check_ending(request: ChatRequest, grammar: str | None) -> None:
 def reasoning_state(
     rendered: Rendered, form: ModelFormat, thought: ThinkingPlan, continued: bool
 ) -> str:
-    """Return ``open`` for a prompt that ends in reasoning, ``possible`` if it may begin, or
-    ``none``."""
+    """Return whether reasoning is ``open`` at the prompt's end, ``possible`` there, or ``none``."""
     # A prompt whose last message is continued ends in the text of that message.
     spans, end = rendered.user, len(rendered.text)
     if continued and spans and spans[-1][1] == end:

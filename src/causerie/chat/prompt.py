@@ -1,4 +1,4 @@
-"""From a request to a prompt: messages, tools and wishes, as the model's template shows them."""
+"""Renders a request as a prompt: messages, tools and wishes, as the model's template shows them."""
 
 from __future__ import annotations
 
@@ -171,8 +171,7 @@ def before_call(template: ChatTemplate, format: ModelFormat) -> str | None:
 
 
 def prompt_of(template: ChatTemplate, format: ModelFormat, request: ChatRequest) -> Prompt:
-    """Return the prompt of a request to a model of this format, and what a plan asks alongside
-    it."""
+    """Return the prompt of a request to a model of this format, with what else a plan needs."""
     thought = thinking.plan(format, request.thinking)
     capabilities = format_capabilities(template, format)
     leading = partial(leading_of, template, _thinking_arguments(format, thought.on))

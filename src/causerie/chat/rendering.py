@@ -45,8 +45,12 @@ class Renderer(Protocol):
     async def prompt(self, request: ChatRequest) -> Prompt:
         """Return the prompt of a request, which may think as its plan says."""
 
-    async def before_call(self, request: ChatRequest) -> str | None:
-        """Return what stands between a text and its call in the history, where that is known."""
+    @property
+    def before_call(self) -> str | None:
+        """What stands between a text and its call in the history.
+
+        ``None`` where that is not known, or no prompt was rendered yet.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +67,9 @@ class OwnRenderer:
             long = many or sum(len(message.text) for message in request.messages) > _LONG
             return await offload(work) if request.large or long else work()
 
-    async def before_call(self, request: ChatRequest) -> str | None:
-        with template_failures(request.model):
-            return before_call(self.template, self.form)
+    @property
+    def before_call(self) -> str | None:
+        return before_call(self.template, self.form)
 
 
 MakeRenderer = Callable[[messages.TemplateSource], Renderer]
@@ -146,6 +150,7 @@ class Renderers:
 
 class _ForeignRenderer:
     def __init__(self, owner: Renderers, source: messages.TemplateSource) -> None:
+        self.before_call: str | None = None
         self._owner = owner
         self._source = source
         self._rejection: tuple[str, float] = "", 0.0  # why it is not tried, and until when
@@ -159,14 +164,19 @@ class _ForeignRenderer:
     async def prompt(self, request: ChatRequest) -> Prompt:
         ask = messages.Ask.of(request)
         question = await offload(messages.encode, ask) if request.large else messages.encode(ask)
-        answer = await self._checked_answer(question, request.model)
-        if not isinstance(answer, Prompt):
-            raise InternalError("The process that renders templates answers something else.")
-        return answer
-
-    async def before_call(self, request: ChatRequest) -> str | None:
-        answer = await self._checked_answer(messages.encode(messages.BeforeCall()), request.model)
-        return answer.text if isinstance(answer, messages.Done) else None
+        with template_failures(request.model):
+            reason, until = self._rejection
+            if time.monotonic() < until:
+                raise TooMuch(reason)
+            answer = await self._answer_of_worker(question, request.model)
+            match answer:
+                case Prompt():
+                    return answer
+                case messages.Refusal():
+                    raise answer.error()
+                case messages.Costly():
+                    raise TooMuch(answer.reason)
+        raise InternalError("The process that renders templates answers something else.")
 
     def processes(self) -> tuple[int, ...]:
         return tuple(worker.pid for worker in self._workers if worker.pid is not None)
@@ -179,19 +189,6 @@ class _ForeignRenderer:
         finally:
             for worker in idle:
                 self._free_workers.put_nowait(worker)
-
-    async def _checked_answer(self, question: bytes, model: str) -> messages.Done | Prompt:
-        with template_failures(model):
-            reason, until = self._rejection
-            if time.monotonic() < until:
-                raise TooMuch(reason)
-            answer = await self._answer_of_worker(question, model)
-            match answer:
-                case messages.Refusal():
-                    raise answer.error()
-                case messages.Costly():
-                    raise TooMuch(answer.reason)
-            return answer
 
     async def _answer_of_worker(self, question: bytes, model: str) -> messages.Answer:
         try:
@@ -244,6 +241,8 @@ class _ForeignRenderer:
             self._rejection = answer.reason, time.monotonic() + _CONDEMNED_SECONDS
             await worker.kill()
             raise TooMuch(answer.reason)
+        if isinstance(answer, messages.Ready):
+            self.before_call = answer.before_call
 
 
 async def _ask_within(worker: WorkerProcess, question: bytes, seconds: float) -> messages.Answer:

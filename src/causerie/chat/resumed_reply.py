@@ -1,4 +1,4 @@
-"""A reply that broke off elsewhere: written once more for the prompt, and read once more."""
+"""Writes a reply that broke off elsewhere into the prompt; checks what the parser reads of it."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class ResumedReply(Struct, frozen=True):
 
 
 class Diverged(Exception):
-    """The reply says something else than what has been given out."""
+    """The parsed reply differs from what was sent to the client."""
 
 
 class Given:
-    """The reply so far; ``new`` tells what goes beyond it."""
+    """Compares a parsed reply with what was sent; ``new`` returns what goes beyond it."""
 
     def __init__(self, partial: events.Partial) -> None:
         self._unseen_texts = {
@@ -48,14 +48,13 @@ class Given:
 
     def new(self, read: Iterable[events.ContentEvent]) -> list[events.ContentEvent]:
         """Return the events beyond the known reply; raise :class:`Diverged` if they differ."""
-        return [left for event in read if (left := self._unknown(event)) is not None]
+        return [left for event in read if (left := self._unseen_part(event)) is not None]
 
-    def _unknown(self, event: events.ContentEvent) -> events.ContentEvent | None:
+    def _unseen_part(self, event: events.ContentEvent) -> events.ContentEvent | None:
         match event:
             case events.ReasoningDelta(text) | events.TextDelta(text):
-                self._unseen_texts[type(event)], left = _skip_known(
-                    self._unseen_texts[type(event)], text
-                )
+                kind = type(event)
+                self._unseen_texts[kind], left = _skip_known(self._unseen_texts[kind], text)
                 return structs.replace(event, text=left) if left else None
             case events.ToolCallDelta(index, text):
                 self._arguments[index], left = _skip_known(self._arguments.get(index, ""), text)

@@ -121,9 +121,9 @@ def leading_of(
     kwargs: tuple[tuple[str, object], ...] = (),
     calling: TemplateCapabilities | None = None,
 ) -> str | None:
-    """White space that a template, with these arguments, writes before an answer of the past (or
-    its reasoning), or with the traits ``calling`` before a call, and not at the end of a prompt:
-    there the model writes it. ``None`` where no telling."""
+    """Return the white space that a template writes before an earlier answer or its reasoning,
+    or with the traits ``calling`` before a call, and not at the end of a prompt, where the model
+    writes it; ``None`` if unknown."""
     user, probe = _probe_message("user", _ONE), _Probe(template, kwargs)
     told, tools = [user, _probe_message("assistant", _TWO), user], None
     if calling:
@@ -221,8 +221,6 @@ def _probe_message(role: str, text: str) -> Entry:
 def in_parts(entry: Entry) -> Entry:
     """Return the message with its text as the only part of a list."""
     text = entry["content"]
-    return {**entry, "content": [text_part(text)]} if isinstance(text, str) else entry
-
-
-def text_part(text: object) -> Entry:
-    return {"type": authored("text"), "text": text}
+    if text is None:
+        return entry
+    return {**entry, "content": [{"type": authored("text"), "text": text}]}

@@ -59,14 +59,13 @@ class Ask(Struct, frozen=True, tag=True, array_like=True):
         return ChatRequest("", **structs.asdict(self))
 
 
-class BeforeCall(Struct, frozen=True, tag=True):
-    """Asks what stands between a text and its call."""
+class Ready(Struct, frozen=True, tag=True):
+    """The process has started, or its template is loaded.
 
+    ``before_call`` is what this template writes between a text and its call, where that is known.
+    """
 
-class Done(Struct, frozen=True, tag=True):
-    """It has been done; the text that was asked for."""
-
-    text: str | None = None
+    before_call: str | None = None
 
 
 class Refusal(Struct, frozen=True, tag=True):
@@ -85,8 +84,8 @@ class Costly(Struct, frozen=True, tag=True):
     reason: str
 
 
-Question = Hello | TemplateSource | BeforeCall
-Answer = Done | Prompt | Refusal | Costly
+Question = Hello | TemplateSource
+Answer = Ready | Prompt | Refusal | Costly
 
 encode = msgspec.json.encode
 _ASK = msgspec.json.Decoder(Ask)
@@ -119,15 +118,12 @@ class TemplateWorker:
     def _answer_to(self, question: Question | Ask) -> Answer:
         match question:
             case Hello():
-                return Done()
+                return Ready()
             case TemplateSource():
                 return self._load_template(question)
         if self._loaded is None:
             raise RuntimeError("no template has been loaded")
-        template, form = self._loaded
-        if isinstance(question, BeforeCall):
-            return Done(before_call(template, form))
-        return prompt_of(template, form, question.request())
+        return prompt_of(*self._loaded, question.request())
 
     def _load_template(self, source: TemplateSource) -> Answer:
         try:
@@ -136,7 +132,7 @@ class TemplateWorker:
             return Costly(str(error).rstrip("."))
         format_capabilities(*loaded)  # before anybody asks for a prompt
         self._loaded = loaded
-        return Done()
+        return Ready(before_call(*loaded))
 
 
 def main(memory: str) -> None:

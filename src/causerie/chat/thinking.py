@@ -1,4 +1,4 @@
-"""Sampling and thinking of a request: its own values, else those of its model."""
+"""Chooses sampling and thinking of a request: its own values, else those of its model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The check of the finished answer against what was asked for.
+"""Checks a finished document against its rewritten schema.
 
 Work is counted: a check that is too long for the event loop runs in a thread, and one of more
 than :data:`MOST_STEPS` is given up.
@@ -185,7 +185,7 @@ class _Checker:
             rule = schema.get(keyword)
             if isinstance(rule, str) and not follows_rule(value, keyword, rule, self.work):
                 raise _Wrong(f"The string at {at} does not follow its {keyword}.")
-        if schema.get("format") in ("date", "date-time") and not _is_day(value[:10]):
+        if schema.get("format") in ("date", "date-time") and not _is_calendar_day(value[:10]):
             raise _Wrong(f"The string at {at} names a day that does not exist.")
 
     def _check_array(self, value: list[object], schema: Schema, at: str) -> None:
@@ -194,7 +194,7 @@ class _Checker:
         for index, item in enumerate(value):
             rule = first[index] if index < len(first) else schema.get("items", True)
             self.check(item, rule, step(at, index))
-        if schema.get("uniqueItems") is True and self._has_equals(value):
+        if schema.get("uniqueItems") is True and self._has_equal_items(value):
             raise _Wrong(f"Items at {at} are equal.")
         if "contains" in schema:
             self._check_contains(value, schema, at)
@@ -213,7 +213,7 @@ class _Checker:
                 wrong.pointer = step(at, found[most])  # the first item too many
             raise
 
-    def _has_equals(self, items: list[object]) -> bool:
+    def _has_equal_items(self, items: list[object]) -> bool:
         texts = set()
         for item in items:
             text = canonical(item)
@@ -278,9 +278,9 @@ class _Checker:
                     self.check(item, rule, step(at, name))
             if not known:
                 self.check(item, schema.get("additionalProperties", True), step(at, name))
-        self._check_names(value, schema, at)
+        self._check_property_names(value, schema, at)
 
-    def _check_names(self, value: dict[str, object], schema: Schema, at: str) -> None:
+    def _check_property_names(self, value: dict[str, object], schema: Schema, at: str) -> None:
         for name in value if "propertyNames" in schema else ():
             self.check(name, schema["propertyNames"], step(at, name))
         if "unevaluatedProperties" in schema:
@@ -310,7 +310,7 @@ _NUMBERS: Mapping[str, Callable[[float, float], bool]] = {
 }
 
 
-def _is_day(text: str) -> bool:
+def _is_calendar_day(text: str) -> bool:
     # The year 0 is read as a leap year.
     try:
         year, month, day = map(int, text.split("-"))

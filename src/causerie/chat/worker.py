@@ -11,7 +11,7 @@ from causerie.engines.child_environment import base_environment
 
 
 class Died(Exception):
-    """The worker went away while it was asked something; ``worked`` too long, or otherwise."""
+    """The worker ended while it was asked; ``worked``: it had used up its processor time."""
 
     def __init__(self, *, worked: bool = False) -> None:
         super().__init__()

@@ -29,6 +29,7 @@ from causerie.catalog.model import (
     of_provider,
 )
 from causerie.chat.embeddings import EmbeddingTarget
+from causerie.chat.thinking import default_sampling
 from causerie.composition.targets import OwnModel
 from causerie.engines.weights.errors import BadLibrary, BadReference
 from causerie.engines.weights.reference import Kind, Library, Reference
@@ -266,7 +267,7 @@ def _own_profile(model: ModelSettings, own: OwnModel, *, shows_load: bool) -> Pr
             must_think=switch is not None and switch.mandatory,
             thinks=switch is not None,
             lacks=lacks,
-            sampling=own.chat.default_sampling(facts),
+            sampling=default_sampling(own.options.sampling, facts.sampling),
             loaded=in_memory,
         )
 

@@ -56,7 +56,7 @@ def main() -> None:
     orders: SimpleQueue[Order] = SimpleQueue()
     threading.Thread(target=_read_orders, args=(orders,), daemon=True).start()
     try:
-        pipeline = _pipeline(launch)
+        pipeline = _build_pipeline(launch)
     except RuntimeError as error:
         sys.exit(f"RuntimeError: {error}")
     _report_fact(out, {"ready": True, "version": openvino_genai.get_version()})
@@ -74,35 +74,35 @@ class Batch:
     """The generations that run, and the prompts that wait."""
 
     def __init__(self, pipeline: Any, launch: dict[str, Any], out: TextIO) -> None:
-        self._pipeline = pipeline
+        self._build_pipeline = pipeline
         self._end_ids = set(launch["end"])
         self._pipe = out
         self._tokenizer = pipeline.get_tokenizer()
         self._prefill = Prefill(launch["blocks"], divided=launch["divided"])
-        self._orders: dict[int, Order] = {}  # of the prompts that wait
+        self._waiting_orders: dict[int, Order] = {}  # of the prompts that wait
         self._parts: dict[int, Any] = {}  # handles of those that are read
-        self._running: dict[int, _Running] = {}
+        self._runs_by_id: dict[int, _Running] = {}
 
     def serve(self, orders: SimpleQueue[Order]) -> None:
         """Obey orders between steps; wait for one where nothing is to be computed."""
         while True:
-            while not (self._running or self._prefill or self._parts) or not orders.empty():
+            while not (self._runs_by_id or self._prefill or self._parts) or not orders.empty():
                 self._execute_order(orders.get())
             if not self._parts:
-                self._read_planned()
-            if not (self._running or self._parts):
+                self._submit_planned_parts()
+            if not (self._runs_by_id or self._parts):
                 continue  # what was to be read was refused
             began = monotonic()
-            self._pipeline.step()
+            self._build_pipeline.step()
             self._prefill.stepped(monotonic() - began)
             self._remove_read_parts()
-            for id, running in list(self._running.items()):
+            for id, running in list(self._runs_by_id.items()):
                 self._report_tokens(id, running)
 
     def _execute_order(self, order: Order) -> None:
         id = order["id"]
         if "generate" in order:
-            self._orders[id] = order
+            self._waiting_orders[id] = order
             self._prefill.add(id, order["generate"])
         elif "cancel" in order:
             self._cancel_order(id)
@@ -119,21 +119,21 @@ class Batch:
 
     def _cancel_order(self, id: int) -> None:
         self._prefill.drop(id)
-        self._orders.pop(id, None)
+        self._waiting_orders.pop(id, None)
         if (part := self._parts.pop(id, None)) is not None:
             part.cancel()
-        if (running := self._running.pop(id, None)) is not None:
+        if (running := self._runs_by_id.pop(id, None)) is not None:
             running.handle.cancel()
             self._record_cached(running)
 
-    def _read_planned(self) -> None:
-        streaming = any(running.tokens for running in self._running.values())
+    def _submit_planned_parts(self) -> None:
+        streaming = any(running.tokens for running in self._runs_by_id.values())
         for part in self._prefill.plan(streaming=streaming):
             try:
                 id, tokens = part.prompt.id, part.prompt.tokens
                 if part.is_last:
-                    config = _generation_config(self._orders.pop(id), self._end_ids)
-                    self._running[id] = _Running(self._add_request(id, tokens, config), tokens)
+                    config = _generation_config(self._waiting_orders.pop(id), self._end_ids)
+                    self._runs_by_id[id] = _Running(self._add_request(id, tokens, config), tokens)
                 else:  # a prompt alone
                     self._parts[id] = self._add_request(id, tokens[: part.end], _base_config(1))
             except RuntimeError as error:  # of one request: all others go on
@@ -142,7 +142,7 @@ class Batch:
 
     def _add_request(self, id: int, tokens: Sequence[int], config: Any) -> Any:
         tensor = openvino.Tensor(numpy.array([tokens], dtype=numpy.int64))
-        return self._pipeline.add_request(id, tensor, config)
+        return self._build_pipeline.add_request(id, tensor, config)
 
     def _remove_read_parts(self) -> None:
         for id, handle in list(self._parts.items()):
@@ -169,7 +169,7 @@ class Batch:
         if ids or end:
             _report_fact(self._pipe, {"id": id, "ids": ids, "logprobs": logprobs, "end": end})
         if end:
-            del self._running[id]
+            del self._runs_by_id[id]
             self._record_cached(running)
 
     def _record_cached(self, running: _Running) -> None:
@@ -177,7 +177,7 @@ class Batch:
         self._prefill.note([*running.prompt, *running.tokens[:-1]])
 
 
-def _pipeline(launch: dict[str, Any]) -> Any:
+def _build_pipeline(launch: dict[str, Any]) -> Any:
     scheduler = openvino_genai.SchedulerConfig()
     scheduler.cache_size = 0  # by blocks
     scheduler.num_kv_blocks = launch["blocks"]

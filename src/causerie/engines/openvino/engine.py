@@ -1,5 +1,4 @@
-"""OpenVINO GenAI as a text engine of ours, and the child that runs it: its options, its start, and
-its lines as values of the seam.
+"""OpenVINO GenAI as a text engine of ours: its options, the start of its child, and their messages.
 
 Generations are streams of tokens. Where the options say nothing, they are chosen for this machine.
 A set of tokens is told as a grammar in the EBNF of xgrammar, the only one that it takes."""
@@ -135,7 +134,7 @@ class OpenVinoClient:
         self._order_ids = count(1)
         self._answer_queues: dict[int, asyncio.Queue[_Answer | None]] = {}
         loop = asyncio.get_running_loop()
-        self._ready: asyncio.Future[bool] = loop.create_future()
+        self._loaded_future: asyncio.Future[bool] = loop.create_future()
         self._has_ended = False
         self._reader = loop.create_task(self._read_answers())
 
@@ -147,7 +146,7 @@ class OpenVinoClient:
 
     async def loaded(self) -> bool:
         """Wait until the model is loaded, or the child has ended: then return whether it is."""
-        return await asyncio.shield(self._ready)
+        return await asyncio.shield(self._loaded_future)
 
     async def ask(self, method: str, path: str, body: object = None) -> Any:
         """Return once the child has answered between two steps; raise :class:`EngineFailed`."""
@@ -196,13 +195,13 @@ class OpenVinoClient:
                 for answer in map(_decode, lines):
                     if answer.ready:
                         self.version = answer.version
-                        self._ready.set_result(True)
+                        self._loaded_future.set_result(True)
                     elif (answers := self._answer_queues.get(answer.id)) is not None:
                         answers.put_nowait(answer)
         finally:
             self._has_ended = True
-            if not self._ready.done():
-                self._ready.set_result(False)
+            if not self._loaded_future.done():
+                self._loaded_future.set_result(False)
             for answers in self._answer_queues.values():
                 answers.put_nowait(None)
 
@@ -373,9 +372,8 @@ class OpenVinoEngine(supervised.SupervisedEngine[OpenVinoClient]):
         texts = [part for part in parts if isinstance(part, str)]
         if not texts:
             return [part for part in parts if isinstance(part, int)]
-        read = iter(
-            await self._limiter.of(supervised.characters(texts), lambda: client.encode(texts))
-        )
+        size = supervised.characters(texts)
+        read = iter(await self._limiter.of(size, lambda: client.encode(texts)))
         found: list[int] = []
         for part in parts:
             ids = [part] if isinstance(part, int) else next(read)

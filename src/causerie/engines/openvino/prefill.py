@@ -1,4 +1,4 @@
-"""The plan of a step: the tokens that it reads, and of which prompts.
+"""Plans each step: how many tokens it reads, and of which prompts.
 
 The pipeline would fill every step with all that its batch holds, oldest prompt first. So prompts
 are given to it in *parts*, as many tokens as the next step is to read; they end where a block of
@@ -111,7 +111,7 @@ class Prefill:
         return planned
 
     def stepped(self, seconds: float) -> None:
-        """Note that the step which was planned took so long."""
+        """Record how long the planned step took."""
         if self._is_warm:
             self._speed.observe(sum(part.end - part.begin for part in self._planned_parts), seconds)
         self._is_warm = True
@@ -120,7 +120,7 @@ class Prefill:
         self._planned_parts = ()
 
     def note(self, tokens: Sequence[int]) -> None:
-        """Note that the cache holds these, from the first on."""
+        """Record that the cache holds these tokens, from the first on."""
         self._remember_blocks(block_keys(tokens))
 
     def _remember_blocks(self, keys: Iterable[int]) -> None:

@@ -1,6 +1,4 @@
-"""vLLM's command line, and its HTTP as values of the seam: completions of token ids as streams of
-them.
-"""
+"""Writes vLLM's command line and speaks its HTTP: token ids of a prompt in, a stream out."""
 
 from __future__ import annotations
 
@@ -174,10 +172,8 @@ def completion_body(request: base.TextRequest, stops: tuple[int, ...]) -> dict[s
     }
     if request.sampling.seed is not None:
         body["seed"] = request.sampling.seed
-    if request.sampling.logit_bias:
-        body["logit_bias"] = {
-            str(token): bias for token, bias in request.sampling.logit_bias.items()
-        }
+    if biases := request.sampling.logit_bias:
+        body["logit_bias"] = {str(token): bias for token, bias in biases.items()}
     if request.grammar is not None:
         body["structured_outputs"] = {"grammar": request.grammar}
     if request.scope:

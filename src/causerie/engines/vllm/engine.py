@@ -170,11 +170,10 @@ class ServedFolder:
         except (WeightsError, OSError) as error:
             raise EngineFailed(str(error)) from error
         self.files = supervised.Files(self.facts.files)
-        self.weights = weights
         self.tokenizer_file = path / TOKENIZER
         self._limiter = supervised.TokenizeLimit()
         self._lock = threading.Lock()
-        self._loaded: tuple[FolderTokenizer, TokenTable] | None = None
+        self._tokenizer_and_table: tuple[FolderTokenizer, TokenTable] | None = None
 
     def words(self) -> tuple[FolderTokenizer, TokenTable]:
         """Return tokenizer and vocabulary. Blocks.
@@ -182,10 +181,10 @@ class ServedFolder:
         Raises :class:`WeightsError` or :class:`OSError`.
         """
         with self._lock:
-            if self._loaded is None:
+            if self._tokenizer_and_table is None:
                 tokenizer = FolderTokenizer(self.tokenizer_file)
-                self._loaded = tokenizer, read_vocabulary(self.tokenizer_file)
-            return self._loaded
+                self._tokenizer_and_table = tokenizer, read_vocabulary(self.tokenizer_file)
+            return self._tokenizer_and_table
 
     async def tokenize(
         self, pieces: Sequence[str | int], *, special: bool, context: int
@@ -194,7 +193,7 @@ class ServedFolder:
 
         Raises :class:`PromptTooLong` where they cannot fit: reading the text takes its time.
         """
-        known = self._loaded
+        known = self._tokenizer_and_table
         if known is None:
             known = await asyncio.to_thread(self.words)
         tokenizer, vocabulary = known
@@ -383,7 +382,7 @@ def _choose_card(cards: Sequence[_Card], wanted: str | None) -> _Card:
 
 
 # `ids` is how the sample is read here; `generate` begins a generation there.
-async def _ensure_able(client: VllmClient, ids: Sequence[int], generate: Generate) -> None:
+async def _ensure_capable(client: VllmClient, ids: Sequence[int], generate: Generate) -> None:
     one_token = TextRequest(ids, 1, SamplingParams(temperature=0.0))
     async with _time_limit():
         await _ensure_same_words(client, ids)
@@ -441,22 +440,18 @@ class VllmEngine(supervised.SupervisedEngine[VllmClient]):
 
     For the latter the folder needs no weights. Text becomes tokens and tokens become
     text here, so that nobody's text is read as a control token. ``ref`` says where
-    the weights are from, which may name the model's family. Making one reads the
-    folder, unless that was read for another; raises :class:`EngineFailed` where it holds no
-    model.
+    the weights are from, which may name the model's family.
     """
 
     def __init__(
         self,
         model: str,
-        folder: Path | ServedFolder,
+        folder: ServedFolder,
         options: VllmOptions | Elsewhere,
         *,
         ref: str = "",
         load_seconds: float = 600.0,
     ) -> None:
-        if isinstance(folder, Path):
-            folder = ServedFolder(folder, weights=isinstance(options, VllmOptions))
         self._folder = folder
         super().__init__(
             model,
@@ -498,7 +493,7 @@ class VllmEngine(supervised.SupervisedEngine[VllmClient]):
                 child.client.model, longest = await _served_model(child.client, options.name)
                 ids = self._tokenizer.ids([VOCABULARY_SAMPLE], special=False)
                 generate = partial(self._run_request, child.client, await self._vocabulary())
-                await _ensure_able(child.client, ids, generate)
+                await _ensure_capable(child.client, ids, generate)
         except BaseException:
             await child.stop()
             raise
