@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 
 class ExitCode(IntEnum):
-    """Exit code that the shell receives."""
-
     OK = 0
     FAILURE = 1
     USAGE = 2

@@ -44,7 +44,7 @@ _NOWHERE = Context()
 _propagator = TraceContextTextMapPropagator()
 
 
-class _Open(NamedTuple):
+class _OpenSpan(NamedTuple):
     span: Span
     reset: Reset[Context]
 
@@ -62,24 +62,24 @@ class TracedMeter(Meter):
     ) -> None:
         super().__init__(sinks, bookkeeping)
         self._tracer = tracer
-        self._follows = follows
+        self._follows_clients = follows
 
     def begin(
         self, identity: CompletionIdentity, door: str, caller: Charged, labels: Labels = UNLABELLED
     ) -> Record:
         record = super().begin(identity, door, caller, labels)
         parent = _NOWHERE
-        if self._follows and labels.traceparent:
+        if self._follows_clients and labels.traceparent:
             carrier = {"traceparent": labels.traceparent, "tracestate": labels.tracestate}
             parent = _propagator.extract(carrier, _NOWHERE)
         span = self._tracer.start_span("chat", parent, SpanKind.SERVER)
         record.trace_id = format_trace_id(span.get_span_context().trace_id)
-        record.span = _Open(span, context.attach(set_span_in_context(span, _NOWHERE)))
+        record.span = _OpenSpan(span, context.attach(set_span_in_context(span, _NOWHERE)))
         return record
 
     def tell(self, record: Record) -> None:
         super().tell(record)
-        if not isinstance(record.span, _Open):
+        if not isinstance(record.span, _OpenSpan):
             return
         (span, reset), record.span = record.span, None
         context.detach(reset)
@@ -99,7 +99,6 @@ def current() -> Mapping[str, str]:
     return carrier
 
 
-# Names of the semantic conventions.
 _OPERATIONS = {"completions": "text_completion", "responses": "chat", "messages": "chat"}
 _FIELDS = tomllib.loads(Path(__file__).with_name("tracing.toml").read_text("utf-8"))
 _ALWAYS, _UNLESS_EMPTY = (
@@ -128,19 +127,19 @@ class TracedTarget:
     def __init__(self, target: Target, tracer: Tracer, model: str, facts: Facts) -> None:
         self.target = target
         self._tracer = tracer
-        self._name = f"chat {model}"
-        self._facts = {"gen_ai.operation.name": "chat", "gen_ai.request.model": model, **facts}
+        self._span_name = f"chat {model}"
+        self._span_facts = {"gen_ai.operation.name": "chat", "gen_ai.request.model": model, **facts}
 
     @asynccontextmanager
     async def generate(
         self, request: ChatRequest, partial: Partial | None = None
     ) -> AsyncIterator[TargetReply]:
         facts = {
-            **self._facts,
+            **self._span_facts,
             "gen_ai.request.stream": request.stream,
             "causerie.continues": partial is not None,
         }
-        span = self._tracer.start_span(self._name, kind=SpanKind.CLIENT, attributes=facts)
+        span = self._tracer.start_span(self._span_name, kind=SpanKind.CLIENT, attributes=facts)
         traced, began = None, time.monotonic()
         try:
             async with self.target.generate(request, partial) as reply:

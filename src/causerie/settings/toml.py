@@ -10,12 +10,9 @@ from typing import TypeVar
 
 import msgspec
 
-# On which line of a TOML file each key stands.
-#
-# The parser of the standard library gives values without positions. This is a
-# second, smaller look at a text that has parsed already; it finds tables and
-# keys, and steps over their values. Keys of inline tables count as placed
-# where the table begins, also of those in a list that goes over several lines.
+# The parser of the standard library gives values without positions. This is a second, smaller look
+# at a text that has parsed already; it finds tables and keys, and steps over their values. Keys of
+# inline tables count as placed where the table begins, also in a list over several lines.
 
 KeyPath = tuple[str | int, ...]
 
@@ -100,8 +97,6 @@ def _numbered_statements(text: str) -> Iterator[tuple[int, str | int]]:
             begins = True
         number += token.count("\n")
 
-
-# TOML of values: one value, or a table of an array of tables.
 
 _WIDTH = 96
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
