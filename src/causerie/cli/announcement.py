@@ -245,32 +245,29 @@ class DownloadBar:
             console=console,
             disable=log_line is not None or not console.is_terminal,
         )
-        self._current_download: progress.TaskID | None = None
-
-    @property
-    def active(self) -> bool:
-        return self._current_download is not None
+        self.active = False
 
     def stop(self) -> None:
         self._progress.stop()
-        self._current_download = None
+        self.active = False
 
     def started(self, total: int | None, label: str) -> None:
         """Start the bar of a file of ``total`` bytes, where that is known."""
-        self._current_download = self._progress.add_task(label, total=total)
-        self._progress.start()  # shows nothing where the bar is disabled
-        if self._progress.disable:
+        self._progress.add_task(label, total=total)
+        self._progress.start()
+        self.active = not self._progress.disable
+        if not self.active:
             size = f" ({total / 1e6:.0f} MB)" if total else ""
             self._print_line(f"{label}{size}")
 
     def advanced(self, count: int) -> None:
-        if self._current_download is not None:
-            self._progress.advance(self._current_download, count)
+        self._progress.advance(self._progress.tasks[-1].id, count)
 
     def finished(self) -> None:
-        file = self._progress.tasks[-1]
-        self.stop()
-        if self._progress.disable:
+        if self.active:
+            self.stop()
+        else:
+            file = self._progress.tasks[-1]
             size = file.completed / 1e6
             rate = size / max(file.elapsed or 0.0, 1e-3)
             self._print_line(f"{file.description}: {size:.0f} MB at {rate:.1f} MB/s")

@@ -106,8 +106,8 @@ def run(
             service, id = running.enter_context(model)
             return Endpoint(service.base_url, service.key or client_key(), id)
 
-        told = _valid_unicode(system)
-        talk(asked, find, thinking=thinking, system=told, plain=plain, own=True)
+        system = _valid_unicode(system)
+        talk(asked, find, thinking=thinking, system=system, plain=plain, own=True)
 
 
 # That runs already, in the background from now on, or while the block runs.

@@ -290,8 +290,7 @@ class _ChatSession:
         """Begin a conversation with the model. Raises :class:`CommandFailed`."""
         name = self._endpoint.model or next(iter(self._listed_models()), None)
         if name is None:
-            base_url = self._endpoint.base_url
-            raise CommandFailed(f"{base_url} lists no models; name one with --model")
+            raise CommandFailed(f"{self._endpoint.base_url} lists no models; name one with --model")
         self._conversation = Conversation(self._target_for_model, name, fields, system)
 
     def _target_for_model(self, model: str) -> ProviderTarget:

@@ -283,11 +283,8 @@ class StreamedMarkdown:
                 if rest:
                     self._console.line()
                     self._print_source(rest)
-        self._unrendered_text, self._lines_searched, self._size_at_start = (
-            rest,
-            rest.count("\n"),
-            self._console.size,
-        )
+        self._unrendered_text, self._lines_searched = rest, rest.count("\n")
+        self._size_at_start = self._console.size
 
     def _print_block(self, block: str) -> None:
         from rich.markdown import Markdown

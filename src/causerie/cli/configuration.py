@@ -308,8 +308,7 @@ def import_config(
     elif litellm is not None and file is None and not prune:
         _translate_litellm(litellm, output)
     else:
-        words = "name one file: FILE, also with `--prune`, or `--litellm FILE`"
-        raise command.WrongUsage(words)
+        raise command.WrongUsage("name one file: FILE, also with `--prune`, or `--litellm FILE`")
 
 
 def _translate_litellm(litellm: Path, output: Path | None) -> None:

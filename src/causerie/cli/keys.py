@@ -40,8 +40,7 @@ def key(
     if digest:
         found = sys.stdin.readline().strip()
         if not found:
-            words = "--digest reads a key from stdin, and there was none"
-            raise WrongUsage(words)
+            raise WrongUsage("--digest reads a key from stdin, and there was none")
         typer.echo(digest_line(found))
         return
     made = new_key()

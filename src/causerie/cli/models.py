@@ -168,8 +168,7 @@ def _template_facts(template: str, sampling: RecommendedSampling | None) -> Fact
     form = detect(template)
     thinking = "no"
     if form.thinking is not None:
-        by_default = f"{form.thinking.default} by default"
-        thinking = "always" if form.thinking.mandatory else by_default
+        thinking = "always" if form.thinking.mandatory else f"{form.thinking.default} by default"
     usual = msgspec.structs.asdict(sampling.usual) if sampling is not None else {}
     return {
         "template": "its own" if template else "none; ChatML is used",

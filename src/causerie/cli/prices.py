@@ -47,8 +47,7 @@ def show_prices(
     made = list(rows)
     if provider and not made:
         names = ", ".join(sorted({name for name, _ in found.list.models}))
-        words = f"the price list has no provider {provider}; it has {names}"
-        raise command.WrongUsage(words)
+        raise command.WrongUsage(f"the price list has no provider {provider}; it has {names}")
     titles, cells = list(made[0]) if made else [], [list(row.values()) for row in made]
     command.print_found(made, titles, cells, json=json, right=("above", *_AMOUNTS))
 

@@ -102,8 +102,7 @@ class ProbeRun:
                 words = f'`dialect = "{guessed.name}"` would fit'
                 typer.echo(f"it looks like {guessed.server}; {words}", err=True)
             self.dialect = self.dialect or guessed
-            preview = self.dialect is not None
-            asked = cost(self._questions, subjects, dialect_preview=preview)
+            asked = cost(self._questions, subjects, dialect_preview=self.dialect is not None)
             if self.dialect is not None:
                 typer.echo(f"{self.base_url} is spoken to as {self.dialect.server}", err=True)
             typer.echo(f"{self.base_url}: {asked}", err=True)
@@ -219,8 +218,7 @@ def _progress_bar(total: int) -> Iterator[Callable[[ProbeQuestion], None]]:
         number = next(numbers)
         bar.update(task, completed=number, description=question.words)
         if bar.disable:
-            words = f"[{number + 1}/{total}] {question.id}: {question.words}"
-            typer.echo(words, err=True)
+            typer.echo(f"[{number + 1}/{total}] {question.id}: {question.words}", err=True)
 
     with bar:
         yield begin

@@ -260,9 +260,9 @@ def _time_left(seconds: float | None) -> str:
 
     if seconds is None:
         return "-"
-    return (
-        f"in {counted(round(seconds / 60), 'minute')}" if seconds >= 60 else f"in {seconds:.0f} s"
-    )
+    if seconds < 60:
+        return f"in {seconds:.0f} s"
+    return f"in {counted(round(seconds / 60), 'minute')}"
 
 
 def resident(pid: int | None) -> int | None:

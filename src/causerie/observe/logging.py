@@ -212,13 +212,13 @@ class Outage:
     def __init__(self, what: str) -> None:
         self.what = what
         self.lasts = False
-        self._flush_due = 0.0
+        self._next_warning_due = 0.0
 
     def seen(self, **facts: object) -> None:
         """Record that it could not be used."""
         self.lasts = True
-        if (now := monotonic()) >= self._flush_due:
-            self._flush_due = now + _OUTAGE_SECONDS
+        if (now := monotonic()) >= self._next_warning_due:
+            self._next_warning_due = now + _OUTAGE_SECONDS
             structlog.get_logger(__name__).warning(f"{self.what} cannot be used", **facts)
 
     def over(self) -> None:

@@ -100,7 +100,7 @@ class MetricsCounters(Collector):
         self._ended_records: list[Record] = []
         self._wildcard_models: set[str] = set()  # that labels have below wildcards
         self._by_door_and_model: defaultdict[tuple[str, str], _Counts] = defaultdict(_Counts)
-        self._refused_counts: dict[tuple[str, str, str], int] = {}
+        self._refused_counts: Counter[tuple[str, str, str]] = Counter()
         self._registry = CollectorRegistry()
         self._registry.register(self)
         ProcessCollector(registry=self._registry)
@@ -112,8 +112,7 @@ class MetricsCounters(Collector):
 
     def refused(self, door: str, code: str, status: int) -> None:
         """Count one request that was refused before the pipeline."""
-        key = (door, str(status), code)
-        self._refused_counts[key] = self._refused_counts.get(key, 0) + 1
+        self._refused_counts[door, str(status), code] += 1
 
     def outcomes(self) -> Mapping[str, tuple[int, int]]:
         """Return how many requests each model has had, and how many of them failed (5xx)."""
@@ -312,10 +311,10 @@ def _merged_families(texts: Sequence[str]) -> Iterator[Metric]:
 
 class _GivenFamilies(Collector):
     def __init__(self, families: Sequence[Metric]) -> None:
-        self._merged_families = families
+        self._families = families
 
     def collect(self) -> Iterator[Metric]:
-        yield from self._merged_families
+        yield from self._families
 
 
 def _exposition_text(families: Sequence[Metric]) -> str:

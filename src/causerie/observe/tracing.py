@@ -171,8 +171,8 @@ class _TracedReply:
         self._reply = reply
         self._span = span
         self._start_time = began
-        self._events = reply.events
-        self._finishes: list[str] = []
+        self._batches = reply.events
+        self._finish_reasons: list[str] = []
         self._awaiting_first = True
 
     @property
@@ -188,7 +188,7 @@ class _TracedReply:
             {
                 "gen_ai.usage.input_tokens": used.prompt,
                 "gen_ai.usage.output_tokens": used.completion,
-                "gen_ai.response.finish_reasons": self._finishes,
+                "gen_ai.response.finish_reasons": self._finish_reasons,
             }
         )
 
@@ -197,7 +197,7 @@ class _TracedReply:
 
     async def __anext__(self) -> Batch:
         try:
-            batch = await (self._next_batch() if self._awaiting_first else anext(self._events))
+            batch = await (self._first_batch() if self._awaiting_first else anext(self._batches))
         except StopAsyncIteration:
             raise
         except BaseException as failure:
@@ -207,14 +207,14 @@ class _TracedReply:
             self._awaiting_first = False
             seconds = time.monotonic() - self._start_time
             self._span.set_attribute("gen_ai.response.time_to_first_chunk", seconds)
-        self._finishes += [event.reason for event in batch if isinstance(event, Finished)]
+        self._finish_reasons += [event.reason for event in batch if isinstance(event, Finished)]
         return batch
 
-    async def _next_batch(self) -> Batch:
+    async def _first_batch(self) -> Batch:
         # The span is current meanwhile, so that the next server gets it.
         reset = context.attach(set_span_in_context(self._span))
         try:
-            return await anext(self._events)
+            return await anext(self._batches)
         finally:
             context.detach(reset)
 

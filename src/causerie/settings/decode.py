@@ -56,8 +56,7 @@ class SettingsDecoder:
                 near = nearest(str(key), list(known), ALIKE)
                 advice = f"did you mean `{near}`?" if near else f"known here: {', '.join(known)}"
                 meant = near if near and near not in value else str(key)
-                fault = (*path, meant)
-                self._add_problem((*path, str(key)), f"is not a setting; {advice}", fault)
+                self._add_problem((*path, str(key)), f"is not a setting; {advice}", (*path, meant))
         decoded: dict[str, Any] = {}
         for name, field in known.items():
             if name in value:

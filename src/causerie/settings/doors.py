@@ -45,8 +45,7 @@ def behind(settings: Settings, kind: str) -> tuple[str, ...]:
     models = tuple(one.id for one in settings.models)
     aliases = tuple(one.id for one in settings.aliases)
     listed = tuple(one.id for one in settings.catalog)
-    found = {"endpoint": models, "gateway": aliases, "router": listed}
-    return found.get(kind, models + aliases)
+    return {"endpoint": models, "gateway": aliases, "router": listed}.get(kind, models + aliases)
 
 
 def model_names(settings: Settings) -> tuple[str, ...]:

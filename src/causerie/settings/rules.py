@@ -189,8 +189,7 @@ def catalog_rules(settings: Settings) -> Iterator[Broken]:
         yield from _target_rules((*at, "endpoints"), entry.endpoints, settings)
         for place, endpoint in tables(entry, "endpoints"):
             if entry.id.endswith(":free") and endpoint.price != PriceSettings():
-                advice = f'is set, and "{entry.id}" is free; remove it'
-                yield Broken((*at, *place, "price"), advice)
+                yield Broken((*at, *place, "price"), f'is set, and "{entry.id}" is free; remove it')
             yield from _parameter_rules((*at, *place), endpoint)
 
 
@@ -324,8 +323,7 @@ def _operation_rules(at: KeyPath, model: ModelSettings) -> Iterator[Broken]:
     if embeds and model.engine != "llamacpp":
         yield Broken((*at, "operation"), f'is not offered by engine "{model.engine}"')
     if embeds and (llamacpp.replicas > 1 or llamacpp.draft or llamacpp.speculation != "off"):
-        words = "excludes `llamacpp.replicas`, `draft` and `speculation`"
-        yield Broken((*at, "operation"), words)
+        yield Broken((*at, "operation"), "excludes `llamacpp.replicas`, `draft` and `speculation`")
 
 
 def _engine_rules(at: KeyPath, model: ModelSettings) -> Iterator[Broken]:

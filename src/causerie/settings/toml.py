@@ -33,13 +33,13 @@ def line_numbers(text: str) -> dict[KeyPath, int]:
         if isinstance(statement, int):
             found[(*path, statement)] = number
         elif statement.startswith("[["):
-            name = _full_path(_key_parts(statement[2:]), tables)
+            name = _indexed_path(_key_parts(statement[2:]), tables)
             tables[name] = tables.get(name, -1) + 1
             table = (*name, tables[name])
             found.setdefault(name, number)
             found[table] = number
         elif statement.startswith("["):
-            table = _full_path(_key_parts(statement[1:]), tables, whole=True)
+            table = _indexed_path(_key_parts(statement[1:]), tables, whole=True)
             found.setdefault(table, number)
         else:
             path = table
@@ -69,7 +69,7 @@ def _key_parts(text: str) -> list[str]:
     return parts
 
 
-def _full_path(parts: list[str], tables: dict[KeyPath, int], *, whole: bool = False) -> KeyPath:
+def _indexed_path(parts: list[str], tables: dict[KeyPath, int], *, whole: bool = False) -> KeyPath:
     path: KeyPath = ()
     for position, part in enumerate(parts):
         path = (*path, part)
