@@ -13,7 +13,6 @@ import pytest
 from casekit import each_of
 from typer.testing import CliRunner, Result
 
-from causerie.cli.init import RemoteModels, gateway_file
 from causerie.cli.root import app
 from causerie.providers.dialects import KNOWN_PROVIDERS
 from causerie.settings.load import load
@@ -69,9 +68,9 @@ def test_each_setting_in_a_comment_holds_too(words: list[str], folder: Path) -> 
 
 
 @each_of("name", [name for name, known in KNOWN_PROVIDERS.items() if not known.own])
-def test_every_known_provider_can_be_written(name: str) -> None:
-    remote = RemoteModels(KNOWN_PROVIDERS[name])
-    settings = settings_of(gateway_file(remote))
+def test_every_known_provider_can_be_written(name: str, folder: Path) -> None:
+    assert run("init", "--kind", "gateway", "--provider", name, "--force").exit_code == 0
+    settings = settings_of((folder / "causerie.toml").read_text())
     [provider] = settings.providers
     assert provider.base_url == KNOWN_PROVIDERS[name].base_url
     assert (provider.key is None) == KNOWN_PROVIDERS[name].local

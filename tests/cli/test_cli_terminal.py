@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import os
 import pty
-import select
 import signal
-import sys
 from collections.abc import Iterator
-from typing import Any
+from io import StringIO
 
 import pytest
+from rich.console import Console
 
-from causerie.cli.chat_terminal import await_line
-
-_select = select.select
-_SECONDS = 5
+from causerie.cli.chat_terminal import Keyboard
 
 
 @pytest.fixture
@@ -30,28 +26,40 @@ def keyboard(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
 
 def test_a_line_ends_the_wait(keyboard: int) -> None:
     os.write(keyboard, b"Why?\n")
-    await_line()
-    assert sys.stdin.readline() == "Why?\n"
+    assert Keyboard(Console(file=StringIO()), None).line("> ") == "Why?"
 
 
+@pytest.mark.parametrize("terminal", [True, False])
 def test_a_signal_just_before_the_wait_ends_it(
-    keyboard: int, monkeypatch: pytest.MonkeyPatch
+    keyboard: int, monkeypatch: pytest.MonkeyPatch, terminal: bool
 ) -> None:
-    """Python has looked for signals, and looks again only when the wait is over."""
-    ended: list[bool] = []
+    """Python has looked for signals, and looks again when the wait ends: at the next tick."""
+    ticks: list[float] = []
 
-    def late(read: list[Any], write: list[Any], other: list[Any]) -> None:
-        signal.raise_signal(signal.SIGUSR1)
-        ready, _, _ = _select(read, write, other, _SECONDS)
-        ended.append(bool(ready))
+    def read(*_: object) -> str:
+        ticks.append(signal.getitimer(signal.ITIMER_REAL)[1])
+        return "Why?"
 
-    before = signal.signal(signal.SIGUSR1, lambda *_: None)
-    wakeup = signal.set_wakeup_fd(-1)
+    monkeypatch.setattr("builtins.input", read)
+    before = signal.getsignal(signal.SIGALRM)
+    shown = Console(file=StringIO(), force_terminal=terminal)
+    assert Keyboard(shown, None).line("> ") == "Why?"
+    assert 0 < ticks[0] <= 0.25
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+    assert signal.getsignal(signal.SIGALRM) == before
+
+
+def test_an_interrupt_during_a_wait_drops_the_line(keyboard: int) -> None:
+    def interrupt(*_: object) -> None:
+        os.write(keyboard, b"Why?\n")
+        raise KeyboardInterrupt
+
+    shown = StringIO()
+    keys = Keyboard(Console(file=shown), None)
+    signal.signal(signal.SIGVTALRM, interrupt)
     try:
-        monkeypatch.setattr("select.select", late)
-        await_line()
-        assert ended == [True]
-        assert signal.set_wakeup_fd(-1) == -1
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0.001)
+        assert keys.line("> ") == "Why?"
     finally:
-        signal.set_wakeup_fd(wakeup)
-        signal.signal(signal.SIGUSR1, before)
+        signal.signal(signal.SIGVTALRM, signal.SIG_DFL)
+    assert "Ctrl-D leaves" in shown.getvalue()

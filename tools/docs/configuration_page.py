@@ -14,7 +14,8 @@ from typing import Any, get_args, get_origin
 
 import msgspec
 
-from causerie.settings.decode import describe, extras, metas, plain, table_of
+from causerie.protocol.declaration import metas
+from causerie.settings.decode import describe, extras, plain, table_of
 from causerie.settings.load import leaves, variable
 from causerie.settings.tree import Settings
 

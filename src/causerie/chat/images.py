@@ -41,6 +41,12 @@ def mark_of(digest: bytes) -> str:
     return f"<image {_SECRET} {digest.hex()}>"
 
 
+def format_of_image(data: bytes) -> str | None:
+    """Return the format that the first bytes show, if it is one that is accepted."""
+    name = next((name for head, name in _FORMATS.items() if data.startswith(head)), None)
+    return None if name == "WebP" and data[8:12] != b"WEBP" else name
+
+
 def split_at_marks(text: str) -> list[str]:
     """Return the texts between marks at even places, and the marks at odd ones."""
     return _MARK.split(text)
@@ -104,8 +110,7 @@ class ImageReader:
             text, data, digest = await offload(_decoded_data_url, url)
         except ValueError:
             raise _image_refusal(param, "is not valid base64") from None
-        kind = next((name for head, name in _FORMATS.items() if data.startswith(head)), None)
-        if kind is None or (kind == "WebP" and data[8:12] != b"WEBP"):
+        if format_of_image(data) is None:
             raise _image_refusal(
                 param, f"is none of {', '.join(_FORMATS.values())}, by its first bytes"
             )

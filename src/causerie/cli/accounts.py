@@ -6,6 +6,7 @@ of the machine's owner.
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from causerie.settings.tree import Settings
 
 
-users = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Who has an account.")
+users = typer.Typer()
 Who = Annotated[str, typer.Argument(metavar="USER", help="Address or id.")]
 
 
@@ -214,9 +215,7 @@ def show_link(settings: Settings, made: NewLink, json: bool) -> None:
     typer.echo(f"It works once, {whose}until {day(made.link.expires_at)} UTC.", err=True)
 
 
-projects = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="What keys, members and usage belong to."
-)
+projects = typer.Typer()
 
 
 @projects.command("create")
@@ -285,8 +284,6 @@ def migrate(
 
     `causerie migrate --plan --config causerie.toml`
     """
-    import asyncio
-
     from causerie.composition.account_backend import migrated, planned
     from causerie.errors import counted
 
@@ -315,8 +312,6 @@ def with_accounts(
     work: Callable[[Accounts, Actor], Coroutine[Any, Any, T]],
 ) -> tuple[Settings, T]:
     """Return the settings, and the result of work on the accounts, as the command line's actor."""
-    import asyncio
-
     from causerie.composition.account_backend import accounts_of
     from causerie.hosted.accounts.people import SYSTEM
 

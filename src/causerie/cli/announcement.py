@@ -11,9 +11,9 @@ import io
 import json
 import shlex
 import socket
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 
 import segno
 import structlog
@@ -38,14 +38,14 @@ class ConsoleAnnouncer:
     def __init__(self, settings: Settings, console: Console) -> None:
         self.settings = settings
         self._console = console
-        self._status: Status | None = None
-        self._first_link: str | None = None
+        self._load_status: Status | None = None
+        self._first_link_token: str | None = None
         self._engines: Sequence[EngineStatus] = ()
         self.download = DownloadBar(console)
 
     def first_link(self, token: str) -> None:
         """Remember the token of the link by which the owner creates the first account."""
-        self._first_link = token
+        self._first_link_token = token
 
     def loading(self, engines: Sequence[EngineStatus]) -> None:
         """Show the progress of loads, on a terminal without a download's bar."""
@@ -61,16 +61,16 @@ class ConsoleAnnouncer:
             return
         if not text:
             self.stop()
-        elif self._status is None:
-            self._status = self._console.status(text)
-            self._status.start()
+        elif self._load_status is None:
+            self._load_status = self._console.status(text)
+            self._load_status.start()
         else:
-            self._status.update(text)
+            self._load_status.update(text)
 
     def ready(self, host: str, port: int) -> None:
         """Print how to use the service: address, models, a command to try."""
         self.stop()
-        lines = block(self.settings, host, port, self._first_link, self._engines)
+        lines = block(self.settings, host, port, self._first_link_token, self._engines)
         if self._console.is_terminal and doors.has_chat_page(self.settings):
             lines = [*lines, *_qr_code(host, port)]
         for line in lines:
@@ -78,17 +78,14 @@ class ConsoleAnnouncer:
 
     def stopping(self) -> None:
         self.stop()
-        self._console.print(
-            "Stopping: running answers may finish; Ctrl-C again ends them.",
-            markup=False,
-            highlight=False,
-        )
+        words = "Stopping: running answers may finish; Ctrl-C again ends them."
+        self._console.print(words, markup=False, highlight=False)
 
     def stop(self) -> None:
         self.download.stop()
-        if self._status is not None:
-            self._status.stop()
-            self._status = None
+        if self._load_status is not None:
+            self._load_status.stop()
+            self._load_status = None
 
 
 log = structlog.get_logger(__name__)
@@ -99,7 +96,7 @@ class LogAnnouncer(ConsoleAnnouncer):
 
     def __init__(self, settings: Settings, console: Console) -> None:
         super().__init__(settings, console)
-        self.download = DownloadBar(console, tell=log.info)
+        self.download = DownloadBar(console, log.info)
 
     def loading(self, engines: Sequence[EngineStatus]) -> None:
         del engines  # a load that fails has a line of its own
@@ -109,9 +106,9 @@ class LogAnnouncer(ConsoleAnnouncer):
         facts = {"version": causerie.__version__, "address": f"{url}/v1"}
         if doors.has_accounts(settings) and settings.console.enabled:
             facts["console"] = console = f"{settings.console.address or url}/console"
-            if self._first_link is not None:
+            if self._first_link_token is not None:
                 words = "nobody has an account yet; this link makes the owner's, once, within a day"
-                log.warning(words, link=f"{console}/link#{self._first_link}")
+                log.warning(words, link=f"{console}/link#{self._first_link_token}")
         log.info("ready", **facts, models=list(doors.default_address(settings).models))
 
     def stopping(self) -> None:
@@ -129,15 +126,13 @@ def block(
     url = local_url(host, port)
     base = f"{url}/v1"
     default = doors.default_address(settings)
-    others = [
-        door_address for door_address in doors.door_addresses(settings) if door_address != default
-    ]
+    others = [each for each in doors.door_addresses(settings) if each != default]
     lines = [
         "",
         f"Causerie {causerie.__version__} is ready.",
         "",
         f"  address  {base}",
-        *(f"           {each}/v1" for each in _from_elsewhere(host, port)),
+        *(f"           {each}/v1" for each in _urls_for_other_devices(host, port)),
         "  models   "
         + (", ".join(default.models) or "none in the file; add providers on the console"),
     ]
@@ -162,7 +157,7 @@ def block(
                 "Nobody has an account yet. This link makes the owner's, once, within a day:",
             ]
             lines += ["", f"  {console}/link#{first_link}"]
-    differ = any(door_address.models != default.models for door_address in others)
+    differ = any(each.models != default.models for each in others)
     if not settings.weights.serve and (len(others) > 1 or differ):
         lines.append(f"  doors    {len(others)} more; `causerie check` lists them")
     return [*lines, "", "Ctrl-C stops it.", ""]
@@ -172,14 +167,14 @@ def _page_lines(settings: Settings, host: str, port: int) -> Iterator[str]:
     url = local_url(host, port)
     if doors.has_chat_page(settings):
         yield f"  page     {url}/"
-        yield from (f"           {each}/" for each in _from_elsewhere(host, port))
+        yield from (f"           {each}/" for each in _urls_for_other_devices(host, port))
     elif settings.server.chat_page is None and not doors.has_accounts(settings):
         yield "  page     off beside keys; `--set server.chat_page=true` serves it"
     if settings.server.docs:
         yield f"  docs     {url}/docs"
 
 
-def _from_elsewhere(host: str, port: int) -> Sequence[str]:
+def _urls_for_other_devices(host: str, port: int) -> Sequence[str]:
     return network_urls(host, port) if host in ANY_ADDRESS else ()
 
 
@@ -237,65 +232,42 @@ def qr_lines(text: str) -> Sequence[str]:
 
 
 class DownloadBar:
-    """Shows the progress of one download after another; ``quiet`` shows nothing.
+    """Shows the progress of one download after another; ``log_line`` gets lines in its place."""
 
-    ``tell`` gets whole lines in place of the console.
-    """
-
-    def __init__(
-        self, console: Console, *, quiet: bool = False, tell: Callable[[str], None] | None = None
-    ) -> None:
-        self._console = console
-        self._quiet = quiet
-        self._tell = tell
-        self._bar = progress.Progress(
+    def __init__(self, console: Console, log_line: Callable[[str], None] | None = None) -> None:
+        self._print_line = log_line or partial(console.print, markup=False, highlight=False)
+        self._progress = progress.Progress(
             progress.TextColumn("{task.description}"),
             progress.BarColumn(),
             progress.DownloadColumn(),
             progress.TransferSpeedColumn(),
             progress.TimeRemainingColumn(),
             console=console,
-            disable=quiet or tell is not None or not console.is_terminal,
+            disable=log_line is not None or not console.is_terminal,
         )
-        self._task: progress.TaskID | None = None
-        self._label = ""
-        self._bytes = 0
-        self._start_time = 0.0
-
-    @property
-    def active(self) -> bool:
-        return self._task is not None
+        self.active = False
 
     def stop(self) -> None:
-        self._bar.stop()
-        self._task = None
+        self._progress.stop()
+        self.active = False
 
     def started(self, total: int | None, label: str) -> None:
         """Start the bar of a file of ``total`` bytes, where that is known."""
-        self._label, self._bytes, self._start_time = label, 0, time.monotonic()
-        if self._bar.disable:
+        self._progress.add_task(label, total=total)
+        self._progress.start()
+        self.active = not self._progress.disable
+        if not self.active:
             size = f" ({total / 1e6:.0f} MB)" if total else ""
             self._print_line(f"{label}{size}")
-            return
-        self._bar.start()
-        self._task = self._bar.add_task(label, total=total)
 
     def advanced(self, count: int) -> None:
-        self._bytes += count
-        if self._task is not None:
-            self._bar.advance(self._task, count)
+        self._progress.advance(self._progress.tasks[-1].id, count)
 
     def finished(self) -> None:
-        if self._task is not None:
-            self._bar.stop()
-            self._task = None
-            return
-        seconds = max(time.monotonic() - self._start_time, 1e-3)
-        rate = self._bytes / 1e6 / seconds
-        self._print_line(f"{self._label}: {self._bytes / 1e6:.0f} MB at {rate:.1f} MB/s")
-
-    def _print_line(self, line: str) -> None:
-        if self._tell is not None:
-            self._tell(line)
-        elif not self._quiet:
-            self._console.print(line, markup=False, highlight=False)
+        if self.active:
+            self.stop()
+        else:
+            file = self._progress.tasks[-1]
+            size = file.completed / 1e6
+            rate = size / max(file.elapsed or 0.0, 1e-3)
+            self._print_line(f"{file.description}: {size:.0f} MB at {rate:.1f} MB/s")

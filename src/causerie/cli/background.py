@@ -64,12 +64,12 @@ def started(settings: Settings, model: ModelSettings) -> tuple[Service, str]:
     idle = settings.engines.keep_alive_seconds
     alone = (structs.replace(model, idle_unload_seconds=idle),)
     wanted = structs.replace(
-        _local_settings(settings, (DEFAULT_MODEL,) if is_cached else alone),
+        _loopback_settings(settings, (DEFAULT_MODEL,) if is_cached else alone),
         weights=structs.replace(settings.weights, serve=is_cached),
     )
     folder = runtime_folder_of_user()
     with _one_start_at_a_time(folder / "background.lock"):
-        found = _running_service(ref, is_cached=is_cached)
+        found = _running_service_with(ref, is_cached=is_cached)
         if found is None:
             service, process = _start_service(wanted, folder, _KEPT)
             _ = process.stdin and process.stdin.close()
@@ -85,7 +85,7 @@ def alone(settings: Settings, model: ModelSettings) -> Iterator[Service]:
     """
     _fetch_weights(settings, model)
     folder = runtime_folder_of_user()
-    service, process = _start_service(_local_settings(settings, (model,)), folder, _ALONE)
+    service, process = _start_service(_loopback_settings(settings, (model,)), folder, _ALONE)
 
     def leave(_: int, __: FrameType | None) -> NoReturn:
         sys.exit(128 + signal.SIGTERM)
@@ -99,7 +99,7 @@ def alone(settings: Settings, model: ModelSettings) -> Iterator[Service]:
         _ = process.communicate()  # the end of its stdin stops it
 
 
-def _local_settings(settings: Settings, models: tuple[ModelSettings, ...]) -> Settings:
+def _loopback_settings(settings: Settings, models: tuple[ModelSettings, ...]) -> Settings:
     server = ServerSettings(host="127.0.0.1", port=0)
     return Settings(
         server=server, models=models, engines=settings.engines, weights=settings.weights
@@ -129,7 +129,7 @@ def _fetch_weights(settings: Settings, model: ModelSettings) -> None:
 
 
 # One that this version has started, or any other one that serves the cache.
-def _running_service(ref: str, *, is_cached: bool) -> tuple[Service, str] | None:
+def _running_service_with(ref: str, *, is_cached: bool) -> tuple[Service, str] | None:
     for service in services():
         if service.facts.background and service.outdated:
             service.end()
@@ -179,7 +179,7 @@ def _start_service(
 
 
 @contextmanager
-def _key_of_its_own(settings: Settings) -> Iterator[Settings]:
+def _with_generated_key(settings: Settings) -> Iterator[Settings]:
     """Yield the settings with a key, which a file beside the socket of this process holds."""
     key = secrets.token_urlsafe(32)
     path = runtime_folder(variables()) / f"{os.getpid()}{KEY_SUFFIX}"
@@ -196,13 +196,13 @@ def _key_of_its_own(settings: Settings) -> Iterator[Settings]:
 
 
 def main() -> None:
-    with _key_of_its_own(
+    with _with_generated_key(
         msgspec.json.decode(sys.stdin.buffer.readline(), type=Settings)
     ) as settings:
-        _serve(settings, kept=sys.argv[1] == _KEPT)
+        _serve_until_stopped(settings, kept=sys.argv[1] == _KEPT)
 
 
-def _serve(given: Settings, *, kept: bool) -> None:
+def _serve_until_stopped(given: Settings, *, kept: bool) -> None:
 
     def read(_: Sequence[Entry] = (), __: str | None = None) -> Loaded:
         settings = given

@@ -20,11 +20,7 @@ _NAME = re.compile(rf"(?=.{{1,{_LONGEST}}}$)(hf|pypi):[a-zA-Z0-9._:/-]+")  # as 
 
 
 def served_models(
-    settings: Settings,
-    refs: Sequence[str],
-    id: str | None,
-    only: list[str] | None,
-    engine: Engine,
+    settings: Settings, refs: Sequence[str], id: str | None, only: list[str] | None, engine: Engine
 ) -> tuple[ModelSettings, ...]:
     """Return the models to serve: those of ``refs`` or ``only``, or all that are configured, with
     those of the cache where it is served.
@@ -37,20 +33,20 @@ def served_models(
         if refs or only or not settings.weights.serve:
             return models
         configured = () if models == (DEFAULT_MODEL,) else models
-        return (*configured, *_on_demand(settings, _pulled_models(settings), configured)) or models
+        on_demand = _loaded_on_demand(settings, _pulled_models(settings), configured)
+        return (*configured, *on_demand) or models
     if id is not None:
         raise WrongUsage("--id names the model of one REF, and there are several")
     named = [chosen_models(settings, ref, None, only, engine)[0] for ref in refs]
     filed = {model.id for model in settings.models if model != DEFAULT_MODEL}
     configured = tuple(model for model in named if model.id in filed)
-    return (*configured, *_on_demand(settings, named, configured))
+    return (*configured, *_loaded_on_demand(settings, named, configured))
 
 
 def cached_ids(settings: Settings) -> Mapping[str, str]:
     """Return the references of the weights in the cache, by the ids that they are served with."""
-    return {
-        model.id: model.ref or "" for model in _on_demand(settings, _pulled_models(settings), ())
-    }
+    found = _loaded_on_demand(settings, _pulled_models(settings), ())
+    return {model.id: model.ref or "" for model in found}
 
 
 def _pulled_models(settings: Settings) -> Iterator[ModelSettings]:
@@ -60,22 +56,22 @@ def _pulled_models(settings: Settings) -> Iterator[ModelSettings]:
         if path.is_dir() and not any(path.glob("*.safetensors")) and not any(path.glob("*.xml")):
             continue  # a tokenizer, for a model that others run
         model = ModelSettings(id=known.id_of(reference), ref=weights.ref, engine=engine_for([path]))
-        if _weights_of(model) == _weights_of(DEFAULT_MODEL):
+        if _weights_and_engine(model) == _weights_and_engine(DEFAULT_MODEL):
             model = DEFAULT_MODEL  # which keeps its engine after it was fetched at the first start
         ref = model.ref or ""
         repository = [ref] if _NAME.fullmatch(ref) else []
         yield structs.replace(model, aliases=(*known.names_of(reference), *repository))
 
 
-def _on_demand(
+def _loaded_on_demand(
     settings: Settings, models: Iterable[ModelSettings], configured: Sequence[ModelSettings]
 ) -> Iterator[ModelSettings]:
-    refs = {_weights_of(model) for model in configured if model.ref}
+    refs = {_weights_and_engine(model) for model in configured if model.ref}
     names = {name for model in configured for name in (model.id, slug(model), *model.aliases)}
     for model in models:
-        if _weights_of(model) in refs:
+        if _weights_and_engine(model) in refs:
             continue
-        refs.add(_weights_of(model))
+        refs.add(_weights_and_engine(model))
         id = next(
             one
             for one in _model_ids(model)
@@ -98,5 +94,5 @@ def _model_ids(model: ModelSettings) -> Iterator[str]:
     yield from (f"{model.id}-{number}" for number in itertools.count(2))
 
 
-def _weights_of(model: ModelSettings) -> tuple[str, str]:
+def _weights_and_engine(model: ModelSettings) -> tuple[str, str]:
     return str(Reference.parse(model.ref or "").settled), model.engine

@@ -57,7 +57,7 @@ def chat(
     from causerie.settings.environment import client_key
 
     asked = question_of(question or ())
-    told = _valid_text(system)
+    told = _valid_unicode(system)
     endpoint = Endpoint(base_url, client_key(), model)
     talk(asked, lambda: endpoint, thinking=thinking, system=told, tools=tools, plain=plain)
 
@@ -102,17 +102,17 @@ def run(
     ):
 
         def find() -> Endpoint:
-            model = _running_model(name, context, config, pairs)
+            model = _service_with_model(name, context, config, pairs)
             service, id = running.enter_context(model)
             return Endpoint(service.base_url, service.key or client_key(), id)
 
-        told = _valid_text(system)
-        talk(asked, find, thinking=thinking, system=told, plain=plain, own=True)
+        system = _valid_unicode(system)
+        talk(asked, find, thinking=thinking, system=system, plain=plain, own=True)
 
 
 # That runs already, in the background from now on, or while the block runs.
 @contextmanager
-def _running_model(
+def _service_with_model(
     name: str, context: command.Context, config: command.Config, pairs: command.Set
 ) -> Iterator[tuple[Service, str]]:
     from causerie.cli.serve import chosen_models
@@ -163,7 +163,7 @@ def question_of(words: Sequence[str], patience: float = _PATIENCE_SECONDS) -> st
     """
     reads = "-" in words
     at = words.index("-") if reads else 0
-    before, after = _valid_text(" ".join(words[:at])), _valid_text(" ".join(words[at + reads :]))
+    before, after = (_valid_unicode(" ".join(some)) for some in (words[:at], words[at + reads :]))
     if sys.stdin is None:
         if reads or not words:
             raise command.WrongUsage("stdin is closed; ask with an argument")
@@ -177,7 +177,7 @@ def question_of(words: Sequence[str], patience: float = _PATIENCE_SECONDS) -> st
 
 
 # A shell passes any bytes.
-def _valid_text(argument: str | None) -> str | None:
+def _valid_unicode(argument: str | None) -> str | None:
     return argument and argument.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 

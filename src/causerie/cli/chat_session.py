@@ -12,7 +12,7 @@ import re
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager, suppress
-from dataclasses import InitVar, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
 from http import HTTPStatus
 from pathlib import Path
@@ -40,12 +40,7 @@ from causerie.protocol.request import ChatRequest
 from causerie.providers.dialects import GENERIC
 from causerie.providers.provider import Deadlines, Provider
 from causerie.providers.target import ProviderTarget
-from causerie.settings.environment import (
-    CLIENT_KEY,
-    no_colour,
-    state_folder,
-    variables,
-)
+from causerie.settings.environment import CLIENT_KEY, no_colour, state_folder, variables
 from causerie.settings.problems import SettingsError
 from causerie.shapes.chat_completions.reader import parse
 
@@ -89,28 +84,17 @@ class ChatAnswer:
 class Conversation:
     """The messages of a chat, and the fields that every request carries."""
 
-    _target: Callable[[str], ProviderTarget]
-    first_model: InitVar[str]
+    _target_for_model: Callable[[str], ProviderTarget]
+    model: str
     fields: dict[str, object]
-    _system: str | None = None
+    _system_message: str | None = None
 
-    def __post_init__(self, first_model: str) -> None:
-        self.use(first_model)
-        self.images: list[str] = []  # of the next message
-        self.messages: list[dict[str, object]] = []
+    def __post_init__(self) -> None:
         self.clear()
 
-    @property
-    def model(self) -> str:
-        return self._chat.model
-
-    def use(self, model: str) -> None:
-        """Ask this model from now on, at the service that there is now."""
-        self._chat = self._target(model)
-
     def instruct(self, system: str | None) -> None:
-        said = self.messages[1:] if self._system else self.messages
-        self._system = system
+        said = self.messages[1:] if self._system_message else self.messages
+        self._system_message = system
         self.clear()
         self.messages += said
 
@@ -126,14 +110,16 @@ class Conversation:
         return "\n".join(lines)
 
     def clear(self) -> None:
-        self.images = []
-        self.messages = [{"role": "system", "content": self._system}] if self._system else []
+        self.images: list[str] = []  # of the next message
+        self.messages: list[dict[str, object]] = []
+        if self._system_message:
+            self.messages.append({"role": "system", "content": self._system_message})
 
     def load(self, messages: Sequence[Mapping[str, object]]) -> None:
         """Go on with these messages. Raises ``ServiceError`` if a service would refuse them."""
-        _ = self._request([*messages, _ANY_QUESTION])
+        _ = self._chat_request([*messages, _ANY_QUESTION])
         first = messages[0] if messages else {}
-        self._system = str(first.get("content")) if first.get("role") == "system" else None
+        self._system_message = str(first.get("content")) if first.get("role") == "system" else None
         self.images, self.messages = [], [dict(message) for message in messages]
 
     def set(self, values: Mapping[str, object]) -> None:
@@ -142,7 +128,7 @@ class Conversation:
         fields = {name: value for name, value in changed.items() if value is not None}
         before, self.fields = self.fields, fields
         try:
-            _ = self._request([_ANY_QUESTION])
+            _ = self._chat_request([_ANY_QUESTION])
         except ServiceError:
             self.fields = before
             raise
@@ -156,8 +142,8 @@ class Conversation:
                 return content
         return None
 
-    def _request(self, messages: Sequence[Mapping[str, object]]) -> ChatRequest:
-        body = {**self.fields, "model": self._chat.model, "messages": messages, "stream": True}
+    def _chat_request(self, messages: Sequence[Mapping[str, object]]) -> ChatRequest:
+        body = {**self.fields, "model": self.model, "messages": messages, "stream": True}
         return parse(msgspec.json.encode(body), _RULES)
 
     def say(self, text: str) -> None:
@@ -177,7 +163,8 @@ class Conversation:
         A complete answer joins the history. One that is stopped or breaks
         joins by :meth:`keep`, if the caller wants it to.
         """
-        async with self._chat.generate(self._request(self.messages)) as reply:
+        request = self._chat_request(self.messages)
+        async with self._target_for_model(self.model).generate(request) as reply:
             async for batch in reply.events:
                 for event in batch:
                     into.take(event)
@@ -285,30 +272,29 @@ def talk(
 @dataclass(eq=False)
 class _ChatSession:
     _runner: asyncio.Runner
-    _find: Callable[[], Endpoint]
-    _plain: bool
-    _own: bool
+    _find_endpoint: Callable[[], Endpoint]
+    _shows_source: bool
+    _is_own_service: bool
 
     def __post_init__(self) -> None:
-        self._connect()
+        self._connect_to_endpoint()
         colours: Literal["auto"] | None = None if no_colour() else "auto"
         self._console = Console(highlight=False, color_system=colours, theme=CHAT_THEME)
-        self._notes = Console(stderr=True, highlight=False, color_system=colours)
+        self._notes_console = Console(stderr=True, highlight=False, color_system=colours)
 
-    def _connect(self) -> None:
-        self._endpoint = self._find()
+    def _connect_to_endpoint(self) -> None:
+        self._endpoint = self._find_endpoint()
         self._provider = provider_at(self._endpoint.base_url, self._endpoint.key)
 
     def begin(self, fields: dict[str, object], system: str | None) -> None:
         """Begin a conversation with the model. Raises :class:`CommandFailed`."""
-        name = self._endpoint.model or next(iter(self._models()), None)
+        name = self._endpoint.model or next(iter(self._listed_models()), None)
         if name is None:
-            base_url = self._endpoint.base_url
-            raise CommandFailed(f"{base_url} lists no models; name one with --model")
-        self._conversation = Conversation(self._target, name, fields, system)
+            raise CommandFailed(f"{self._endpoint.base_url} lists no models; name one with --model")
+        self._conversation = Conversation(self._target_for_model, name, fields, system)
 
-    def _target(self, model: str) -> ProviderTarget:
-        if self._own:
+    def _target_for_model(self, model: str) -> ProviderTarget:
+        if self._is_own_service:
             return ProviderTarget(self._provider, model)
         from causerie.chat.parser import Separation  # a quarter of all imports
 
@@ -327,30 +313,29 @@ class _ChatSession:
 
     def once(self, question: str) -> None:
         self._conversation.say(question)
-        view = AnswerView(self._console, self._notes, plain=self._plain)
+        view = AnswerView(self._console, self._notes_console, plain=self._shows_source)
         try:
             self._stream_answer(view, ChatAnswer())
         finally:
             view.end()
 
     def at_length(self) -> None:
-        title = f"{self._conversation.model} at {self._endpoint.base_url}"
-        self._console.print(
-            f"{printable(title)} · Ctrl-D leaves, /help lists more", style="dim", markup=False
-        )
-        commands = ChatCommands(self._conversation, self._models)
+        title = printable(f"{self._conversation.model} at {self._endpoint.base_url}")
+        words = f"{title} · Ctrl-D leaves, /help lists more"
+        self._console.print(words, style="dim", markup=False)
+        commands = ChatCommands(self._conversation, self._listed_models)
         while (line := self._keyboard.question()) is not None:
             if line in ("/exit", "/quit", "/bye"):
                 return
             if line == "/retry" and (content := self._conversation.undo()) is not None:
-                self._ask_model({"role": "user", "content": content})
+                self._ask_or_forget({"role": "user", "content": content})
                 continue
             if (reply := commands.reply_to(line)) is not None:
                 self._console.print(printable(reply), style="dim", markup=False, soft_wrap=True)
             elif line:
-                self._ask_model(self._conversation.question(line))
+                self._ask_or_forget(self._conversation.question(line))
 
-    def _models(self) -> dict[str, dict[str, Any]]:
+    def _listed_models(self) -> dict[str, dict[str, Any]]:
         async def listed() -> dict[str, dict[str, Any]]:
             with explain_failures(self._endpoint.base_url):
                 return {str(entry["id"]): entry for entry in await self._provider.listing()}
@@ -358,18 +343,18 @@ class _ChatSession:
         return self._runner.run(listed())
 
     # What gets no answer leaves the conversation.
-    def _ask_model(self, question: dict[str, object]) -> None:
+    def _ask_or_forget(self, question: dict[str, object]) -> None:
         messages = self._conversation.messages
         mark = len(messages)
         messages.append(question)
-        if not self._run_turn():
+        if not self._answer_with_tool_results():
             del messages[mark:]
 
     # Return whether what was said stays in the conversation.
-    def _run_turn(self) -> bool:
+    def _answer_with_tool_results(self) -> bool:
         while True:
             answer = ChatAnswer()
-            view = AnswerView(self._console, self._notes, plain=self._plain)
+            view = AnswerView(self._console, self._notes_console, plain=self._shows_source)
             try:
                 self._stream_answer(view, answer)
             except KeyboardInterrupt:
@@ -378,7 +363,7 @@ class _ChatSession:
                 return bool(answer.text)  # its incomplete calls are dropped
             except CommandFailed as error:
                 view.end()
-                self._notes.print(f"causerie: {printable(str(error))}", markup=False)
+                self._notes_console.print(f"causerie: {printable(str(error))}", markup=False)
                 return False
             if not answer.calls:
                 return True
@@ -386,28 +371,27 @@ class _ChatSession:
                 text = self._keyboard.line(f"result of {printable(call['function']['name'])}: ")
                 if text is None:
                     return False
-                self._conversation.messages.append(
-                    {"role": "tool", "tool_call_id": call["id"], "content": text}
-                )
+                result = {"role": "tool", "tool_call_id": call["id"], "content": text}
+                self._conversation.messages.append(result)
 
     # A service of this program may have ended since the last question: then another one is asked.
     def _stream_answer(self, view: AnswerView, answer: ChatAnswer) -> None:
         try:
-            self._runner.run(self._asked(view, answer))
+            self._runner.run(self._show_answer(view, answer))
         except CommandFailed as error:
             is_gone = error.code is ExitCode.NETWORK and answer == ChatAnswer()
-            if not (self._own and is_gone):
+            if not (self._is_own_service and is_gone):
                 raise
             view.end()
-            self._notes.print("causerie: the service has ended, so it is started anew")
-            before, chosen = self._endpoint.model, self._conversation.model
-            ended = self._provider
-            self._connect()
+            self._notes_console.print("causerie: the service has ended, so it is started anew")
+            before, ended = self._endpoint.model, self._provider
+            self._connect_to_endpoint()
             self._runner.run(ended.close())
-            self._conversation.use(chosen if chosen != before else self._endpoint.model or chosen)
-            self._runner.run(self._asked(view, answer))
+            if self._conversation.model == before and self._endpoint.model:
+                self._conversation.model = self._endpoint.model
+            self._runner.run(self._show_answer(view, answer))
 
-    async def _asked(self, view: AnswerView, answer: ChatAnswer) -> None:
+    async def _show_answer(self, view: AnswerView, answer: ChatAnswer) -> None:
         began = time.monotonic()
         first: float | None = None
         usage: Usage | None = None
@@ -440,21 +424,12 @@ A line that ends in \\ goes on in the next one; \"\"\" opens and closes several.
 Ctrl-C stops an answer."""
 
 
-_MOST_BYTES = 20 * 1024 * 1024
-# What a file of each type begins with; WebP has its length between.
-_BEGINNINGS = {
-    "image/png": b"\x89PNG\r\n\x1a\n",
-    "image/jpeg": b"\xff\xd8\xff",
-    "image/gif": b"GIF8",
-}
-
-
 @dataclass(eq=False)
 class ChatCommands:
-    """Lines of a chat that are for the program; ``_models`` returns the entries of models by id."""
+    """Carries out the lines of a chat that are commands, like ``/model``."""
 
     _conversation: Conversation
-    _models: Callable[[], Mapping[str, Mapping[str, Any]]]
+    _listed_models: Callable[[], Mapping[str, Mapping[str, Any]]]  # entries by id
 
     def reply_to(self, line: str) -> str | None:
         """Return what a command has to say, or ``None`` if the line is for the model.
@@ -492,11 +467,11 @@ class ChatCommands:
                 undone = self._conversation.undo() is not None
                 return "the last question is forgotten" if undone else "there is nothing to forget"
             case "image" | "load" | "model" | "save" | "set" | "think":
-                reply: str = getattr(self, f"_{name}")(rest)
+                reply: str = getattr(self, f"_command_{name}")(rest)
                 return reply
         return f"there is no /{name}; /help lists what there is"
 
-    def _set(self, words: str) -> str:
+    def _command_set(self, words: str) -> str:
         name, _, text = words.removeprefix("parameter ").strip().partition(" ")
         fields, model, value = self._conversation.fields, self._conversation.model, text.strip()
         if not name:
@@ -510,19 +485,19 @@ class ChatCommands:
             self._conversation.set({name: value})
         doubt = ""
         with suppress(CommandFailed):
-            listed = self._models().get(model, {}).get("supported_parameters")
+            listed = self._listed_models().get(model, {}).get("supported_parameters")
             if isinstance(listed, list) and name not in listed:  # one without a list takes anything
                 doubt = f", but {model} does not list it"
         return f"{name} is {value}{doubt}"
 
-    def _think(self, how: str) -> str:
+    def _command_think(self, how: str) -> str:
         switch = {"on": True, "off": False}.get(how)
         kwargs = {"enable_thinking": switch} if switch is not None else None
         effort = how if how and switch is None else None
         self._conversation.set({"chat_template_kwargs": kwargs, "reasoning_effort": effort})
         return f"thinking is {how or 'as the model does'}"
 
-    def _load(self, file: str) -> str:
+    def _command_load(self, file: str) -> str:
         saved = Path(file).expanduser().read_bytes()
         try:
             self._conversation.load(msgspec.json.decode(saved, type=list[dict[str, Any]]))
@@ -530,38 +505,39 @@ class ChatCommands:
             return f"{file} is no conversation; `/save NAME.json` writes one"
         return f"{file} goes on"
 
-    def _model(self, name: str) -> str:
-        listed = self._models()
+    def _command_model(self, name: str) -> str:
+        listed = self._listed_models()
         own = self._conversation.model
         if name:
             if name not in listed and not any(
                 one.endswith("*") and name.startswith(one[:-1]) for one in listed
             ):
                 return f"there is no model {name}, so {own} stays; /model lists the others"
-            self._conversation.use(name)
+            self._conversation.model = name
             return f"{name} is asked from now on"
         return "\n".join(f"{'*' if one == own else ' '} {one}" for one in listed)
 
-    def _image(self, file: str) -> str:
+    def _command_image(self, file: str) -> str:
+        from causerie.chat.images import MOST_BYTES, format_of_image
+
         model = self._conversation.model
-        match self._models().get(model):
+        match self._listed_models().get(model):
             case {"architecture": {"evidence": "unknown"}}:
                 pass
             case {"architecture": {"input_modalities": list(inputs)}} if "image" not in inputs:
                 return f"{model} takes no pictures"
         with Path(file).expanduser().open("rb") as opened:
-            content = opened.read(_MOST_BYTES + 1)
-        if len(content) > _MOST_BYTES:
-            return f"{file} has more than {_MOST_BYTES // 2**20} MiB"
-        kinds = (kind for kind, first in _BEGINNINGS.items() if content.startswith(first))
-        is_webp = content[:4] == b"RIFF" and content[8:12] == b"WEBP"
-        kind = "image/webp" if is_webp else next(kinds, None)
-        if kind is None:
+            content = opened.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            return f"{file} has more than {MOST_BYTES // 2**20} MiB"
+        name = format_of_image(content)
+        if name is None:
             return f"{file} is no PNG, JPEG, GIF or WebP"
-        self._conversation.images.append(f"data:{kind};base64,{base64.b64encode(content).decode()}")
+        url = f"data:image/{name.lower()};base64,{base64.b64encode(content).decode()}"
+        self._conversation.images.append(url)
         return f"{file} goes with the next message"
 
-    def _save(self, file: str) -> str:
+    def _command_save(self, file: str) -> str:
         saved = self._conversation
         text = saved.markdown()
         if file.endswith(".json"):

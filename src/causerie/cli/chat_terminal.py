@@ -6,9 +6,7 @@ from __future__ import annotations
 
 import os
 import re
-import select
 import signal
-import socket
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -16,9 +14,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.cells import cell_len
+from rich.cells import cell_len, chop_cells
 from rich.console import Console, ConsoleDimensions
-from rich.control import Control
 from rich.segment import Segment, Segments
 from rich.theme import Theme
 
@@ -47,26 +44,26 @@ class Keyboard:
 
     def __init__(self, out: Console, history: Path | None) -> None:
         self._console = out
-        self._history = history
-        self._edits = HAS_READLINE and out.is_terminal and sys.stdin.isatty()
-        if self._edits:
+        self._history_file = history
+        self._has_line_editing = HAS_READLINE and out.is_terminal and sys.stdin.isatty()
+        if self._has_line_editing:
             readline.set_auto_history(False)
             for line in load_history(history) if history else ():
                 readline.add_history(line)
 
     def question(self) -> str | None:
         """Read a message; an interrupt drops what was typed."""
-        text = self._until_end(lambda: read_message(self._read_typed_line))
-        if self._edits and text and text.strip():
+        text = self._read_despite_interrupts(lambda: read_message(self._read_typed_line))
+        if self._has_line_editing and text and text.strip():
             readline.add_history(text)
-            if self._history:
-                append_history(self._history, text)
+            if self._history_file:
+                append_history(self._history_file, text)
         return text
 
     def line(self, prompt: str) -> str | None:
-        return self._until_end(lambda: self._read_typed_line(prompt).strip())
+        return self._read_despite_interrupts(lambda: self._read_typed_line(prompt).strip())
 
-    def _until_end(self, read: Callable[[], str]) -> str | None:
+    def _read_despite_interrupts(self, read: Callable[[], str]) -> str | None:
         while True:
             try:
                 return read()
@@ -77,12 +74,11 @@ class Keyboard:
                 self._console.print("\nCtrl-D leaves", style="dim")
 
     def _read_typed_line(self, prompt: str) -> str:
-        if self._edits:
-            with _waking_readline():
+        with _waking_for_signals():
+            if self._has_line_editing:
                 return input(prompt)
-        self._console.print(prompt, end="", markup=False)
-        await_line()
-        return self._console.input()
+            self._console.print(prompt, end="", markup=False)
+            return self._console.input()
 
 
 def read_message(read: Callable[[str], str]) -> str:
@@ -121,9 +117,12 @@ def append_history(history: Path, text: str) -> None:
 
 
 @contextmanager
-def _waking_readline() -> Iterator[None]:
-    # `readline` misses a signal that comes just before it waits for a key. Each tick ends its wait,
-    # and then Python looks for signals.
+def _waking_for_signals() -> Iterator[None]:
+    # A read misses a signal that comes just before it waits for a key. Each tick ends its wait, and
+    # then Python looks for signals. The console of Windows has no such gap.
+    if sys.platform == "win32":
+        yield
+        return
     before = signal.signal(signal.SIGALRM, lambda *_: None)
     signal.setitimer(signal.ITIMER_REAL, _TICK, _TICK)
     try:
@@ -131,25 +130,6 @@ def _waking_readline() -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-
-
-def await_line() -> None:
-    """Wait until a line of the terminal can be read.
-
-    ``KeyboardInterrupt`` comes also for a signal between the look for signals
-    and the wait, which plain ``input`` would not see before the next key. The
-    console of Windows has no such gap, and cannot be waited for like this.
-    """
-    if sys.platform == "win32":
-        return
-    woken, wakes = socket.socketpair()
-    with woken, wakes:
-        wakes.setblocking(False)
-        before = signal.set_wakeup_fd(wakes.fileno(), warn_on_full_buffer=False)
-        try:
-            select.select([sys.stdin, woken], [], [])
-        finally:
-            signal.set_wakeup_fd(before)
 
 
 # An answer on the terminal as it streams: dimmed thinking, rendered Markdown, tool calls.
@@ -173,28 +153,28 @@ class AnswerView:
 
     def __init__(self, out: Console, notes: Console, *, plain: bool = False) -> None:
         self._console = out
-        self._notes = out if out.is_terminal else notes
-        self._thinking = out.is_terminal
+        self._notes_console = out if out.is_terminal else notes
+        self._shows_thinking = out.is_terminal
         rendered = out.is_terminal and not (plain or out.is_dumb_terminal or out.legacy_windows)
-        self._with_hard_breaks = StreamedMarkdown(out) if rendered else None
-        self._last_kind = ""
+        self._markdown = StreamedMarkdown(out) if rendered else None
+        self._last_part_kind = ""
         self._line_is_open = False
 
     def show(self, event: events.Event) -> None:
         match event:
-            case events.ReasoningDelta(text=text) if self._thinking:
-                self._write("thinking", text, "dim")
+            case events.ReasoningDelta(text=text) if self._shows_thinking:
+                self._write_part("thinking", text, "dim")
             case events.TextDelta(text=text):
-                self._write("text", text, None)
+                self._write_part("text", text, None)
             case events.ToolCallStarted(name=name):
                 self.end()
-                self._notes.print(f"→ {printable(name)} ", style="cyan", end="", markup=False)
-                self._last_kind, self._line_is_open = "call", True
+                self._print_plain(self._notes_console, f"→ {printable(name)} ", "cyan")
+                self._last_part_kind, self._line_is_open = "call", True
             case events.ToolCallDelta(arguments=arguments):
-                self._print_plain(self._notes, printable(arguments), "cyan")
+                self._print_plain(self._notes_console, printable(arguments), "cyan")
             case events.Finished(reason=reason) if reason in _REASONS:
                 self.end()
-                self._remark(_REASONS[reason])
+                self._print_remark(_REASONS[reason])
             case _:
                 pass
 
@@ -209,35 +189,35 @@ class AnswerView:
             words.append(f"first after {first:.2f} s")
             if seconds > first:
                 words.append(f"{usage.completion / (seconds - first):.0f} tokens/s")
-        self._remark(" · ".join(words))
+        self._print_remark(" · ".join(words))
 
     def stopped(self) -> None:
         self.end()
-        self._remark("stopped")
+        self._print_remark("stopped")
 
-    def _write(self, kind: str, text: str, style: str | None) -> None:
-        if self._last_kind and self._last_kind != kind:
+    def _write_part(self, kind: str, text: str, style: str | None) -> None:
+        if self._last_part_kind and self._last_part_kind != kind:
             self.end()
-            if self._thinking:
+            if self._shows_thinking:
                 self._console.print()
-        self._last_kind = kind
+        self._last_part_kind = kind
         shown = printable(text)
-        if kind == "text" and self._with_hard_breaks:
-            self._with_hard_breaks.add(shown)
+        if kind == "text" and self._markdown:
+            self._markdown.add(shown)
         elif shown:
             self._print_plain(self._console, shown, style)
             self._line_is_open = not shown.endswith("\n")
 
     def end(self) -> None:
         """Leave the cursor at the beginning of a line."""
-        if self._with_hard_breaks:
-            self._with_hard_breaks.end()
+        if self._markdown:
+            self._markdown.end()
         if self._line_is_open:
-            (self._notes if self._last_kind == "call" else self._console).print()
+            (self._notes_console if self._last_part_kind == "call" else self._console).print()
         self._line_is_open = False
 
-    def _remark(self, text: str) -> None:
-        self._notes.print(text, style="dim italic", markup=False, highlight=False)
+    def _print_remark(self, text: str) -> None:
+        self._notes_console.print(text, style="dim italic", markup=False, highlight=False)
 
     @staticmethod
     def _print_plain(console: Console, text: str, style: str | None) -> None:
@@ -262,53 +242,49 @@ class StreamedMarkdown:
 
     def __init__(self, out: Console) -> None:
         self._console = out
-        self._unrendered = ""
-        self._dimensions: ConsoleDimensions = out.size
+        self._unrendered_text = ""
+        self._size_at_start: ConsoleDimensions = out.size
         self._lines_searched = 0
 
     def add(self, text: str) -> None:
         """Show more of the text, which has no control characters."""
         text = text.replace("\t", "    ")
-        if not self._unrendered:
+        if not self._unrendered_text:
             text = text.lstrip("\n")
-            self._dimensions = self._console.size
-        self._unrendered += text
+            self._size_at_start = self._console.size
+        self._unrendered_text += text
         self._print_source(text)
-        lines, last = self._unrendered.count("\n"), self._unrendered.rpartition("\n")[2]
+        lines, last = self._unrendered_text.count("\n"), self._unrendered_text.rpartition("\n")[2]
         if lines != self._lines_searched and len(last.strip()) >= _TELLING:
             self._lines_searched = lines
-            self._finish_until(list(_markdown_blocks(self._unrendered))[-1][0])
+            self._render_blocks_until(list(_markdown_blocks(self._unrendered_text))[-1][0])
 
     def end(self) -> None:
-        """The text is complete; leaves the cursor at the beginning of a line."""
-        if self._unrendered and not self._unrendered.endswith("\n"):
-            self._unrendered += "\n"
+        """Render the rest; leave the cursor at the beginning of a line."""
+        if self._unrendered_text and not self._unrendered_text.endswith("\n"):
+            self._unrendered_text += "\n"
             self._print_source("\n")
-        self._finish_until(len(self._unrendered))
+        self._render_blocks_until(len(self._unrendered_text))
 
-    def _finish_until(self, end: int) -> None:
+    def _render_blocks_until(self, end: int) -> None:
         if not end:
             return
-        rest = self._unrendered[end:]
-        rows = shown_rows(self._unrendered, self._console.width)
-        if rows and rows <= self._console.height and self._dimensions == self._console.size:
+        rest = self._unrendered_text[end:]
+        rows = shown_rows(self._unrendered_text, self._console.width)
+        if rows and rows <= self._console.height and self._size_at_start == self._console.size:
             with self._console:  # one write, so that nothing flickers
                 up = f"\x1b[{rows - 1}A" if rows > 1 else ""
-                cleared = Control()
-                cleared.segment = Segment(f"\r{up}\x1b[J", None, [])
-                self._console.control(cleared)
-                for start, block in _markdown_blocks(self._unrendered[:end]):
+                clear = Segment(f"\r{up}\x1b[J", None, [])
+                self._console.print(Segments([clear]), end="", soft_wrap=True)
+                for start, block in _markdown_blocks(self._unrendered_text[:end]):
                     if start:
                         self._console.line()
                     self._print_block(block)
                 if rest:
                     self._console.line()
                     self._print_source(rest)
-        self._unrendered, self._lines_searched, self._dimensions = (
-            rest,
-            rest.count("\n"),
-            self._console.size,
-        )
+        self._unrendered_text, self._lines_searched = rest, rest.count("\n")
+        self._size_at_start = self._console.size
 
     def _print_block(self, block: str) -> None:
         from rich.markdown import Markdown
@@ -353,13 +329,7 @@ def shown_rows(text: str, width: int) -> int | None:
     """Return how many rows a terminal needs for the text; ``None`` where terminals differ."""
     rows = 0
     for line in text.split("\n"):
-        column = 0
-        rows += 1
-        for character in line:
-            cells = cell_len(character)
-            if column + cells > width:
-                rows, column = rows + 1, 0
-            column += cells
+        rows += max(len(chop_cells(line, width)), 1)
         varying = 2 * len(_VARYING.findall(line))
         if varying and (cell_len(line) + varying) // width != (cell_len(line) - varying) // width:
             return None

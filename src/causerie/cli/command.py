@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 
 class ExitCode(IntEnum):
-    """Exit code that the shell receives."""
-
     OK = 0
     FAILURE = 1
     USAGE = 2
@@ -168,8 +166,7 @@ def settings_in_force(
     for pair in pairs or ():
         key, equals, value = pair.partition("=")
         if not equals:
-            words = f"--set takes KEY=VALUE, like server.port=9000, and got {pair!r}"
-            raise WrongUsage(words)
+            raise WrongUsage(f"--set takes KEY=VALUE, like server.port=9000, and got {pair!r}")
         overrides.append(Override(key.strip(), value.strip(), "--set"))
     return load(file=config, text=text, overrides=[*overrides, *more], entries=entries)
 

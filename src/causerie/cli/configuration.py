@@ -7,6 +7,7 @@ of the machine's owner. A running service adopts a change within a second.
 
 from __future__ import annotations
 
+import asyncio
 import math
 import re
 import shutil
@@ -191,11 +192,8 @@ def door_table(settings: Settings) -> Sequence[str]:
         for address in (*addresses, f"{here}{door_address.prefix}", *others):
             rows.append((*first, address, models))
             first, models = ("", "", ""), ""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        for row in rows
-    ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ("  ".join(map(str.ljust, row, widths)) for row in rows)
     return [f"# {line.rstrip()}" for line in lines]
 
 
@@ -310,8 +308,7 @@ def import_config(
     elif litellm is not None and file is None and not prune:
         _translate_litellm(litellm, output)
     else:
-        words = "name one file: FILE, also with `--prune`, or `--litellm FILE`"
-        raise command.WrongUsage(words)
+        raise command.WrongUsage("name one file: FILE, also with `--prune`, or `--litellm FILE`")
 
 
 def _translate_litellm(litellm: Path, output: Path | None) -> None:
@@ -352,15 +349,15 @@ def import_entries(
         print_table(("IMPORT", "KIND", "NAME", "CHANGES"), rows)
         count = sum(each.change is not None for each in steps)
         if count and not yes:
-            command.confirm(f"Write {_entry_count(count)} into the database?")
+            command.confirm(f"Write {_entries_text(count)} into the database?")
         await importing.carry_out(steps)
         return count
 
     count = with_entries(alone, work)
-    typer.echo(f"{_entry_count(count)} written." if count else "Nothing to write.", err=True)
+    typer.echo(f"{_entries_text(count)} written." if count else "Nothing to write.", err=True)
 
 
-def _entry_count(count: int) -> str:
+def _entries_text(count: int) -> str:
     return "1 entry" if count == 1 else f"{count} entries"
 
 
@@ -389,8 +386,6 @@ def settings_reader(config: Path | None, pairs: list[str] | None) -> ReadWith:
 
 def with_entries(loaded: Loaded, work: Callable[[Entries], Coroutine[Any, Any, T]]) -> T:
     """Run a coroutine on the entries in the database that the settings name."""
-    import asyncio
-
     from causerie.composition.account_backend import entries_of
     from causerie.settings.credentials import read_credentials
     from causerie.settings.doors import has_accounts

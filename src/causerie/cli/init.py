@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeVar, get_args
 
@@ -69,18 +68,19 @@ def init(
         raise WrongUsage("--context is for --kind model")
     flag = "" if config == _USUAL_FILE else f" --config {config}"
     if kind == "model":
-        text = _local_model(model, context, asks)
+        text = _model_configuration(model, context, asks)
         commands = [f"causerie serve{flag}", "causerie chat"]
     else:
-        remote = _remote_models(provider, model, asks)
-        text = gateway_file(remote, kind)
-        commands = [f"export {remote.variable}=..."] if remote.variable else []
+        text, variable = _gateway_configuration(kind, *_remote_model(provider, model, asks))
+        commands = [f"export {variable}=..."] if variable else []
         commands += [f"causerie check{flag}", f"causerie serve{flag}"]
     _write_checked(config, text, next_steps=commands)
 
 
 _Value = TypeVar("_Value")
 _DEFAULT_MODEL = "smollm2:135m"
+_EVERY_MODEL = "*"
+_PORT = 8000
 _KINDS = """What do you want to set up?
 
   model    a model on this machine
@@ -99,7 +99,7 @@ def _ask_kind() -> Kind:
     return _ask_until_valid("Kind", "model", _kind_named)
 
 
-def _local_model(name: str | None, context: str | int | None, asks: bool) -> str:
+def _model_configuration(name: str | None, context: str | int | None, asks: bool) -> str:
     if name is None and asks:
         typer.echo("\nA name of `causerie list --library`, hf:org/repo, or a path.\n", err=True)
         name = _ask_until_valid("Model", _DEFAULT_MODEL, _model_name)
@@ -117,7 +117,7 @@ def _local_model(name: str | None, context: str | int | None, asks: bool) -> str
     )
 
 
-def _remote_models(provider: str | None, model: str | None, asks: bool) -> RemoteModels:
+def _remote_model(provider: str | None, model: str | None, asks: bool) -> tuple[KnownProvider, str]:
     if provider is None and not asks:
         raise WrongUsage(f"--provider is missing; known are {_provider_names()}")
     if provider is None:
@@ -129,8 +129,8 @@ def _remote_models(provider: str | None, model: str | None, asks: bool) -> Remot
         except typer.BadParameter as error:
             raise WrongUsage(error.message) from error
     if model is None and asks:
-        model = _ask_until_valid("One of its models, or * for all", EVERY_MODEL, str.strip)
-    return RemoteModels(known, model or EVERY_MODEL)
+        model = _ask_until_valid("One of its models, or * for all", _EVERY_MODEL, str.strip)
+    return known, model or _EVERY_MODEL
 
 
 def _kind_named(text: str) -> Kind:
@@ -185,41 +185,19 @@ def _write_checked(file: Path, text: str, next_steps: Sequence[str]) -> None:
         typer.echo(f"  {command}")
 
 
-EVERY_MODEL = "*"
-_PORT = 8000
-
-
-@dataclass(frozen=True, slots=True)
-class RemoteModels:
-    """Models of a provider: one, or :data:`EVERY_MODEL`."""
-
-    provider: KnownProvider
-    model: str = EVERY_MODEL
-
-    @property
-    def every(self) -> bool:
-        return self.model == EVERY_MODEL
-
-    @property
-    def id(self) -> str:
-        return f"{self.provider.name}/{EVERY_MODEL}" if self.every else self.model
-
-    @property
-    def variable(self) -> str | None:
-        """Return the variable that holds the API key; ``None`` if the provider needs none."""
-        name = self.provider.name.upper().replace("-", "_")
-        return None if self.provider.local else f"{name}_API_KEY"
-
-    @property
-    def port(self) -> int:
-        """Return a port for the service that differs from the provider's own on this machine."""
-        own = self.provider.local and f":{_PORT}/" in self.provider.base_url
-        return _PORT + 1 if own else _PORT
-
-
-def gateway_file(remote: RemoteModels, kind: Kind = "gateway") -> str:
-    """Return the configuration of a gateway, or of one for a team."""
-    return _rendered_configuration(kind, remote.port, remote=remote)
+def _gateway_configuration(
+    kind: Kind, provider: KnownProvider, model: str
+) -> tuple[str, str | None]:
+    variable = None if provider.local else f"{provider.name.upper().replace('-', '_')}_API_KEY"
+    is_taken = provider.local and f":{_PORT}/" in provider.base_url  # by the provider's own server
+    text = _rendered_configuration(
+        *(kind, _PORT + 1 if is_taken else _PORT),
+        provider=provider,
+        model=model,
+        id=f"{provider.name}/{model}" if model == _EVERY_MODEL else model,
+        variable=variable,
+    )
+    return text, variable
 
 
 def _rendered_configuration(kind: Kind, port: int, **values: object) -> str:

@@ -11,14 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from causerie.cli.accounts import day, find_project, with_accounts
-from causerie.cli.command import (
-    AsJson,
-    Config,
-    Set,
-    WrongUsage,
-    print_found,
-    print_json,
-)
+from causerie.cli.command import AsJson, Config, Set, WrongUsage, print_found, print_json
 
 if TYPE_CHECKING:
     from causerie.hosted.accounts.accounts import Accounts
@@ -47,8 +40,7 @@ def key(
     if digest:
         found = sys.stdin.readline().strip()
         if not found:
-            words = "--digest reads a key from stdin, and there was none"
-            raise WrongUsage(words)
+            raise WrongUsage("--digest reads a key from stdin, and there was none")
         typer.echo(digest_line(found))
         return
     made = new_key()
@@ -77,9 +69,7 @@ def digest_line(made: str) -> str:
     return found
 
 
-keys = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="Keys of projects, in the database."
-)
+keys = typer.Typer()
 Which = Annotated[str, typer.Argument(metavar="KEY", help="Its public part, like ck_5RkT0yQzAbCd.")]
 
 
@@ -151,9 +141,7 @@ def list_keys(
         projects = await accounts.projects.every(by)
         if project is not None:
             projects = [await find_project(accounts, by, project)]
-        return [
-            (each.name, key) for each in projects for key in await accounts.keys.of(by, each.id)
-        ]
+        return [(one.name, key) for one in projects for key in await accounts.keys.of(by, one.id)]
 
     _show_keys(with_accounts(config, pairs, find)[1], json)
 

@@ -94,23 +94,23 @@ class LitellmTranslation:
     """Tables of our configuration, by their names; ``notes`` are settings without a counterpart."""
 
     def __init__(self, document: Mapping[str, Any], environ: Mapping[str, str]) -> None:
-        """``environ`` is read for ``master_key`` only."""
+        """Translate a document; of ``environ`` the variable of the master key is read."""
         self.providers: dict[str, dict[str, object]] = {}
         self.aliases: dict[str, dict[str, ImportedTarget]] = {}  # by the names of targets
         self.notes: list[str] = []
-        self._operations: dict[tuple[str, str], str] = {}  # of models that do not chat
-        self._keys: dict[str, list[str | None]] = {}  # in the file, by the variables that get them
-        router = _table_of(document, "router_settings")
-        lite = _table_of(document, "litellm_settings")
+        self._operations_by_model: dict[tuple[str, str], str] = {}  # of models that do not chat
+        self._keys_by_variable: dict[str, list[str | None]] = {}  # as the file has them
+        router = _subtable(document, "router_settings")
+        lite = _subtable(document, "litellm_settings")
         timeouts = {"timeout": lite.get("request_timeout")}
         timeouts |= {name: router[name] for name in ("timeout", "stream_timeout") if name in router}
-        for index, entry in enumerate(_fitting(document.get("model_list"), list) or []):
+        for index, entry in enumerate(_if_valid(document.get("model_list"), list) or []):
             self._add_entry(f"model_list[{index}]", entry, timeouts)
         for section, settings in (("router_settings", router), ("litellm_settings", lite)):
             self._add_fallbacks(f"{section}.fallbacks", settings)
         self._add_second_names(router)
-        self._drops = lite.get("drop_params")
-        self._master_key = _table_of(document, "general_settings").get("master_key")
+        self._drops_unknown_params = lite.get("drop_params")
+        self._master_key = _subtable(document, "general_settings").get("master_key")
         if (variable := _variable_of(self._master_key)) is not None:
             self._master_key = environ.get(variable)
             if not self._master_key:
@@ -131,8 +131,8 @@ class LitellmTranslation:
             yield f"keys = [{digest}]  # the master key, as a digest"
         else:
             yield "# keys = []  # digests that `causerie key` prints; needed beyond this machine"
-        if isinstance(self._drops, bool):
-            unknown = "drop" if self._drops else "reject"
+        if isinstance(self._drops_unknown_params, bool):
+            unknown = "drop" if self._drops_unknown_params else "reject"
             door = {"name": "gateway", "kind": "gateway", "unknown_params": unknown}
             yield "\n" + table_text(
                 ("doors",), door, {"unknown_params": "litellm_settings.drop_params"}
@@ -140,7 +140,7 @@ class LitellmTranslation:
         for name, table in self.providers.items():
             models = [
                 {"id": model, "operations": [operation]}
-                for (at, model), operation in self._operations.items()
+                for (at, model), operation in self._operations_by_model.items()
                 if at == name
             ]
             values = {"name": name, **table, **_without_empty(models=models)}
@@ -162,7 +162,7 @@ class LitellmTranslation:
         except (KeyError, TypeError, AttributeError):
             self._note(at, "needs `model_name` and `litellm_params`; left out")
             return
-        if _fitting(name, ModelPattern) is None:
+        if _if_valid(name, ModelPattern) is None:
             words = (
                 "cannot be an id here (letters, digits and `._:/-`, `*` only behind a beginning)"
             )
@@ -198,14 +198,14 @@ class LitellmTranslation:
             raise NotCarried("`model_name` and `model` must both have one `*`, or neither")
         provider = self._provider_name(prefix, params)
         if mode in _OPERATIONS:
-            self._operations[provider, model] = _OPERATIONS[mode]
+            self._operations_by_model[provider, model] = _OPERATIONS[mode]
         return ImportedTarget(
             provider,
             model,
-            priority=_fitting(params.get("order"), Count) or 0,
-            weight=_fitting(params.get("weight"), _Weight),
-            rpm=_fitting(params.get("rpm"), Count),
-            tpm=_fitting(params.get("tpm"), Count),
+            priority=_if_valid(params.get("order"), Count) or 0,
+            weight=_if_valid(params.get("weight"), _Weight),
+            rpm=_if_valid(params.get("rpm"), Count),
+            tpm=_if_valid(params.get("tpm"), Count),
             price=dict(self._price_settings(name, {**info, **params})),
         )
 
@@ -213,8 +213,8 @@ class LitellmTranslation:
         table = _address_table(prefix, params)
         stem = "azure" if "dialect" in table else str(table.get("known", "compatible"))
         table["key"] = _without_empty(env=self._key_variable(prefix, params.get("api_key"), table))
-        total = _fitting(params.get("timeout"), Patience)
-        first_token = _fitting(params.get("stream_timeout"), Patience)
+        total = _if_valid(params.get("timeout"), Patience)
+        first_token = _if_valid(params.get("stream_timeout"), Patience)
         table = _without_empty(
             **table, timeouts=_without_empty(total=total, first_token=first_token)
         )
@@ -236,7 +236,7 @@ class LitellmTranslation:
         named = _variable_of(key)
         variable = named or str(_TABLES["variables"].get(prefix, default))
         literal = None if key is None or named is not None else str(key)
-        keys = self._keys.setdefault(variable, [])
+        keys = self._keys_by_variable.setdefault(variable, [])
         if literal not in keys:
             keys.append(literal)
         number = keys.index(literal)
@@ -257,13 +257,13 @@ class LitellmTranslation:
         own = {name: list(targets.values()) for name, targets in self.aliases.items()}
         tables = [
             each
-            for each in (_fitting(settings.get("fallbacks"), list) or [])
+            for each in (_if_valid(settings.get("fallbacks"), list) or [])
             if isinstance(each, dict)
         ]
         pairs = [pair for table in tables for pair in table.items()]
         pairs += [(name, settings.get("default_fallbacks")) for name in own]
         for name, other in (
-            (name, other) for name, others in pairs for other in (_fitting(others, list) or [])
+            (name, other) for name, others in pairs for other in (_if_valid(others, list) or [])
         ):
             wild = str(name).endswith("*") or str(other).endswith("*")
             if name not in own or not isinstance(other, str) or other not in own or wild:
@@ -276,12 +276,12 @@ class LitellmTranslation:
                 self.aliases[name].setdefault(target.name, later)
 
     def _add_second_names(self, router: Mapping[str, Any]) -> None:
-        for name, group in _table_of(router, "model_group_alias").items():
+        for name, group in _subtable(router, "model_group_alias").items():
             first = str(group.get("model") if isinstance(group, dict) else group)
             at = f"router_settings.model_group_alias.{name}"
             if first not in self.aliases or name in self.aliases or first.endswith("*"):
                 self._note(at, f"`{first}` is not in the list, or the name is taken; left out")
-            elif _fitting(name, ModelPattern) is None:
+            elif _if_valid(name, ModelPattern) is None:
                 self._note(at, "cannot be an id here; left out")
             else:
                 self.aliases[name] = dict(self.aliases[first])
@@ -311,9 +311,6 @@ class LitellmTranslation:
         if any(not each.price for targets in self.aliases.values() for each in targets.values()):
             words = "models without costs have list prices here: see `causerie prices list`"
             self._note("model_list", words)
-
-
-# Aliases.
 
 
 def _alias_table(id: str, targets: Sequence[ImportedTarget]) -> Mapping[str, object]:
@@ -347,11 +344,8 @@ def _weight_in_priority(targets: Sequence[ImportedTarget], target: ImportedTarge
     return None
 
 
-# Addresses of providers.
-
-
 def _address_table(prefix: str, params: Mapping[str, Any]) -> dict[str, object]:
-    base = _plain_text(params, "api_base") or _plain_text(params, "base_url")
+    base = _literal_text(params, "api_base") or _literal_text(params, "base_url")
     if base is not None and not base.startswith(("http://", "https://")):
         raise NotCarried("`api_base` begins neither with `http://` nor with `https://`")
     if prefix == "azure":
@@ -360,7 +354,7 @@ def _address_table(prefix: str, params: Mapping[str, Any]) -> dict[str, object]:
         if base.endswith("/openai/v1"):
             return {"base_url": base, "dialect": "azure"}
         address = base if base.endswith("/openai") else f"{base}/openai"
-        version = _plain_text(params, "api_version")
+        version = _literal_text(params, "api_version")
         return _without_empty(base_url=address, dialect="azure-deployments", api_version=version)
     known = KNOWN_PROVIDERS.get(_TABLES["names"].get(prefix, prefix))
     if base is not None and prefix in _COMPATIBLE and (known is None or base != known.base_url):
@@ -391,18 +385,15 @@ def _split_model(model: str, provider: object) -> tuple[str, str]:
     return "", model
 
 
-# Values.
-
-
 def _without_empty(**values: object) -> dict[str, object]:
     return {name: value for name, value in values.items() if value not in (None, {}, [])}
 
 
-def _table_of(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    return _fitting(document.get(name), dict) or {}
+def _subtable(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    return _if_valid(document.get(name), dict) or {}
 
 
-def _plain_text(params: Mapping[str, Any], name: str) -> str | None:
+def _literal_text(params: Mapping[str, Any], name: str) -> str | None:
     value = params.get(name)
     if _variable_of(value) is not None:
         raise NotCarried(f"`{name}` is in a variable; an address stands in the file: write it out")
@@ -414,7 +405,7 @@ def _variable_of(value: object) -> str | None:
     return None if found is None else found[1]
 
 
-def _fitting(value: object, kind: Any) -> Any:
+def _if_valid(value: object, kind: Any) -> Any:
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError:

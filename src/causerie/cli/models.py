@@ -4,6 +4,7 @@ model, and the weights in the cache.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -37,8 +38,6 @@ def models(
 
     `causerie models --json`
     """
-    import asyncio
-
     from causerie.cli.configuration import with_database
 
     found = (
@@ -57,8 +56,6 @@ def models(
 
 async def list_models(settings: Settings) -> list[Facts]:
     """Return the configured models, then the other weights in the cache."""
-    import asyncio
-
     from causerie.composition.engine_makers import weights_cache, weights_here
 
     rows: list[Facts] = []
@@ -99,12 +96,10 @@ def show(
     if as_json:
         command.print_json(facts)
         return
-    print_facts([(key.replace("_", " "), _facts_text(key, facts[key])) for key in facts])
+    print_facts([(key.replace("_", " "), _fact_text(key, facts[key])) for key in facts])
 
 
 def _model_facts(name: str, config: command.Config, pairs: command.Set) -> Facts:
-    import asyncio
-
     from causerie.composition.engine_makers import engine_of, fetch_weights, weights_here
     from causerie.engines.weights import Silent
     from causerie.engines.weights.gguf import read_header
@@ -128,10 +123,8 @@ def _model_facts(name: str, config: command.Config, pairs: command.Set) -> Facts
         facts["license"] = named.license
     if weights is None:
         if named is None:
-            advice = f"fetch it by `causerie pull {name}`"
-            raise command.CommandFailed(
-                f"{name} is not on this machine; {advice}", command.ExitCode.NETWORK
-            )
+            words = f"{name} is not on this machine; fetch it by `causerie pull {name}`"
+            raise command.CommandFailed(words, command.ExitCode.NETWORK)
         return facts | {"size": named.size, "trained_context": named.context, "file": "not fetched"}
     if weights.path.is_dir():
         facts["folder"] = str(weights.path)
@@ -175,8 +168,7 @@ def _template_facts(template: str, sampling: RecommendedSampling | None) -> Fact
     form = detect(template)
     thinking = "no"
     if form.thinking is not None:
-        by_default = f"{form.thinking.default} by default"
-        thinking = "always" if form.thinking.mandatory else by_default
+        thinking = "always" if form.thinking.mandatory else f"{form.thinking.default} by default"
     usual = msgspec.structs.asdict(sampling.usual) if sampling is not None else {}
     return {
         "template": "its own" if template else "none; ChatML is used",
@@ -210,7 +202,7 @@ def _launch_facts(header: Header) -> Facts:
     }
 
 
-def _facts_text(key: str, value: object) -> str:
+def _fact_text(key: str, value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
@@ -250,20 +242,20 @@ def pull(
 
     `causerie pull hf:Qwen/Qwen3-4B --engine vllm`
     """
-    import asyncio
-
     from rich.console import Console
 
     from causerie.cli.announcement import DownloadBar
     from causerie.composition.engine_makers import fetch_weights
+    from causerie.engines.weights import Silent
     from causerie.engines.weights.reference import DEFAULT_REFERENCE, Kind
 
     reference = command.library().reference(ref or DEFAULT_REFERENCE)
     wanted = str(reference)
     settings = command.settings_in_force(config, pairs).settings
-    bar = DownloadBar(Console(stderr=True), quiet=quiet)
+    bar = DownloadBar(Console(stderr=True))
+    shown = Silent() if quiet else bar
     try:
-        weights = asyncio.run(fetch_weights(settings, wanted, bar, engine or "llamacpp"))
+        weights = asyncio.run(fetch_weights(settings, wanted, shown, engine or "llamacpp"))
     finally:
         bar.stop()
     typer.echo(str(weights.path))
@@ -363,8 +355,6 @@ def remove(
 
     `causerie rm hf:org/repo:Q4_K_M --yes`
     """
-    import asyncio
-
     from causerie.cli.services import services
     from causerie.composition.engine_makers import weights_cache
     from causerie.engines.weights.cache import delete_weights

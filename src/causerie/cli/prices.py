@@ -15,9 +15,7 @@ if TYPE_CHECKING:
     from causerie.settings.prices import Prices
     from causerie.settings.tree import Settings
 
-prices = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="Prices of models, and the price list."
-)
+prices = typer.Typer()
 _AMOUNTS = ("prompt", "completion", "cached", "cache_write")
 
 
@@ -45,17 +43,16 @@ def show_prices(
 
     settings = command.settings_in_force(config, pairs).settings
     found = Prices(settings)
-    rows = _price_rows(found.list, provider) if provider else _in_force(settings, found)
+    rows = _rows_of_list(found.list, provider) if provider else _rows_of_aliases(settings, found)
     made = list(rows)
     if provider and not made:
         names = ", ".join(sorted({name for name, _ in found.list.models}))
-        words = f"the price list has no provider {provider}; it has {names}"
-        raise command.WrongUsage(words)
+        raise command.WrongUsage(f"the price list has no provider {provider}; it has {names}")
     titles, cells = list(made[0]) if made else [], [list(row.values()) for row in made]
     command.print_found(made, titles, cells, json=json, right=("above", *_AMOUNTS))
 
 
-def _in_force(settings: Settings, prices: Prices) -> Iterator[Mapping[str, str]]:
+def _rows_of_aliases(settings: Settings, prices: Prices) -> Iterator[Mapping[str, str]]:
     for alias in settings.aliases:
         for target in alias.targets:
             found = prices.of(alias, target)
@@ -72,7 +69,7 @@ def _in_force(settings: Settings, prices: Prices) -> Iterator[Mapping[str, str]]
                 yield {**named, **_price_columns(amounts, above), "origin": origin}
 
 
-def _price_rows(prices: PriceList, provider: str) -> Iterator[Mapping[str, str]]:
+def _rows_of_list(prices: PriceList, provider: str) -> Iterator[Mapping[str, str]]:
     for (name, model), rows in prices.models.items():
         for row in rows if name == provider else ():
             amounts = _price_columns(row.prices, row.above)

@@ -62,8 +62,7 @@ def probe(
     `causerie probe https://api.example.org/v1 --key-env EXAMPLE_KEY --model large --entry`
     """
     if entry and (quick or as_json):
-        words = "--entry needs every answer, and is another form than --json"
-        raise command.WrongUsage(words)
+        raise command.WrongUsage("--entry needs every answer, and is another form than --json")
     from causerie.cli import probe_run
 
     address = base_url.rstrip("/")

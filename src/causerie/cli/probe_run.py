@@ -102,8 +102,7 @@ class ProbeRun:
                 words = f'`dialect = "{guessed.name}"` would fit'
                 typer.echo(f"it looks like {guessed.server}; {words}", err=True)
             self.dialect = self.dialect or guessed
-            preview = self.dialect is not None
-            asked = cost(self._questions, subjects, dialect_preview=preview)
+            asked = cost(self._questions, subjects, dialect_preview=self.dialect is not None)
             if self.dialect is not None:
                 typer.echo(f"{self.base_url} is spoken to as {self.dialect.server}", err=True)
             typer.echo(f"{self.base_url}: {asked}", err=True)
@@ -112,7 +111,7 @@ class ProbeRun:
                     raise WrongUsage("that is much; say --yes to go on")
                 if not typer.confirm("Go on?", err=True):
                     raise CommandFailed("nothing was asked")
-            return [await self._interview(asker, subject) for subject in subjects]
+            return [await self._interview_model(asker, subject) for subject in subjects]
 
     def _listed_subjects(self, listed: ProbeReply) -> list[Subject]:
         if not listed.status:
@@ -125,24 +124,22 @@ class ProbeRun:
         names = self.models or tuple(str(dig(one, "id")) for one in entries(listed)[:1])
         if not names:
             why = f"{listed.status}: {listed.message}{advice(listed.status, self.base_url)}"
-            raise CommandFailed(
-                f"{self.base_url}/models lists no models ({why}); name one with --model"
-            )
+            words = f"{self.base_url}/models lists no models ({why}); name one with --model"
+            raise CommandFailed(words)
         bare = Subject(self.base_url, "", keyed=self.key is not None)
         return [
             replace(bare, model=name, context_length=listed_length(entry_of(listed, name)))
             for name in names
         ]
 
-    async def _interview(self, asker: ProbeClient, subject: Subject) -> CompletedInterview:
+    async def _interview_model(self, asker: ProbeClient, subject: Subject) -> CompletedInterview:
         typer.echo(printable(f"asking {subject.model}"), err=True)
         with _progress_bar(len(self._questions)) as begins:
             patience = Patience(total_seconds=self.total_seconds)
             asking = Interview(subject, asker, patience, begins, dialect=self.dialect)
             asked = await asking.run(self._questions)
-        typer.echo(
-            f"{asked.requests} requests, {asked.tokens:,} tokens as it counts them", err=True
-        )
+        spent = f"{asked.requests} requests, {asked.tokens:,} tokens as it counts them"
+        typer.echo(spent, err=True)
         if self.quick:
             left = [one.id for one in QUESTIONS if one not in QUICK_QUESTIONS]
             typer.echo(f"left out by --quick: {', '.join(left)}", err=True)
@@ -221,8 +218,7 @@ def _progress_bar(total: int) -> Iterator[Callable[[ProbeQuestion], None]]:
         number = next(numbers)
         bar.update(task, completed=number, description=question.words)
         if bar.disable:
-            words = f"[{number + 1}/{total}] {question.id}: {question.words}"
-            typer.echo(words, err=True)
+            typer.echo(f"[{number + 1}/{total}] {question.id}: {question.words}", err=True)
 
     with bar:
         yield begin

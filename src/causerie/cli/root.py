@@ -10,8 +10,8 @@ from __future__ import annotations
 import inspect
 import re
 import shutil
-import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
+from functools import partial
 from importlib import import_module
 from typing import Annotated, Any, NamedTuple
 
@@ -21,14 +21,18 @@ from typer.core import TyperCommand, TyperGroup, TyperOption
 import causerie
 
 _NARROWEST, _WIDEST = 24, 100
-_FIRST_COLUMN = 30  # a longer name has its explanation on the next line
+_LONGEST_NAME = 30  # a longer one has its explanation on the next line
 _CODE = re.compile(r"`([^`]+)`")
-_EXAMPLES = "**Examples**"
+_HEADING = re.compile(r"^(Usage|Examples|Arguments|Options|Commands):", re.MULTILINE)
 
 
 class _HelpCommand(TyperCommand):
-    def get_help(self, ctx: Any) -> str:
-        return _help_text(self, ctx)
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        _write_help(self, ctx, formatter)
+
+    def get_short_help_str(self, limit: int = 45) -> str:
+        """Return the first paragraph, uncut: the list of commands wraps it."""
+        return " ".join(inspect.cleandoc(self.help or "").split("\n\n")[0].split())
 
     def invoke(self, ctx: Any) -> Any:
         from causerie.cli.command import reporting
@@ -39,8 +43,8 @@ class _HelpCommand(TyperCommand):
 
 # It is shown without importing pydantic.
 class _HelpGroup(TyperGroup):
-    def get_help(self, ctx: Any) -> str:
-        return _help_text(self, ctx)
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        _write_help(self, ctx, formatter)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse arguments. Typer's own flags get a default; without, it imports pydantic."""
@@ -51,61 +55,22 @@ class _HelpGroup(TyperGroup):
         return super().parse_args(ctx, args)
 
 
-def _help_text(command: Any, ctx: Any) -> str:
-    width = max(_NARROWEST, min(shutil.get_terminal_size().columns, _WIDEST))
-    usage = " ".join((ctx.command_path, *command.collect_usage_pieces(ctx)))
-    parts = [f"{_bold('Usage:')} {usage}", *_wrapped_paragraphs(command.help or "", width)]
-    for title, rows in _parameter_tables(command, ctx):
-        parts.append("\n".join((_bold(f"{title}:"), *_two_columns(rows, width))))
-    return "\n\n".join(parts)
-
-
-def _wrapped_paragraphs(text: str, width: int) -> Iterator[str]:
-    before, _, examples = inspect.cleandoc(text).partition(_EXAMPLES)
-    for paragraph in before.split("\n\n"):
-        if paragraph.strip():
-            yield _with_bold_code(textwrap.fill(" ".join(paragraph.split()), width))
-    lines = [line.strip() for line in examples.splitlines() if line.strip()]
-    if lines:
-        found = [(line, _CODE.fullmatch(line)) for line in lines]
-        shown = (alone[1] if alone else _with_bold_code(line) for line, alone in found)
-        yield "\n".join((_bold("Examples:"), *(f"  {line}" for line in shown)))
-
-
-def _parameter_tables(command: Any, ctx: Any) -> Iterator[tuple[str, Sequence[tuple[str, str]]]]:
-    parameters = command.get_params(ctx)
-    for title, kind in (("Arguments", "argument"), ("Options", "option")):
-        asked = (each for each in parameters if each.param_type_name == kind)
-        rows = [row for each in asked if (row := each.get_help_record(ctx)) is not None]
-        if rows:
-            yield title, rows
-    if commands := getattr(command, "commands", {}):
-        first = {name: inspect.cleandoc(each.help or "") for name, each in commands.items()}
-        yield (
-            "Commands",
-            [(name, " ".join(text.split("\n\n")[0].split())) for name, text in first.items()],
-        )
-
-
-def _two_columns(rows: Sequence[tuple[str, str]], width: int) -> Iterable[str]:
-    column = min(4 + min(_FIRST_COLUMN, max(len(name) for name, _ in rows)), width // 2)
-    for name, words in rows:
-        lines = textwrap.wrap(words, width - column) or [""]
-        head = f"  {name}"
-        if len(head) > column - 2:
-            yield head
-            head = ""
-        yield _with_bold_code(
-            "\n".join((f"{head:{column}}{lines[0]}", *(" " * column + line for line in lines[1:])))
-        ).rstrip()
-
-
-def _with_bold_code(text: str) -> str:
-    return _CODE.sub(lambda found: _bold(found[1]), text)
-
-
-def _bold(text: str) -> str:
-    return typer.style(text, bold=True)
+def _write_help(command: TyperCommand | TyperGroup, ctx: Any, formatter: Any) -> None:
+    formatter.width = max(_NARROWEST, min(shutil.get_terminal_size().columns, _WIDEST))
+    widest_name = min(_LONGEST_NAME, formatter.width // 2 - 4)
+    formatter.write_dl = partial(formatter.write_dl, col_max=widest_name)
+    command.format_usage(ctx, formatter)
+    words, _, examples = inspect.cleandoc(command.help or "").partition("**Examples**")
+    formatter.write_paragraph()
+    formatter.write_text(words)
+    if examples:
+        with formatter.section("Examples"):
+            for line in filter(None, map(str.strip, examples.splitlines())):
+                alone = _CODE.fullmatch(line)
+                formatter.write(f"  {alone[1] if alone else line}\n")
+    command.format_options(ctx, formatter)
+    plain = _HEADING.sub(lambda found: typer.style(found[0], bold=True), formatter.getvalue())
+    formatter.buffer = [_CODE.sub(lambda found: typer.style(found[1], bold=True), plain)]
 
 
 class Command(NamedTuple):
@@ -184,7 +149,9 @@ def loaded(name: str) -> Any:
     if isinstance(found, typer.Typer):
         for each in found.registered_commands:
             each.cls = _HelpCommand
-        alone.add_typer(found, name=name, cls=_HelpGroup)
+        alone.add_typer(
+            found, name=name, cls=_HelpGroup, help=command.summary, no_args_is_help=True
+        )
         return typer.main.get_group(alone).commands[name]
     alone.command(name, cls=_HelpCommand)(found)
     return typer.main.get_command(alone)

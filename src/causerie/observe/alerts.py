@@ -43,8 +43,6 @@ def signature(key: bytes, id: str, timestamp: int, body: bytes) -> str:
 
 
 class AlertKind(StrEnum):
-    """Subject of an alert."""
-
     BUDGET = "budget"
     PROVIDER = "provider"
     ERROR_RATE = "error_rate"
@@ -105,8 +103,6 @@ class StoredAlert:
 
 
 class DeliveryState(StrEnum):
-    """State of the delivery of a message to one receiver."""
-
     WAITING = "waiting"
     DELIVERED = "delivered"
     FAILED = "failed"
@@ -204,11 +200,11 @@ class ErrorRates:
     """Error rates of models in a window, from counts that only grow."""
 
     def __init__(self) -> None:
-        self._samples: deque[tuple[float, Counted]] = deque()
+        self._counter_samples: deque[tuple[float, Counted]] = deque()
 
     def look(self, counted: Counted, now: float, window: float) -> Mapping[str, ErrorRate]:
         """Return the rates of the last ``window`` seconds, or since the first call."""
-        looks = self._samples
+        looks = self._counter_samples
         looks.append((now, counted))
         while len(looks) > 2 and looks[1][0] <= now - window:
             looks.popleft()
@@ -219,8 +215,6 @@ class ErrorRates:
             rates[model] = ErrorRate(requests - before, failed - failed_before)
         return rates
 
-
-# Conditions become alerts, and alerts messages to receivers.
 
 _MOST = 1000
 
@@ -344,8 +338,8 @@ class AlertCenter:
 
     book: AlertBook
     _clock: Callable[[], datetime]
-    _channels: Callable[[str, str], NotificationChannel | None]
-    _chance: random.Random = field(default_factory=random.Random)
+    _find_channel: Callable[[str, str], NotificationChannel | None]
+    _retry_jitter: random.Random = field(default_factory=random.Random)
     more: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when there is something to deliver."""
 
@@ -419,7 +413,7 @@ class AlertCenter:
         elif outcome.final or delivery.attempts > len(_RETRY_SECONDS):
             ended = replace(ended, state=DeliveryState.FAILED)
         else:
-            wait = _RETRY_SECONDS[delivery.attempts - 1] * self._chance.uniform(0.8, 1.2)
+            wait = _RETRY_SECONDS[delivery.attempts - 1] * self._retry_jitter.uniform(0.8, 1.2)
             ended = replace(ended, next_at=self._clock() + timedelta(seconds=wait))
         try:
             await self.book.settle(ended)
@@ -427,7 +421,7 @@ class AlertCenter:
             log.warning("alert delivery not kept", message=delivery.id)
 
     async def _attempt_delivery(self, delivery: Delivery) -> Outcome:
-        channel = self._channels(delivery.channel, delivery.to)
+        channel = self._find_channel(delivery.channel, delivery.to)
         if channel is None:
             words = "The channel is not in the configuration any more."
             return Outcome(delivered=False, words=words, final=True)

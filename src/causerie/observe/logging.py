@@ -51,7 +51,7 @@ def configure(
     is_json = form == "json" or (form == "auto" and not out.isatty())
     least = _NUMBERS[level]
     shared: list[Processor] = [
-        _with_request,
+        _with_request_id,
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso" if is_json else CLOCK, utc=is_json, key="time"),
     ]
@@ -84,7 +84,7 @@ def _uses_colour(out: TextIO) -> bool:
     return _colours and out.isatty()
 
 
-def _with_request(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+def _with_request_id(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
     if identifier := request_id.get():
         event.setdefault("request_id", identifier)
     return event
@@ -143,7 +143,7 @@ RequestLevel = Literal["info", "warning"]
 
 
 class LineFormat(Protocol[_Subject]):
-    """The JSON line and the terminal line of one kind of subject."""
+    """Formats subjects of one kind as JSON lines, and as lines for a terminal."""
 
     def line(self, subject: _Subject, when: datetime) -> object: ...
     def text(self, subject: _Subject, clock: str, *, colours: bool) -> str: ...
@@ -207,18 +207,18 @@ _OUTAGE_SECONDS = 60.0
 
 
 class Outage:
-    """Lines about something that cannot be used: at once, once a minute, and when it is back."""
+    """Logs that something cannot be used: at once, once a minute, and when it is back."""
 
     def __init__(self, what: str) -> None:
         self.what = what
         self.lasts = False
-        self._flush_due = 0.0
+        self._next_warning_due = 0.0
 
     def seen(self, **facts: object) -> None:
         """Record that it could not be used."""
         self.lasts = True
-        if (now := monotonic()) >= self._flush_due:
-            self._flush_due = now + _OUTAGE_SECONDS
+        if (now := monotonic()) >= self._next_warning_due:
+            self._next_warning_due = now + _OUTAGE_SECONDS
             structlog.get_logger(__name__).warning(f"{self.what} cannot be used", **facts)
 
     def over(self) -> None:
@@ -241,7 +241,7 @@ class _Heedless:
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self._is_waiting = _may_wait(stream)
+        self._waits_for_reader = _can_poll(stream)
         self._wait_seconds = _PATIENCE
 
     def __getattr__(self, name: str) -> object:
@@ -249,7 +249,7 @@ class _Heedless:
 
     def write(self, text: str) -> int:
         with suppress(OSError):
-            if self._is_waiting:
+            if self._waits_for_reader:
                 self._write_pieces(text)
             else:
                 self._stream.write(text)
@@ -279,7 +279,7 @@ def _terminal_pieces(text: str) -> Iterator[str]:
         start = end
 
 
-def _may_wait(stream: TextIO) -> bool:
+def _can_poll(stream: TextIO) -> bool:
     try:
         return sys.platform != "win32" and not stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
     except OSError:

@@ -91,19 +91,16 @@ class MetricsCounters(Collector):
         shared: Callable[[], bool | None] = lambda: None,
         store: Callable[[], StoreStatus | None] = lambda: None,
     ) -> None:
-        """``shared`` returns whether the shared store of limits answers, if there is one.
-
-        So does ``store`` with accounts.
-        """
-        self._store = store
-        self._engines = engines
+        """Collect states by these functions; ``None`` stands for a store that is not used."""
+        self._store_status = store
+        self._engine_statuses = engines
         self._queue_lengths = queue
-        self._targets = targets
-        self._shared = shared
+        self._target_statuses = targets
+        self._shared_store_answers = shared
         self._ended_records: list[Record] = []
         self._wildcard_models: set[str] = set()  # that labels have below wildcards
-        self._by_door_and_model: defaultdict[tuple[str, str], _Place] = defaultdict(_Place)
-        self._refused_counts: dict[tuple[str, str, str], int] = {}
+        self._by_door_and_model: defaultdict[tuple[str, str], _Counts] = defaultdict(_Counts)
+        self._refused_counts: Counter[tuple[str, str, str]] = Counter()
         self._registry = CollectorRegistry()
         self._registry.register(self)
         ProcessCollector(registry=self._registry)
@@ -111,16 +108,15 @@ class MetricsCounters(Collector):
     def write(self, record: Record) -> None:
         self._ended_records.append(record)
         if len(self._ended_records) >= _TOGETHER:
-            self._count_ended()
+            self._count_ended_records()
 
     def refused(self, door: str, code: str, status: int) -> None:
         """Count one request that was refused before the pipeline."""
-        key = (door, str(status), code)
-        self._refused_counts[key] = self._refused_counts.get(key, 0) + 1
+        self._refused_counts[door, str(status), code] += 1
 
     def outcomes(self) -> Mapping[str, tuple[int, int]]:
         """Return how many requests each model has had, and how many of them failed (5xx)."""
-        self._count_ended()
+        self._count_ended_records()
         found: dict[str, tuple[int, int]] = {}
         for (_, model), place in self._by_door_and_model.items():
             requests, failed = found.get(model, (0, 0))
@@ -131,7 +127,7 @@ class MetricsCounters(Collector):
 
     def exposition(self) -> bytes:
         """Return all metrics in Prometheus' text format."""
-        self._count_ended()
+        self._count_ended_records()
         return generate_latest(self._registry)
 
     def collect(self) -> Iterator[Metric]:
@@ -158,22 +154,22 @@ class MetricsCounters(Collector):
 
     def _gauge_metrics(self) -> Iterator[Metric]:
         yield _metric_family("build_info", [((__version__,), 1)])
-        engines = self._engines()
+        engines = self._engine_statuses()
         found: Mapping[str, Sequence[tuple[tuple[str, ...], object]]] = {
             "engine": [((each.model,), each) for each in engines],
             "member": [
                 ((pool.model, each.model), each) for pool in engines for each in pool.members
             ],
-            "target": [((each.name,), each) for each in self._targets()],
+            "target": [((each.name,), each) for each in self._target_statuses()],
         }
         for name, row in _FAMILIES.items():
             if row.of is not None:
                 rows = (_status_rows(*one, row.field) for one in found[row.of])
                 yield _metric_family(name, chain.from_iterable(rows))
         yield _metric_family("queue_length", [((model,), n) for model, n in self._queue_lengths()])
-        if (here := self._shared()) is not None:
+        if (here := self._shared_store_answers()) is not None:
             yield _metric_family("shared_store_up", [((), float(here))])
-        if (store := self._store()) is not None:
+        if (store := self._store_status()) is not None:
             yield _metric_family("database_up", [((), float(store.database))])
             yield _metric_family("journal_up", [((), float(store.journal))])
             yield _metric_family("usage_records_waiting", [((), store.waiting)])
@@ -188,7 +184,7 @@ class MetricsCounters(Collector):
         self._wildcard_models.add(record.model)
         return record.model
 
-    def _count_ended(self) -> None:
+    def _count_ended_records(self) -> None:
         ended, self._ended_records = self._ended_records, []
         places: defaultdict[tuple[str, str], list[Record]] = defaultdict(list)
         for record in ended:
@@ -216,13 +212,13 @@ class _Times:
         return list(zip(names, map(float, [*self.within, self.all]), strict=True))
 
 
-_END: Callable[[Record], _End] = attrgetter("status", "code", "finish", "stream")
+_ENDING: Callable[[Record], _End] = attrgetter("status", "code", "finish", "stream")
 _FACTS = attrgetter(
     "continued", "cost", "used", "duration_seconds", "queue_seconds", "overhead_seconds"
 )
 
 
-class _Place:
+class _Counts:
     def __init__(self) -> None:
         self.requests: Counter[_End] = Counter()
         self.tokens = dict.fromkeys(_TOKENS, 0)
@@ -235,7 +231,7 @@ class _Place:
             yield (str(status), code or "", finish or "", "true" if stream else "false"), count
 
     def add(self, records: Sequence[Record]) -> None:
-        self.requests.update(map(_END, records))
+        self.requests.update(map(_ENDING, records))
         continued, costs, used, durations, queued, overheads = zip(
             *map(_FACTS, records), strict=True
         )
@@ -286,17 +282,17 @@ def merged(texts: Sequence[str], past: str, *, workers: int, restarts: int) -> s
         _metric_family("workers", [((), workers)]),
         _metric_family("worker_restarts", [((), restarts)]),
     )
-    return _exposition_text([*_families([*texts, past]), *new])
+    return _exposition_text([*_merged_families([*texts, past]), *new])
 
 
 def counts(texts: Sequence[str]) -> str:
     """Merge the counters and histograms, which stay when a process ends."""
     return _exposition_text(
-        [each for each in _families(texts) if each.type in ("counter", "histogram")]
+        [each for each in _merged_families(texts) if each.type in ("counter", "histogram")]
     )
 
 
-def _families(texts: Sequence[str]) -> Iterator[Metric]:
+def _merged_families(texts: Sequence[str]) -> Iterator[Metric]:
     found: dict[str, tuple[Metric, dict[tuple[str, tuple[tuple[str, str], ...]], float]]] = {}
     for family in (each for text in texts for each in text_string_to_metric_families(text)):
         _, kept = found.setdefault(family.name, (family, {}))
@@ -313,7 +309,7 @@ def _families(texts: Sequence[str]) -> Iterator[Metric]:
         yield whole
 
 
-class _Given(Collector):
+class _GivenFamilies(Collector):
     def __init__(self, families: Sequence[Metric]) -> None:
         self._families = families
 
@@ -322,4 +318,4 @@ class _Given(Collector):
 
 
 def _exposition_text(families: Sequence[Metric]) -> str:
-    return generate_latest(_Given(families)).decode()
+    return generate_latest(_GivenFamilies(families)).decode()

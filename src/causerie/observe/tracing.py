@@ -44,7 +44,7 @@ _NOWHERE = Context()
 _propagator = TraceContextTextMapPropagator()
 
 
-class _Open(NamedTuple):
+class _OpenSpan(NamedTuple):
     span: Span
     reset: Reset[Context]
 
@@ -62,24 +62,24 @@ class TracedMeter(Meter):
     ) -> None:
         super().__init__(sinks, bookkeeping)
         self._tracer = tracer
-        self._follows = follows
+        self._follows_clients = follows
 
     def begin(
         self, identity: CompletionIdentity, door: str, caller: Charged, labels: Labels = UNLABELLED
     ) -> Record:
         record = super().begin(identity, door, caller, labels)
         parent = _NOWHERE
-        if self._follows and labels.traceparent:
+        if self._follows_clients and labels.traceparent:
             carrier = {"traceparent": labels.traceparent, "tracestate": labels.tracestate}
             parent = _propagator.extract(carrier, _NOWHERE)
         span = self._tracer.start_span("chat", parent, SpanKind.SERVER)
         record.trace_id = format_trace_id(span.get_span_context().trace_id)
-        record.span = _Open(span, context.attach(set_span_in_context(span, _NOWHERE)))
+        record.span = _OpenSpan(span, context.attach(set_span_in_context(span, _NOWHERE)))
         return record
 
     def tell(self, record: Record) -> None:
         super().tell(record)
-        if not isinstance(record.span, _Open):
+        if not isinstance(record.span, _OpenSpan):
             return
         (span, reset), record.span = record.span, None
         context.detach(reset)
@@ -99,7 +99,6 @@ def current() -> Mapping[str, str]:
     return carrier
 
 
-# Names of the semantic conventions.
 _OPERATIONS = {"completions": "text_completion", "responses": "chat", "messages": "chat"}
 _FIELDS = tomllib.loads(Path(__file__).with_name("tracing.toml").read_text("utf-8"))
 _ALWAYS, _UNLESS_EMPTY = (
@@ -128,19 +127,19 @@ class TracedTarget:
     def __init__(self, target: Target, tracer: Tracer, model: str, facts: Facts) -> None:
         self.target = target
         self._tracer = tracer
-        self._name = f"chat {model}"
-        self._facts = {"gen_ai.operation.name": "chat", "gen_ai.request.model": model, **facts}
+        self._span_name = f"chat {model}"
+        self._span_facts = {"gen_ai.operation.name": "chat", "gen_ai.request.model": model, **facts}
 
     @asynccontextmanager
     async def generate(
         self, request: ChatRequest, partial: Partial | None = None
     ) -> AsyncIterator[TargetReply]:
         facts = {
-            **self._facts,
+            **self._span_facts,
             "gen_ai.request.stream": request.stream,
             "causerie.continues": partial is not None,
         }
-        span = self._tracer.start_span(self._name, kind=SpanKind.CLIENT, attributes=facts)
+        span = self._tracer.start_span(self._span_name, kind=SpanKind.CLIENT, attributes=facts)
         traced, began = None, time.monotonic()
         try:
             async with self.target.generate(request, partial) as reply:
@@ -172,8 +171,8 @@ class _TracedReply:
         self._reply = reply
         self._span = span
         self._start_time = began
-        self._events = reply.events
-        self._finishes: list[str] = []
+        self._batches = reply.events
+        self._finish_reasons: list[str] = []
         self._awaiting_first = True
 
     @property
@@ -189,7 +188,7 @@ class _TracedReply:
             {
                 "gen_ai.usage.input_tokens": used.prompt,
                 "gen_ai.usage.output_tokens": used.completion,
-                "gen_ai.response.finish_reasons": self._finishes,
+                "gen_ai.response.finish_reasons": self._finish_reasons,
             }
         )
 
@@ -198,7 +197,7 @@ class _TracedReply:
 
     async def __anext__(self) -> Batch:
         try:
-            batch = await (self._next_batch() if self._awaiting_first else anext(self._events))
+            batch = await (self._first_batch() if self._awaiting_first else anext(self._batches))
         except StopAsyncIteration:
             raise
         except BaseException as failure:
@@ -208,14 +207,14 @@ class _TracedReply:
             self._awaiting_first = False
             seconds = time.monotonic() - self._start_time
             self._span.set_attribute("gen_ai.response.time_to_first_chunk", seconds)
-        self._finishes += [event.reason for event in batch if isinstance(event, Finished)]
+        self._finish_reasons += [event.reason for event in batch if isinstance(event, Finished)]
         return batch
 
-    async def _next_batch(self) -> Batch:
+    async def _first_batch(self) -> Batch:
         # The span is current meanwhile, so that the next server gets it.
         reset = context.attach(set_span_in_context(self._span))
         try:
-            return await anext(self._events)
+            return await anext(self._batches)
         finally:
             context.detach(reset)
 

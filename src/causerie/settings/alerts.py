@@ -46,8 +46,6 @@ def mail_rules(mail: Mail, address: str | None, *, sign_up: bool) -> Iterator[Br
         yield Broken(("mail", "tls"), "is off, so the password would be readable on the way")
 
 
-# Settings of alerts: when somebody is notified, and by which channels.
-
 AlertName = Literal["budget", "provider", "error_rate", "key_expiry", "job"]
 OWNERS = "owners"  # the channel of reminders to owners of keys
 ALERT_NAMES: tuple[AlertName, ...] = get_args(AlertName)

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
+from msgspec.structs import astuple
 
 from causerie.protocol.numbers import money
 from causerie.settings import values
@@ -167,8 +168,5 @@ def public_chat_rules(
 
 
 def _has_cost(price: values.PriceSettings) -> bool:
-    amounts = [price.request]
-    for each in (price, *price.tiers):
-        amounts += [each.prompt, each.completion]
-        amounts += filter(None, (each.cached, each.cache_write, each.reasoning))
-    return any(map(money, amounts))
+    fields = [field for each in (price, *price.tiers) for field in astuple(each)]
+    return any(money(amount) for amount in fields if isinstance(amount, str))

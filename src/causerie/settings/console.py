@@ -192,8 +192,6 @@ def logo_rules(logos: Mapping[str, str]) -> Iterator[Broken]:
             yield Broken(("branding", "logos", name), str(error))
 
 
-# Settings of providers that people may sign in with.
-
 Domain = Annotated[
     str,
     values.matching(
@@ -324,9 +322,6 @@ def _wrong_issuer(issuer: str) -> str | None:
     return None
 
 
-# Policies: the defaults of new people and projects, and rules for all of them.
-
-
 class PolicySettings(Struct, frozen=True, kw_only=True):
     """The policy of people or of projects: what each new one begins with; operators change it for
     single ones. Needs keys of accounts."""
@@ -366,7 +361,7 @@ class PolicySettings(Struct, frozen=True, kw_only=True):
 
 
 POLICIES = {each: PolicySettings(name=each) for each in ("people", "projects")}
-_OF = {
+_POLICY_OF_SETTING = {
     "personal_projects": "people",
     "personal_project_name": "people",
     "role": "people",
@@ -380,7 +375,7 @@ def policy_rules(policies: Sequence[PolicySettings]) -> Iterator[Broken]:
     for at, name, other in repeated(places):
         yield Broken(at, f'"{name}" is there already; join both', other)
     for index, each in enumerate(policies):
-        for name, kind in _OF.items():
+        for name, kind in _POLICY_OF_SETTING.items():
             if each.name != kind and getattr(each, name) != getattr(POLICIES[kind], name):
                 yield Broken(("policies", index, name), f"is a setting of the policy of {kind}")
 

@@ -37,10 +37,10 @@ class Credentials:
     """Secrets that the settings name, read."""
 
     keys: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Of providers, by their names."""
+    """Keys of providers, by their names."""
     proxies: Mapping[str, str] = field(default_factory=dict, repr=False)
     clients: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Of identity providers, by their names."""
+    """Secrets of identity providers, by their names."""
     store: tuple[str, ...] = field(default=(), repr=False)
     """Keys of the database, in their order."""
     models: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -131,9 +131,8 @@ def _read_secret(loaded: Loaded, path: KeyPath, secret: Secret, environ: Mapping
         if path[0] == "alerts":
             secret_bytes(value)
         if path[0] == "store" and len(value) < _SHORTEST_KEY:
-            raise ValueError(
-                f"is too short to be a key; it takes {_SHORTEST_KEY} characters or more"
-            )
+            words = f"is too short to be a key; it takes {_SHORTEST_KEY} characters or more"
+            raise ValueError(words)
     except ValueError as error:
         raise SettingsError([Problem(loaded.where(path), dotted(path), str(error))]) from error
     return value

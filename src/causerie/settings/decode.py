@@ -1,4 +1,4 @@
-"""From plain values to the tree: every problem is found, not only the first.
+"""Decodes plain values into the tree, and finds every problem, not only the first.
 
 ``describe`` says in words what a setting takes; the messages and the
 configuration reference use the same words.
@@ -13,8 +13,10 @@ from functools import cache
 from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
 import msgspec
+from msgspec.inspect import is_struct_type
 from msgspec.structs import FieldInfo
 
+from causerie.protocol.declaration import metas, without_none
 from causerie.protocol.nearest import ALIKE, nearest
 from causerie.settings.problems import Problem, dotted
 from causerie.settings.toml import KeyPath
@@ -39,7 +41,7 @@ class SettingsDecoder:
     """
 
     def __init__(self, where: Callable[[KeyPath], str]) -> None:
-        self._place_of = where
+        self._origin_of_path = where
         self.problems: list[Problem] = []
         self.faults: list[KeyPath] = []
 
@@ -54,8 +56,7 @@ class SettingsDecoder:
                 near = nearest(str(key), list(known), ALIKE)
                 advice = f"did you mean `{near}`?" if near else f"known here: {', '.join(known)}"
                 meant = near if near and near not in value else str(key)
-                fault = (*path, meant)
-                self._add_problem((*path, str(key)), f"is not a setting; {advice}", fault)
+                self._add_problem((*path, str(key)), f"is not a setting; {advice}", (*path, meant))
         decoded: dict[str, Any] = {}
         for name, field in known.items():
             if name in value:
@@ -71,7 +72,7 @@ class SettingsDecoder:
     def _stand_in(self, kind: Any) -> Any:
         # No two texts are the same, so that rules on names report nothing in addition.
         bare = plain(alone(kind))
-        if isinstance(bare, type) and issubclass(bare, msgspec.Struct):
+        if is_struct_type(bare):
             required = [field for field in fields(bare).values() if field.required]
             return bare(**{field.name: self._stand_in(field.type) for field in required})
         if get_origin(bare) is Literal:
@@ -89,25 +90,19 @@ class SettingsDecoder:
         if inline is not None and not isinstance(value, Mapping):
             self._add_problem(path, str(inline))
             return _WRONG
-        if isinstance(bare, type) and issubclass(bare, msgspec.Struct):
+        if is_struct_type(bare):
             return self.struct(bare, value, path)
         table = table_of(bare)
         if table is not None and isinstance(value, Mapping):
             return self.struct(table, value, path)
-        element = get_args(bare)[0] if get_origin(bare) is tuple else None
-        if isinstance(element, type) and issubclass(element, msgspec.Struct):
-            if not isinstance(value, list | tuple):
+        item = item_of(bare)
+        if is_struct_type(plain(item)):
+            if isinstance(value, list | tuple):
+                found = [self._decoded_value(item, one, (*path, i)) for i, one in enumerate(value)]
+                return tuple(one for one in found if one is not _WRONG)
+            if "inline" not in extras(item):
                 self._add_problem(path, f"is {shown(value)}; it takes a list of tables")
                 return _WRONG
-            return tuple(
-                self.struct(element, item, (*path, index)) for index, item in enumerate(value)
-            )
-        places = secret_places(bare)
-        if places is not None and isinstance(value, list | tuple):
-            found = [
-                self._decoded_value(places, item, (*path, at)) for at, item in enumerate(value)
-            ]
-            return tuple(one for one in found if one is not _WRONG)
         try:
             return msgspec.convert(value, kind)
         except msgspec.ValidationError:
@@ -119,13 +114,12 @@ class SettingsDecoder:
 
     def _add_problem(self, path: KeyPath, advice: str, fault: KeyPath | None = None) -> None:
         self.faults.append(path if fault is None else fault)
-        self.problems.append(Problem(self._place_of(path), dotted(path), advice))
+        self.problems.append(Problem(self._origin_of_path(path), dotted(path), advice))
 
 
-def secret_places(bare: Any) -> Any:
-    """Return the type of the items of a list of secrets' places; ``None`` for any other type."""
-    args = get_args(bare) if get_origin(bare) is tuple else ()
-    return args[0] if args and "inline" in extras(args[0]) else None
+def item_of(bare: Any) -> Any:
+    """Return the type of the items of a tuple; ``None`` for any other type."""
+    return get_args(bare)[0] if get_origin(bare) is tuple else None
 
 
 def shown(value: object) -> str:
@@ -145,18 +139,14 @@ def names_user(text: str) -> bool:
 
 def plain(kind: Any) -> Any:
     """Return the type without its annotations."""
-    while get_origin(kind) is Annotated:
-        kind = get_args(kind)[0]
-    return kind
+    return get_args(kind)[0] if get_origin(kind) is Annotated else kind
 
 
 def alone(kind: Any) -> Any:
     """Return the other type of a union of one type with ``None``."""
     bare = plain(kind)
-    if get_origin(bare) not in (Union, types.UnionType):
-        return kind
-    options = [option for option in get_args(bare) if option is not type(None)]
-    return options[0] if len(options) == 1 else kind
+    only = without_none(bare)
+    return kind if only is bare else only
 
 
 def table_of(bare: Any) -> type[msgspec.Struct] | None:
@@ -164,15 +154,7 @@ def table_of(bare: Any) -> type[msgspec.Struct] | None:
     kinds = get_args(bare) if get_origin(bare) in (Union, types.UnionType) else ()
     if not any(get_origin(kind) is Literal for kind in kinds):
         return None
-    tables = (kind for kind in kinds if isinstance(kind, type))
-    return next((kind for kind in tables if issubclass(kind, msgspec.Struct)), None)
-
-
-def metas(kind: Any) -> list[msgspec.Meta]:
-    if get_origin(kind) is not Annotated:
-        return []
-    first, *rest = get_args(kind)
-    return [*metas(first), *(meta for meta in rest if isinstance(meta, msgspec.Meta))]
+    return next(filter(is_struct_type, kinds), None)
 
 
 def extras(kind: Any) -> dict[str, Any]:

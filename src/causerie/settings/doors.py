@@ -45,8 +45,7 @@ def behind(settings: Settings, kind: str) -> tuple[str, ...]:
     models = tuple(one.id for one in settings.models)
     aliases = tuple(one.id for one in settings.aliases)
     listed = tuple(one.id for one in settings.catalog)
-    found = {"endpoint": models, "gateway": aliases, "router": listed}
-    return found.get(kind, models + aliases)
+    return {"endpoint": models, "gateway": aliases, "router": listed}.get(kind, models + aliases)
 
 
 def model_names(settings: Settings) -> tuple[str, ...]:
@@ -190,17 +189,17 @@ def _address_collisions(every: tuple[DoorAddress, ...]) -> Iterator[Broken]:
         instead = "set another `door` for the model" if way.own else "give the door another"
         other = names.setdefault(way.door.name, way)
         if other is not way:
-            advice = f'"{way.door.name}" is taken by {_door_words(other)}; {instead}'
+            advice = f'"{way.door.name}" is taken by {_door_place_text(other)}; {instead}'
             yield Broken((*way.at, "id" if way.own else "name"), advice, other.at)
             continue
         for key, address in [("prefix", way.prefix), *(("hosts", host) for host in way.hosts)]:
             other = addresses.setdefault(address, way)
             if other is not way:
-                advice = f'"{address}" leads to {_door_words(other)} already; {instead}'
+                advice = f'"{address}" leads to {_door_place_text(other)} already; {instead}'
                 yield Broken((*way.at, "id" if way.own else key), advice, other.at)
 
 
-def _door_words(way: DoorAddress) -> str:
+def _door_place_text(way: DoorAddress) -> str:
     return f"the own door of {dotted(way.at)}" if way.own else dotted(way.at)
 
 
@@ -242,21 +241,19 @@ def _listed_door_rules(way: DoorAddress, settings: Settings) -> Iterator[Broken]
 
 
 def has_chat_page(settings: Settings) -> bool:
-    """Return true if the settings want it; with accounts there is the console instead."""
+    """Return true if `/` is the chat page; with accounts it leads to the console."""
     server = settings.server
     if has_accounts(settings):
         return False
     if server.chat_page is not None:
         return server.chat_page
     return is_loopback(server.host) or any(
-        each.door.keys in _OPEN for each in door_addresses(settings)
+        one.door.keys in _OPEN for one in door_addresses(settings)
     )
 
 
 def chat_base_urls(settings: Settings) -> tuple[str, ...]:
     """Return the paths that the page offers: the usual door's, then those that need no key."""
     usual = default_address(settings)
-    others = (
-        each for each in door_addresses(settings) if each != usual and each.door.keys in _OPEN
-    )
-    return ("/v1", *(each.prefix for each in others))
+    others = (one for one in door_addresses(settings) if one != usual and one.door.keys in _OPEN)
+    return ("/v1", *(one.prefix for one in others))

@@ -39,7 +39,7 @@ _PROGRAM = "only the file may say how a program is started"
 
 
 class EntryTable(Struct, frozen=True):
-    """The tables of the file that entries of one kind have the form of."""
+    """Declares the tables of the file whose form entries of one kind have."""
 
     path: tuple[str, ...]
     name: str = "name"
@@ -110,7 +110,7 @@ TABLES: Mapping[EntryKind, EntryTable] = {
     ),
     "email": EntryTable(("alerts", "emails")),
 }
-"""By the kind of an entry; the order is that of lists."""
+"""Tables by the kind of an entry, in the order of lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,10 +165,10 @@ def refusals(entry: Entry, alone: Loaded) -> tuple[str, ...]:
     elif not origin.startswith("line"):
         return (f"{origin} says which {entry.table.path[-1]} there are",)
     if entry.kind == "model":
-        return (*_file_only(entry), *_model_refusals(entry.body))
+        return (*_file_only_refusals(entry), *_model_refusals(entry.body))
     if entry.kind == "door":
         return tuple(_door_refusals(entry))
-    return tuple(_file_only(entry))
+    return tuple(_file_only_refusals(entry))
 
 
 def _conflicts_with_file(entry: Entry, alone: Loaded, index: int) -> Iterator[str]:
@@ -185,7 +185,7 @@ def _conflicts_with_file(entry: Entry, alone: Loaded, index: int) -> Iterator[st
             yield f"{field.name}: is set by {place}, which wins"
 
 
-def _file_only(entry: Entry) -> Iterator[str]:
+def _file_only_refusals(entry: Entry) -> Iterator[str]:
     for path, words in entry.table.file_only.items():
         if has_value(entry.body, path.split(".")):
             yield f"{path}: {words}"

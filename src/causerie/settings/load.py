@@ -1,4 +1,4 @@
-"""From file, environment and flags to the settings in force; files of entries are read here too.
+"""Loads the settings in force from file, environment and flags, and reads files of entries.
 
 Later wins: the tree's defaults, variables of other programs (``HF_TOKEN``),
 the file, ``CAUSERIE_…`` variables, flags. Then values are derived from others: absolute paths, and
@@ -12,16 +12,17 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.inspect import is_struct_type
 from msgspec.structs import replace
 
 from causerie.providers.dialects import KNOWN_PROVIDERS
 from causerie.settings import environment
 from causerie.settings.console import is_data
-from causerie.settings.decode import SettingsDecoder, alone, extras, fields, plain, secret_places
+from causerie.settings.decode import SettingsDecoder, alone, extras, fields, item_of, plain
 from causerie.settings.doors import has_accounts
 from causerie.settings.entries import (
     DEFAULT_DOORS,
@@ -63,7 +64,7 @@ def settled(settings: Settings, folder: Path, cache: Path, data: Path) -> Settin
         settings,
         server=replace(server, host=host),
         weights=replace(weights, cache=weights.cache or str(cache), serve=serve),
-        store=_with_url(settings.store, folder, data),
+        store=_with_store_url(settings.store, folder, data),
         branding=replace(settings.branding, logos=logos),
         doors=tuple(
             replace(each, keys="accounts" if each.kind in ("hosted", "router") else server.keys)
@@ -83,7 +84,7 @@ def _with_absolute_paths(value: Any, kind: Any, folder: Path) -> Any:
         }
         return replace(value, **inner)
     if isinstance(value, tuple):
-        item = get_args(plain(alone(kind)))[0]
+        item = item_of(plain(alone(kind)))
         return tuple(_with_absolute_paths(each, item, folder) for each in value)
     path = extras(alone(kind)).get("path")
     if path is None or value is None:
@@ -93,7 +94,7 @@ def _with_absolute_paths(value: Any, kind: Any, folder: Path) -> Any:
     return _absolute_path(value, folder)
 
 
-def _with_url(store: StoreSettings, folder: Path, data: Path) -> StoreSettings:
+def _with_store_url(store: StoreSettings, folder: Path, data: Path) -> StoreSettings:
     place = store.folder or str(data)
     url = store.url or f"{_SQLITE}{place}/causerie.db"
     if url.startswith(_SQLITE):
@@ -155,10 +156,10 @@ class Loaded:
 
     def where(self, path: KeyPath) -> str:
         """Return the origin of a value: flag, variable, or file and line."""
-        return _place(path, self.origins, self.file)
+        return _origin_text(path, self.origins, self.file)
 
 
-def _place(path: KeyPath, origins: Mapping[KeyPath, str], file: Path | None) -> str:
+def _origin_text(path: KeyPath, origins: Mapping[KeyPath, str], file: Path | None) -> str:
     if (origin := of_nearest(path, origins)) is None:
         return str(file or "")
     line = origin.removeprefix("line ")
@@ -184,7 +185,7 @@ class _Layers:
         self.origins[path] = origin
 
     def where(self, path: KeyPath) -> str:
-        return _place(path, self.origins, self.file)
+        return _origin_text(path, self.origins, self.file)
 
     def all_origins(self) -> Mapping[KeyPath, str]:
         """Return the origin of each value, also inside of inline tables."""
@@ -238,7 +239,7 @@ def load(
         settings, base, environment.cache_folder(environ), environment.data_folder(environ)
     )
     broken = [rule for rule in broken_rules(settings) if not rule.follows(decoder.faults)]
-    problems += [_problem_at(rule, layers) for rule in broken if not _is_stored_key(rule, layers)]
+    problems += [_problem_at(rule, layers) for rule in broken if not _on_stored_key(rule, layers)]
     readable = {variable(path) for path in known if len(path) > 1} | environment.ELSEWHERE
     readable |= {secret.env for _, _, secret in secrets(settings) if secret.env}
     own = sorted(name for name in environ if name.startswith(environment.PREFIX))
@@ -253,9 +254,9 @@ def leaves(kind: type[msgspec.Struct], path: KeyPath = ()) -> Iterator[tuple[Key
     """Yield path and type of every setting that a variable or a flag can set."""
     for found in msgspec.structs.fields(kind):
         bare = plain(found.type)
-        if isinstance(bare, type) and issubclass(bare, msgspec.Struct):
+        if is_struct_type(bare):
             yield from leaves(bare, (*path, found.name))
-        elif secret_places(bare) is None:
+        elif "inline" not in extras(item_of(bare)):  # a list of places fits into no variable
             yield (*path, found.name), found.type
 
 
@@ -306,10 +307,10 @@ def _put_variables(
     for path, kind in known.items():
         foreign = extras(kind).get("variable")
         if foreign and environ.get(foreign) and not has_value(layers.values, path):
-            layers.put(path, _from_text(kind, environ[foreign]), f"variable {foreign}")
+            layers.put(path, _value_from_text(kind, environ[foreign]), f"variable {foreign}")
         own = variable(path)
         if environ.get(own) and len(path) > 1:  # lists of tables do not fit into a variable
-            layers.put(path, _from_text(kind, environ[own]), f"variable {own}")
+            layers.put(path, _value_from_text(kind, environ[own]), f"variable {own}")
 
 
 def _put_overrides(
@@ -324,7 +325,7 @@ def _put_overrides(
             continue
         value = override.value
         if isinstance(value, str):
-            value = _from_text(known[path], value)
+            value = _value_from_text(known[path], value)
         layers.put(path, value, override.flag)
     return problems
 
@@ -335,7 +336,7 @@ def _problem_at(rule: Broken, layers: _Layers) -> Problem:
     return Problem(layers.where(rule.path), dotted(rule.path), advice, place)
 
 
-def _is_stored_key(rule: Broken, layers: _Layers) -> bool:
+def _on_stored_key(rule: Broken, layers: _Layers) -> bool:
     origin = layers.origins.get(rule.path[:-1], "line")
     return not origin.startswith("line") and any(
         rule.path[:-2] == each.path and rule.path[-1] == each.key for each in TABLES.values()
@@ -393,7 +394,7 @@ def _fill_known_providers(values: dict[str, Any]) -> None:
                 provider |= filled | provider
 
 
-def _from_text(kind: Any, text: str) -> object:
+def _value_from_text(kind: Any, text: str) -> object:
     # What does not fit stays as it is: the decoder refuses it then.
     bare = plain(kind)
     if bare is bool and text.lower() in _TRUE | _FALSE:

@@ -60,14 +60,11 @@ class Prices:
 
     def unpriced(self, alias: AliasSettings) -> bool:
         """Return true if a target has no price: a wildcard's, if its provider has no list."""
-        unknown = [each for each in alias.targets if self.of(alias, each) is None]
+        listed = {provider for provider, _ in self.list.models}
         return any(
-            "*" not in each.model
-            or all(
-                name != self._price_lists.get(each.provider or "", "")
-                for name, _ in self.list.models
-            )
-            for each in unknown
+            "*" not in each.model or self._price_lists.get(each.provider or "") not in listed
+            for each in alias.targets
+            if self.of(alias, each) is None
         )
 
 

@@ -92,7 +92,7 @@ def taken(places: Iterable[tuple[KeyPath, str]]) -> Iterator[Broken]:
 
 
 def no_such(noun: str, name: str, known: Collection[str]) -> str:
-    """Return that nothing has this name, and the names that there are."""
+    """Return the words for a name that nothing has, with the names that are known."""
     return f'no {noun} "{name}"; known: {", ".join(known) or "none"}'
 
 
@@ -116,7 +116,7 @@ class SettingsError(Exception):
 
 
 class Findings:
-    """The problems of several checks of one configuration, of which none keeps back another."""
+    """Collects the problems of several checks of one configuration; all of them run."""
 
     def __init__(self) -> None:
         self.problems: list[Problem] = []

@@ -83,7 +83,7 @@ def _provider_rules(at: KeyPath, provider: ProviderSettings) -> Iterator[Broken]
     if isinstance(provider.proxy, str):
         advice = f"write where the address is found: {PLACES}"
         yield from address_rules((*at, "proxy"), provider.proxy, advice)
-    yield from _kind_rules(at, provider)
+    yield from _dialect_rules(at, provider)
     yield from tls_rules((*at, "tls"), provider.tls, provider.base_url)
     yield from _field_rules(at, provider)
     for host in provider.private_image_hosts:
@@ -102,7 +102,7 @@ def _provider_rules(at: KeyPath, provider: ProviderSettings) -> Iterator[Broken]
         yield from _parameter_rules((*at, *place), model)
 
 
-def _kind_rules(at: KeyPath, provider: ProviderSettings) -> Iterator[Broken]:
+def _dialect_rules(at: KeyPath, provider: ProviderSettings) -> Iterator[Broken]:
     if provider.known is not None and provider.known not in KNOWN_PROVIDERS:
         hint = suggestion(provider.known, KNOWN_PROVIDERS)
         yield Broken((*at, "known"), f'"{provider.known}" is no known provider; {hint}')
@@ -124,7 +124,7 @@ def _field_rules(at: KeyPath, provider: ProviderSettings) -> Iterator[Broken]:
         place: KeyPath = (*at, setting)
         for path in getattr(provider, setting):
             privilege = privilege_in(path)
-            if (advice := _no_choice(path, dialect)) is not None:
+            if (advice := _needless_field_advice(path, dialect)) is not None:
                 yield Broken(place, advice, relies_on=((*at, "dialect"),))
             elif setting == "passes" and privilege is not None:
                 yield Broken(
@@ -136,7 +136,7 @@ def _field_rules(at: KeyPath, provider: ProviderSettings) -> Iterator[Broken]:
                 yield Broken(place, f'"{path}" is not privileged; move it to `passes`')
 
 
-def _no_choice(path: str, dialect: Dialect | None) -> str | None:
+def _needless_field_advice(path: str, dialect: Dialect | None) -> str | None:
     name = path.partition(".")[0]
     if name in REFUSED:
         return f'"{path}" is refused at every door: {REFUSED[name]}'
@@ -189,8 +189,7 @@ def catalog_rules(settings: Settings) -> Iterator[Broken]:
         yield from _target_rules((*at, "endpoints"), entry.endpoints, settings)
         for place, endpoint in tables(entry, "endpoints"):
             if entry.id.endswith(":free") and endpoint.price != PriceSettings():
-                advice = f'is set, and "{entry.id}" is free; remove it'
-                yield Broken((*at, *place, "price"), advice)
+                yield Broken((*at, *place, "price"), f'is set, and "{entry.id}" is free; remove it')
             yield from _parameter_rules((*at, *place), endpoint)
 
 
@@ -225,10 +224,10 @@ def worker_rules(settings: Settings) -> Iterator[Broken]:
             words = f"is less than the {count} workers, among whom it is divided"
             yield Broken((*at, "max_concurrent"), words)
     if settings.shared.url is None:
-        yield from _count_rules(settings, count)
+        yield from _uncounted_limit_rules(settings, count)
 
 
-def _count_rules(settings: Settings, count: int) -> Iterator[Broken]:
+def _uncounted_limit_rules(settings: Settings, count: int) -> Iterator[Broken]:
     if has_accounts(settings):
         advice = "keys of accounts have limits and budgets, which workers count together in Valkey"
         yield Broken(
@@ -242,8 +241,6 @@ def _count_rules(settings: Settings, count: int) -> Iterator[Broken]:
         if one.limits != LimitSettings():
             yield Broken((*at, "limits"), advice)
 
-
-# Rules between settings: names that clash, addresses that collide, open doors.
 
 _FORMATS = [form.name for form in FORMATS]
 
@@ -326,8 +323,7 @@ def _operation_rules(at: KeyPath, model: ModelSettings) -> Iterator[Broken]:
     if embeds and model.engine != "llamacpp":
         yield Broken((*at, "operation"), f'is not offered by engine "{model.engine}"')
     if embeds and (llamacpp.replicas > 1 or llamacpp.draft or llamacpp.speculation != "off"):
-        words = "excludes `llamacpp.replicas`, `draft` and `speculation`"
-        yield Broken((*at, "operation"), words)
+        yield Broken((*at, "operation"), "excludes `llamacpp.replicas`, `draft` and `speculation`")
 
 
 def _engine_rules(at: KeyPath, model: ModelSettings) -> Iterator[Broken]:
@@ -371,8 +367,6 @@ def _reference_rules(at: KeyPath, ref: str, *, folder: bool) -> Iterator[Broken]
     if folder and (parsed.kind is Kind.PACKAGE or parsed.wanted is not None):
         yield Broken(at, f'is "{ref}", a GGUF file; vLLM takes `hf:ORG/REPO` or a folder')
 
-
-# Warnings about valid settings: who may spend money, and who pays for it.
 
 _NAMED = 5
 

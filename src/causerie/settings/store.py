@@ -67,8 +67,6 @@ def store_rules(store: StoreSettings) -> Iterator[Broken]:
         )
 
 
-# Settings of what replicas of the service share in addition to the database.
-
 _SharedAddress = Annotated[
     str,
     matching(

@@ -10,12 +10,9 @@ from typing import TypeVar
 
 import msgspec
 
-# On which line of a TOML file each key stands.
-#
-# The parser of the standard library gives values without positions. This is a
-# second, smaller look at a text that has parsed already; it finds tables and
-# keys, and steps over their values. Keys of inline tables count as placed
-# where the table begins, also of those in a list that goes over several lines.
+# The parser of the standard library gives values without positions. This is a second, smaller look
+# at a text that has parsed already; it finds tables and keys, and steps over their values. Keys of
+# inline tables count as placed where the table begins, also in a list over several lines.
 
 KeyPath = tuple[str | int, ...]
 
@@ -36,13 +33,13 @@ def line_numbers(text: str) -> dict[KeyPath, int]:
         if isinstance(statement, int):
             found[(*path, statement)] = number
         elif statement.startswith("[["):
-            name = _full_path(_key_parts(statement[2:]), tables)
+            name = _indexed_path(_key_parts(statement[2:]), tables)
             tables[name] = tables.get(name, -1) + 1
             table = (*name, tables[name])
             found.setdefault(name, number)
             found[table] = number
         elif statement.startswith("["):
-            table = _full_path(_key_parts(statement[1:]), tables, whole=True)
+            table = _indexed_path(_key_parts(statement[1:]), tables, whole=True)
             found.setdefault(table, number)
         else:
             path = table
@@ -72,7 +69,7 @@ def _key_parts(text: str) -> list[str]:
     return parts
 
 
-def _full_path(parts: list[str], tables: dict[KeyPath, int], *, whole: bool = False) -> KeyPath:
+def _indexed_path(parts: list[str], tables: dict[KeyPath, int], *, whole: bool = False) -> KeyPath:
     path: KeyPath = ()
     for position, part in enumerate(parts):
         path = (*path, part)
@@ -100,8 +97,6 @@ def _numbered_statements(text: str) -> Iterator[tuple[int, str | int]]:
             begins = True
         number += token.count("\n")
 
-
-# TOML of values: one value, or a table of an array of tables.
 
 _WIDTH = 96
 _BARE = re.compile(r"[A-Za-z0-9_-]+")

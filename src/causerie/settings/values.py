@@ -157,8 +157,6 @@ class LimitSettings(Struct, frozen=True, kw_only=True):
     """Requests at the same time. Unset: no limit."""
 
 
-# Price of a model's tokens.
-
 Money = Annotated[
     str, matching(r"^[0-9]{1,9}(\.[0-9]{1,9})?\Z", 'an amount as text, like `"0.15"`')
 ]
