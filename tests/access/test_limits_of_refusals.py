@@ -102,7 +102,7 @@ class Accounts:
     def release(self, held: object) -> None:
         pass
 
-    async def begin_request(self, record: Record, prompt: int) -> None:
+    def begin_request(self, record: Record, prompt: int) -> None:
         if self.step.journal is not None:
             raise self.step.journal
 

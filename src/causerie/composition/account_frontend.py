@@ -439,11 +439,15 @@ class AccountFrontend:
             await alerts.observe([condition], alert_options(running.now.settings))
 
         if options.stripe_key is not None:
-            key, webhook_secret = "payments.stripe_key", "payments.stripe_webhook_secret"
-            credits, clock = self.backed.accounts.credits, self.backed.clock
             stripe = Stripe(
-                *(options.stripe_url, secrets[key], secrets[webhook_secret]),
-                *(settings.branding.name, IdentityHttp(), credits, clock, alert),
+                url=options.stripe_url,
+                key=secrets["payments.stripe_key"],
+                webhook_secret=secrets["payments.stripe_webhook_secret"],
+                service_name=settings.branding.name,
+                http=IdentityHttp(),
+                credits=self.backed.accounts.credits,
+                clock=self.backed.clock,
+                alert=alert,
             )
         amounts = map(money, (options.least, options.most, options.low_balance))
         return Sales(stripe, options.page, [*map(money, options.amounts)], *amounts)
