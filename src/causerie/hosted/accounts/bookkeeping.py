@@ -187,7 +187,7 @@ class Bookkeeping(Struct):
         named: str = "",
         tag: str = "",
     ) -> RequestHold:
-        """Reserve a request's highest cost; raise :class:`StoreUnavailable` if the ledger is full."""
+        """Reserve a request's highest cost; a full ledger raises :class:`StoreUnavailable` too."""
         if self.ledger.full:
             raise StoreUnavailable("Usage cannot be recorded now. Try again.")
         prices = self.prices
