@@ -221,7 +221,6 @@ def _account_caller(caller: Caller) -> AccountCaller:
 
 
 def _statement_of(record: UsageRecord) -> GenerationStatement:
-    began = datetime.fromtimestamp(record.at / 1_000_000, UTC)
     first = record.first_token_us
     # The same number for the same name: clients expect numbers, exact ones in a double.
     number = int.from_bytes(blake2b(record.app.encode(), digest_size=6).digest())
@@ -229,7 +228,7 @@ def _statement_of(record: UsageRecord) -> GenerationStatement:
         id=record.request_id,
         request_id=record.request_id,
         app_id=number if record.app else None,
-        created_at=began.isoformat(),
+        created_at=record.moment.isoformat(),
         http_referer=record.referer or None,
         origin=record.referer,
         model=record.model,
