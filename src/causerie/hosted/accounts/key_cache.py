@@ -52,10 +52,7 @@ def _set_event() -> asyncio.Event:
 
 
 class KeyCache(Struct):
-    """A cache of the keys in the database.
-
-    Enter it in the loop that uses it. ``now`` returns nanoseconds since 1970.
-    """
+    """A cache of the keys in the database, entered in the loop that uses it."""
 
     _store: SqlStore
     poll_seconds: float = 0.5
@@ -63,7 +60,7 @@ class KeyCache(Struct):
     """Time for which known keys keep working without a database."""
     answer_seconds: float = 2.0
     capacity: int = 100_000
-    now: Callable[[], int] = time.time_ns
+    now: Callable[[], int] = time.time_ns  # since 1970
     _cached_keys: dict[bytes, _Known] = {}
     _digests_by_subject: dict[str, set[bytes]] = {}  # by key, project and person
     _absent_until: dict[bytes, int] = {}

@@ -285,10 +285,7 @@ class _FreeRequests(Struct):
 
 
 class FreeUse(FreeDay):
-    """A running free request, and the state of its day with it.
-
-    Leaving the block with an error takes it back unless ``charged``.
-    """
+    """A running free request and its day; a block that fails takes it back unless ``charged``."""
 
     _counts: _FreeRequests  # of its day, whatever the clock says when it ends
     charged: bool = False
@@ -314,10 +311,6 @@ class FreeAllowances(Struct):
     paid_from: Decimal = Decimal(10)
 
     async def take(self, project: str) -> FreeUse:
-        """Count a free request, which runs until its block ends.
-
-        Raises :class:`StoreUnavailable` if the earlier ones cannot be read.
-        """
         day = await self._free_requests_today(project)
         before = self._day_of(day, day.running)
         if not before.left:

@@ -61,10 +61,7 @@ class Stripe:
     alert: Callable[[Condition], Awaitable[None]]
 
     async def begin(self, user: User, project_id: str, amount: Decimal, back: str) -> str:
-        """Return the address of a page where ``amount`` is paid, which leads ``back``.
-
-        Raises :class:`UpstreamFailed` if Stripe does not answer.
-        """
+        """Return the page where to pay, which leads ``back``; raise :class:`UpstreamFailed`."""
         cents = int(amount * 100)
         of = {"project": project_id, "cents": str(cents)}
         form = {
