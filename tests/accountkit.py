@@ -23,11 +23,6 @@ SEAL = Cipher(["a-key-of-the-tests-with-some-length-to-it"])
 PASSWORD = "seven green kettles sing"
 
 
-@dataclass(frozen=True)
-class Door:
-    name: str = "hosted"
-
-
 @dataclass
 class World:
     """Everything, over one database."""

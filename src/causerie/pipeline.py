@@ -148,7 +148,14 @@ class Pipeline:
         anew. At the return the answer has been delivered and its usage recorded. Raises
         ``ServiceError``.
         """
-        record = self.meter.begin(identity, door.name, caller, labels)
+        record = Record(
+            *(identity.request_id, door.name, caller.key),
+            operation=identity.api,
+            project=caller.project,
+            user=caller.user,
+            labels=labels,
+        )
+        self.meter.begin(record)
         if door.separate_caches:
             request = scoped(door, caller, request)
         begin, completion = response.begin, response.completion
@@ -304,8 +311,7 @@ class Pipeline:
         record.held = await members.allowances.reserve(
             asked.caller, model.id, need, record.model, record.labels.tag
         )
-        if (written := self.meter.begin_request(record, lambda: need().input)) is not None:
-            await written
+        self.meter.begin_request(record, need().input)
         if asked.caller.recorded:
             context = ResponseContext(asked.identity, request.model, "")
             record.contents = Contents(request, context, asked.completion)

@@ -14,7 +14,7 @@ from limitkit import CountedIn, key, model, open_service_view
 from msgspec import structs
 from routingkit import ASK, BROKEN, FULL, REPLY, Scripted
 
-from causerie.access.keys import AccountPorts, Caller, Credential, Named, StaticKeys
+from causerie.access.keys import AccountPorts, Caller, Credential, StaticKeys
 from causerie.access.limits import RateLimiter, RateScope, SpentProviders, Tokens
 from causerie.catalog.catalog import Catalog
 from causerie.catalog.model import ModelCard, ServedModel, TargetCapabilities
@@ -84,8 +84,8 @@ class Accounts:
 
     step: Step
 
-    async def authenticate(self, door: Named, credential: Credential | None) -> Caller:
-        return Caller(key="ck_a", name="", door=door.name)
+    async def authenticate(self, door: str, credential: Credential | None) -> Caller:
+        return Caller(key="ck_a", name="", door=door)
 
     def scopes(self, caller: Caller, model: str) -> Sequence[RateScope]:
         return (MINE,)
@@ -102,7 +102,7 @@ class Accounts:
     def release(self, held: object) -> None:
         pass
 
-    async def begin_request(self, record: Record, prompt: int) -> None:
+    def begin_request(self, record: Record, prompt: int) -> None:
         if self.step.journal is not None:
             raise self.step.journal
 

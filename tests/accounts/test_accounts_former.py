@@ -148,17 +148,12 @@ async def test_their_keys_infer_only_while_they_may_create_keys(
 ) -> None:
     left = await remains(world, former)
     async with KeyCache(world.store, **SLOW) as key_cache:
-        asked = key_cache.authenticate(Door(), Credential.of(left.made.credential))
+        asked = key_cache.authenticate("hosted", Credential.of(left.made.credential))
         if former is Former.MEMBER:
             assert (await asked).key == left.made.key.id
             return
         with pytest.raises(Unauthenticated):
             await asked
-
-
-@dataclass(frozen=True)
-class Door:
-    name: str = "hosted"
 
 
 @pytest.mark.parametrize("former", Former)
@@ -186,7 +181,7 @@ async def test_nothing_revives_by_coming_back(world: World) -> None:
         await world.users.link(left.offer.token)
     await world.keys.transfer(actor, left.made.key.id, actor.id)
     async with KeyCache(world.store, **SLOW) as key_cache:
-        await key_cache.authenticate(Door(), Credential.of(left.made.credential))
+        await key_cache.authenticate("hosted", Credential.of(left.made.credential))
 
 
 async def test_keys_of_a_disabled_account_come_back_with_it(world: World) -> None:
@@ -210,7 +205,7 @@ async def test_a_removal_transfers_keys_to_a_member_who_may_have_them(world: Wor
     done = await world.projects.remove(boss, project.id, member.id, keys_to=owner.id)
     assert [each.person for each in done.keys_transferred] == [owner.id]
     async with KeyCache(world.store, **SLOW) as key_cache:
-        caller = await key_cache.authenticate(Door(), Credential.of(made.credential))
+        caller = await key_cache.authenticate("hosted", Credential.of(made.credential))
     assert caller.user == owner.id
     anew = await world.projects.invite(boss, project.id, Role.MEMBER)
     world.later(minutes=1)

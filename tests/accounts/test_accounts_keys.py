@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 import pytest
-from accountkit import Door, World
+from accountkit import World
 from waiting import eventually
 
 from causerie.access.keys import Caller, Credential
@@ -32,7 +32,7 @@ from causerie.hosted.store.database import Database
 QUICK = {"poll_seconds": 0.01}
 
 
-HOSTED, OTHER = Door(), Door("other")
+HOSTED, OTHER = "hosted", "other"
 
 
 class Flaky:
@@ -73,11 +73,11 @@ def nanoseconds(moment: datetime) -> int:
     return int(moment.timestamp() * 10**9)
 
 
-async def enter(keys: KeyCache, shown: str | None, door: Door = HOSTED) -> Caller:
+async def enter(keys: KeyCache, shown: str | None, door: str = HOSTED) -> Caller:
     return await keys.authenticate(door, None if shown is None else Credential.of(shown))
 
 
-async def refusal(keys: KeyCache, shown: str | None, door: Door = HOSTED) -> ServiceError:
+async def refusal(keys: KeyCache, shown: str | None, door: str = HOSTED) -> ServiceError:
     with pytest.raises(ServiceError) as caught:
         await enter(keys, shown, door)
     return caught.value

@@ -7,7 +7,7 @@ from decimal import Decimal
 from secrets import token_hex
 
 import pytest
-from accountkit import Door, World
+from accountkit import World
 from budgetkit import Books, services
 from ledgerkit import record
 from limitkit import shared_counters
@@ -45,7 +45,7 @@ async def _callers(world: World, keys: KeyCache) -> list[Caller]:
     atlas, zephyr = await world.project(owner=ada, member=bo), await world.project(owner=ada)
     await world.person_bounds.set(SYSTEM, ada.id, BOUNDS)
     made = [await world.key(atlas, ada), await world.key(zephyr, ada), await world.key(atlas, bo)]
-    entered = [await keys.authenticate(Door(), Credential.of(each.credential)) for each in made]
+    entered = [await keys.authenticate("hosted", Credential.of(each.credential)) for each in made]
     grant = await world.projects.ask(actor_of(ada), atlas.id)
     return [*entered[:2], admitted(grant, "hosted"), entered[2]]
 
@@ -118,7 +118,7 @@ async def test_a_change_is_heard_of_and_follows_a_key_to_its_new_person(world: W
     ) as keys:
 
         async def bounds() -> LimitsAndBudgets:
-            caller = await keys.authenticate(Door(), Credential.of(made.credential))
+            caller = await keys.authenticate("hosted", Credential.of(made.credential))
             assert isinstance(caller, AccountCaller)
             return caller.grant.person_bounds
 

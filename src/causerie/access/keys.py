@@ -104,16 +104,11 @@ def matching(keys: Iterable[KeyDigest], credential: Credential | None) -> KeyDig
     return found[-1] if found else None
 
 
-class Named(Protocol):
-    """The part of a door that authentication by accounts reads."""
+class Locked(Protocol):
+    """The parts of a door that authentication reads: its name and its keys (``None``: open)."""
 
     @property
     def name(self) -> str: ...
-
-
-class Locked(Named, Protocol):
-    """The parts of a door that authentication reads: its name and its keys (``None``: open)."""
-
     @property
     def keys(self) -> Sequence[KeyDigest] | None: ...
 
@@ -195,8 +190,8 @@ def _configured_caller(key: str, name: str, door: str) -> Caller:
 class KeyAuthenticator(Protocol):
     """Authentication by keys of accounts."""
 
-    async def authenticate(self, door: Named, credential: Credential | None) -> Caller:
-        """Return the owner of a key.
+    async def authenticate(self, door: str, credential: Credential | None) -> Caller:
+        """Return the owner of a key at the door of this name.
 
         Raises ``Unauthenticated``, ``Forbidden`` or ``StoreUnavailable``.
         """

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import Enum, auto
-from typing import Protocol
+from typing import Literal, Protocol
 
 from msgspec import Struct
 
@@ -20,18 +19,10 @@ class HoldRequest(Struct, frozen=True):
     """Use that this process knows of; never more than the truth."""
 
 
-class HoldOutcome(Enum):
-    """Outcome of a hold: held, refused, or the spent amount is unknown there."""
-
-    HELD = auto()
-    REFUSED = auto()
-    UNKNOWN = auto()
-
-
 class HoldAnswer(Struct, frozen=True):
     """``stood`` has the spent and the held amount of each budget before, of all replicas."""
 
-    outcome: HoldOutcome
+    outcome: Literal["held", "refused", "spent unknown"]
     stood: Sequence[tuple[int, int]] = ()
 
 

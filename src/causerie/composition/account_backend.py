@@ -207,9 +207,8 @@ class AccountBackend(Struct, frozen=True):
 
     def store_status(self) -> StoreStatus:
         """Return what metrics tell of the database."""
-        waiting, journal_fails = self.bookkeeping.store_status()
-        there = not self.outage.lasts
-        return StoreStatus(there, not journal_fails, waiting, self.conditions.budgets)
+        there, ledger = not self.outage.lasts, self.bookkeeping.ledger
+        return StoreStatus(there, not ledger.journal_fails, ledger.waiting, self.conditions.budgets)
 
 
 @asynccontextmanager

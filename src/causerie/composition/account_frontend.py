@@ -409,14 +409,14 @@ class AccountFrontend:
 
         if options.stripe_key is not None:
             stripe = Stripe(
-                options.stripe_url,
-                secrets["payments.stripe_key"],
-                secrets["payments.stripe_webhook_secret"],
-                settings.branding.name,
-                IdentityHttp(),
-                self.backed.accounts.credits,
-                present_time,
-                alert,
+                url=options.stripe_url,
+                key=secrets["payments.stripe_key"],
+                webhook_secret=secrets["payments.stripe_webhook_secret"],
+                service_name=settings.branding.name,
+                http=IdentityHttp(),
+                credits=self.backed.accounts.credits,
+                clock=present_time,
+                alert=alert,
             )
         amounts = map(money, (options.least, options.most, options.low_balance))
         return Sales(stripe, options.page, [*map(money, options.amounts)], *amounts)

@@ -271,7 +271,7 @@ class RunningService:
             engines.status,
             lambda: self.now.router.status(),
             shared.here,
-            lambda: "" if front is None else front.backed.bookkeeping.obstacle(),
+            lambda: "" if front is None else front.backed.bookkeeping.ledger.obstacle(),
         )
         self.counters = MetricsCounters(
             engines.status,

@@ -43,12 +43,10 @@ class ConnectionLost(Exception):
 
 
 class SharedOperation(Struct, frozen=True, eq=False):
-    """A command for the server, and the callbacks for its answer or failure.
-
-    ``words`` begin with a letter that the script knows.
-    """
+    """A command for the server, and the callbacks for its answer or failure."""
 
     words: bytes
+    """They begin with a letter that the script knows."""
     keys: Sequence[str]
     answered: Callable[[bytes], None] = _ignore
     failed: Callable[[], None] = _ignore

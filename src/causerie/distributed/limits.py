@@ -37,7 +37,7 @@ from causerie.access.limits import (
     limited,
     needed,
 )
-from causerie.access.shared_budgets import HoldAnswer, HoldOutcome, HoldRequest
+from causerie.access.shared_budgets import HoldAnswer, HoldRequest
 from causerie.access.windows import MemoryCounters, MemoryLease
 from causerie.distributed.connection import ConnectionLost, Replica, SharedOperation
 
@@ -302,7 +302,7 @@ class DistributedBudgets:
 
     async def _hold_shared(self, wants: Sequence[HoldRequest], read: bool) -> HoldAnswer:
         def undo(answer: HoldAnswer) -> None:
-            if answer.outcome is HoldOutcome.HELD:
+            if answer.outcome == "held":
                 self.give_back(wants)
 
         words = pack("<cB", b"h", read)
@@ -315,15 +315,15 @@ class DistributedBudgets:
     def _answer(self, wants: Sequence[HoldRequest], answer: bytes) -> HoldAnswer:
         held = answer[0]
         if held == _UNKNOWN:
-            return HoldAnswer(HoldOutcome.UNKNOWN)
+            return HoldAnswer("spent unknown")
         stood = [
             (spent * _BILLION + spent_low, held * _BILLION + held_low)
             for spent, spent_low, held, held_low in _STOOD.iter_unpack(answer[1:])
         ]
         if not held:
-            return HoldAnswer(HoldOutcome.REFUSED, stood)
+            return HoldAnswer("refused", stood)
         self._count_held(wants, 1)
-        return HoldAnswer(HoldOutcome.HELD, stood)
+        return HoldAnswer("held", stood)
 
     def held_alone(self, wants: Sequence[HoldRequest]) -> None:
         self._count_held(wants, 1)

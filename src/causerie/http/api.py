@@ -44,7 +44,7 @@ async def authenticated(
         if not door.accounts:
             caller = pipeline.keys.authenticate(door, key)
         elif pipeline.members is not None:
-            caller = await pipeline.members.keys.authenticate(door, key)
+            caller = await pipeline.members.keys.authenticate(door.name, key)
         else:
             raise ServiceError(f"The door {door.name} takes keys of accounts; there are none here.")
     if caller.networks is not None:

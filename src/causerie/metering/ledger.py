@@ -193,10 +193,7 @@ class Ledger:
         return self._database_away and self._write_ahead_log is None
 
     def obstacle(self) -> str:
-        """Return why no record would be safe now, or an empty text.
-
-        The journal is only tried while the database is away.
-        """
+        """Return why no record would be safe now, or nothing; tries a journal if it is needed."""
         if self.full:
             return f"{len(self._waiting_records)} usage records wait for the database"
         if not self._database_away:

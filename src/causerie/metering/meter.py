@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from asyncio import CancelledError
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Protocol
 
 import msgspec
@@ -15,7 +15,7 @@ from causerie.metering.ledger import CLIENT_GONE, INTERRUPTED, INTERRUPTED_WORDS
 from causerie.protocol import events
 from causerie.protocol.events import ToolCallDelta as Arguments
 from causerie.protocol.request import UNLABELLED, ChatRequest, Labels, TextPart
-from causerie.protocol.response import CompletionIdentity, ReplyFormat, ResponseContext
+from causerie.protocol.response import ReplyFormat, ResponseContext
 
 MOST_BYTES = 256 * 1024  # of the request, and of the reply
 _FIELDS = ("messages", "tools", "response_format")
@@ -262,28 +262,18 @@ class RecordSink(Protocol):
 class UsageSettlement(Protocol):
     """Accounting of requests: records that one begins, then settles and stores its usage."""
 
-    def begin_request(self, record: Record, prompt: int) -> Awaitable[None] | None:
-        """Write that a request of about ``prompt`` tokens goes to a target; raise
-        :class:`ServiceError` if its usage could not be recorded.
+    def begin_request(self, record: Record, prompt: int) -> None:
+        """Write that a request of about ``prompt`` tokens goes to a target.
+
+        Raises :class:`ServiceError` if its usage could not be recorded.
         """
 
     async def enter(self, record: Record) -> None:
         """Return when the record is safe; raise :class:`ServiceError` if it cannot be."""
 
 
-class Charged(Protocol):
-    """The caller of a request, and the project and user that are charged."""
-
-    @property
-    def key(self) -> str: ...
-    @property
-    def project(self) -> str: ...
-    @property
-    def user(self) -> str: ...
-
-
 class Meter:
-    """Makes records, writes them to every sink, and enters them in the ledger, if any."""
+    """Writes records to every sink, and enters them in the ledger, if any."""
 
     def __init__(
         self, sinks: Sequence[RecordSink], bookkeeping: UsageSettlement | None = None
@@ -291,25 +281,13 @@ class Meter:
         self.sinks = tuple(sinks)
         self.bookkeeping = bookkeeping
 
-    def begin(
-        self, identity: CompletionIdentity, door: str, caller: Charged, labels: Labels = UNLABELLED
-    ) -> Record:
-        """Return the record of a new request; :meth:`write` it however that ends."""
-        return Record(
-            identity.request_id,
-            door,
-            caller.key,
-            operation=identity.api,
-            project=caller.project,
-            user=caller.user,
-            labels=labels,
-        )
+    def begin(self, record: Record) -> None:
+        """Follow a new request; :meth:`write` its record however that ends."""
 
-    def begin_request(self, record: Record, prompt: Callable[[], int]) -> Awaitable[None] | None:
+    def begin_request(self, record: Record, prompt: int) -> None:
         """Write to the ledger that a request goes to a target; raise :class:`ServiceError`."""
-        if self.bookkeeping is None:
-            return None
-        return self.bookkeeping.begin_request(record, prompt())
+        if self.bookkeeping is not None:
+            self.bookkeeping.begin_request(record, prompt)
 
     def write(self, record: Record) -> Awaitable[None] | None:
         """Write the record of an ended request; the result, if any, ends when it is safe."""

@@ -32,10 +32,9 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from causerie import __version__
 from causerie.errors import ServiceError
-from causerie.metering.meter import Charged, Meter, Record, RecordSink, UsageSettlement
+from causerie.metering.meter import Meter, Record, RecordSink, UsageSettlement
 from causerie.protocol.events import Batch, Finished, Partial
-from causerie.protocol.request import UNLABELLED, ChatRequest, Labels
-from causerie.protocol.response import CompletionIdentity
+from causerie.protocol.request import ChatRequest
 from causerie.routing.target import Target, TargetReply
 
 # Names are those of the semantic conventions for generative AI, if there is one; never contents.
@@ -64,18 +63,14 @@ class TracedMeter(Meter):
         self._tracer = tracer
         self._follows_clients = follows
 
-    def begin(
-        self, identity: CompletionIdentity, door: str, caller: Charged, labels: Labels = UNLABELLED
-    ) -> Record:
-        record = super().begin(identity, door, caller, labels)
-        parent = _NOWHERE
+    def begin(self, record: Record) -> None:
+        labels, parent = record.labels, _NOWHERE
         if self._follows_clients and labels.traceparent:
             carrier = {"traceparent": labels.traceparent, "tracestate": labels.tracestate}
             parent = _propagator.extract(carrier, _NOWHERE)
         span = self._tracer.start_span("chat", parent, SpanKind.SERVER)
         record.trace_id = format_trace_id(span.get_span_context().trace_id)
         record.span = _OpenSpan(span, context.attach(set_span_in_context(span, _NOWHERE)))
-        return record
 
     def tell(self, record: Record) -> None:
         super().tell(record)

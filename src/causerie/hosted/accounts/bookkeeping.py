@@ -160,7 +160,7 @@ class Bookkeeping(Struct):
     ``prices`` apply to new requests; ``recorder`` stores contents for projects that keep them.
     """
 
-    _ledger: Ledger
+    ledger: Ledger
     _budgets: Budgets
     _content_recorder: Recorder | None = None
     _scope_budgets: LiveScopeBudgets | None = None
@@ -169,14 +169,6 @@ class Bookkeeping(Struct):
     _checkpoint_timer: asyncio.TimerHandle | None = None
     prices: ModelPrices = ModelPrices()
     logs_contents: bool = True
-
-    def obstacle(self) -> str:
-        """Return why requests cannot be recorded now, or an empty text."""
-        return self._ledger.obstacle()
-
-    def store_status(self) -> tuple[int, bool]:
-        """Return how many records wait for the database, and whether the journal fails."""
-        return self._ledger.waiting, self._ledger.journal_fails
 
     def scopes(self, caller: Caller, model: str) -> tuple[RateScope, ...]:
         if not isinstance(caller, AccountCaller):
@@ -195,8 +187,8 @@ class Bookkeeping(Struct):
         named: str = "",
         tag: str = "",
     ) -> RequestHold:
-        """Reserve a request's highest cost; raise :class:`StoreUnavailable` too."""
-        if self._ledger.full:
+        """Reserve a request's highest cost; a full ledger raises :class:`StoreUnavailable` too."""
+        if self.ledger.full:
             raise StoreUnavailable("Usage cannot be recorded now. Try again.")
         prices = self.prices
         if not isinstance(caller, AccountCaller):
@@ -222,7 +214,7 @@ class Bookkeeping(Struct):
         self._running_requests[usage.id] = record, usage
         if self._checkpoint_timer is None:
             self._schedule_checkpoint(_CHECKPOINT_SECONDS)
-        self._ledger.begin_request(usage)
+        self.ledger.begin_request(usage)
 
     def _schedule_checkpoint(self, seconds: float) -> None:
         self._checkpoint_timer = asyncio.get_running_loop().call_later(seconds, self._checkpoint)
@@ -236,7 +228,7 @@ class Bookkeeping(Struct):
                 if usage is not None:
                     self._running_requests[id] = record, usage
                     with suppress(StoreUnavailable):  # the record that was written before stays
-                        self._ledger.begin_request(self._hold_of(record).priced(usage))
+                        self.ledger.begin_request(self._hold_of(record).priced(usage))
         del due[-_BATCH:]
         self._checkpoint_timer = None
         if self._running_requests:
@@ -264,17 +256,17 @@ class Bookkeeping(Struct):
         """Settle and store a record with its cost; raise :class:`StoreUnavailable`."""
         reservation = hold.reservation
         if reservation is None:
-            await self._ledger.commit(usage)
+            await self.ledger.commit(usage)
             return
         tokens = usage.prompt + usage.completion if usage.charged else 0
         try:
-            if not self._ledger.away:  # else other replicas hear of it only once it is safe
+            if not self.ledger.away:  # else other replicas hear of it only once it is safe
                 if usage.cost and self._budgets.shared_budgets is not None:
-                    self._ledger.prepare(usage)
+                    self.ledger.prepare(usage)
                 await reservation.settle(usage.cost, tokens)
         finally:  # whoever waits may be cancelled, and the record has to be kept
             try:
-                await self._ledger.commit(usage)
+                await self.ledger.commit(usage)
             except StoreUnavailable as failure:  # the client is told this instead of the end
                 if not unrecorded(usage, failure).charged:
                     reservation.take_back()

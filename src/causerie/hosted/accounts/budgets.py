@@ -26,7 +26,7 @@ from weakref import WeakValueDictionary
 from msgspec import Struct, structs
 
 from causerie.access.limits import RateScope, ScopeKind
-from causerie.access.shared_budgets import HoldOutcome, HoldRequest, SharedBudgetStore
+from causerie.access.shared_budgets import HoldRequest, SharedBudgetStore
 from causerie.errors import OverBudget, StoreUnavailable
 from causerie.hosted.accounts.bounds import (
     UNBOUNDED,
@@ -196,7 +196,7 @@ class Budgets:
         reads = [part.counter.reads for part in parts]
         wants = [part.request for part in parts]
         answer = await shared_budgets.hold(wants, read=read)
-        if answer is not None and answer.outcome is HoldOutcome.UNKNOWN:
+        if answer is not None and answer.outcome == "spent unknown":
             for part, before in zip(parts, reads, strict=True):
                 await self._read_unless_read_since(part.counter, before)
             wants = [part.request for part in parts]
@@ -207,7 +207,7 @@ class Budgets:
             return wants
         for part, (spent, _) in zip(parts, answer.stood, strict=True):
             part.counter.spent = max(part.counter.spent, spent)
-        if answer.outcome is HoldOutcome.REFUSED:
+        if answer.outcome == "refused":
             for part, want, stood in zip(parts, wants, answer.stood, strict=True):
                 self._refuse_if_spent(part, want.amount, *stood)
         return wants

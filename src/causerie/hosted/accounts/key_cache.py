@@ -16,8 +16,8 @@ from contextlib import AsyncExitStack
 from msgspec import Struct, field
 
 from causerie.access.allowed import Permissions
-from causerie.access.keys import Caller, Credential, Named, no_key, wrong_key
-from causerie.errors import Forbidden, ServiceError, StoreUnavailable
+from causerie.access.keys import Caller, Credential, no_key, wrong_key
+from causerie.errors import Forbidden, StoreUnavailable
 from causerie.hosted.accounts.bounds import SCOPES
 from causerie.hosted.accounts.keys import Grant, Purpose
 from causerie.hosted.accounts.people import Actor
@@ -52,10 +52,7 @@ def _set_event() -> asyncio.Event:
 
 
 class KeyCache(Struct):
-    """A cache of the keys in the database.
-
-    Enter it in the loop that uses it. ``now`` returns nanoseconds since 1970.
-    """
+    """A cache of the keys in the database, entered in the loop that uses it."""
 
     _store: SqlStore
     poll_seconds: float = 0.5
@@ -63,11 +60,11 @@ class KeyCache(Struct):
     """Time for which known keys keep working without a database."""
     answer_seconds: float = 2.0
     capacity: int = 100_000
-    now: Callable[[], int] = time.time_ns
+    now: Callable[[], int] = time.time_ns  # since 1970
     _cached_keys: dict[bytes, _Known] = {}
     _digests_by_subject: dict[str, set[bytes]] = {}  # by key, project and person
     _absent_until: dict[bytes, int] = {}
-    _running_lookups: dict[bytes, asyncio.Future[_Known | None]] = {}
+    _running_lookups: dict[bytes, asyncio.Task[_Known | None]] = {}
     _last_change_number: int = 0
     _is_fresh_enough: bool = True
     _background_tasks: asyncio.TaskGroup = field(default_factory=asyncio.TaskGroup)
@@ -86,14 +83,15 @@ class KeyCache(Struct):
     async def __aexit__(self, *failure: object) -> None:
         if self._polling_task is not None:
             self._polling_task.cancel()
+        await asyncio.gather(*self._running_lookups.values(), return_exceptions=True)
         await self._exit_stack.aclose()
 
-    async def authenticate(self, door: Named, credential: Credential | None) -> AccountCaller:
+    async def authenticate(self, door: str, credential: Credential | None) -> AccountCaller:
         """Return the caller with this key; unknown, expired and revoked ones get the same error."""
         known = await self._verified_key(credential)
-        caller = known.callers.get(door.name)
+        caller = known.callers.get(door)
         if caller is None:
-            caller = known.callers[door.name] = admitted(known.grant, door.name)
+            caller = known.callers[door] = admitted(known.grant, door)
         return caller
 
     async def manager(self, credential: Credential | None) -> Actor:
@@ -130,31 +128,24 @@ class KeyCache(Struct):
         if lookup is None:
             if len(self._running_lookups) >= _LOOKUPS_AT_ONCE:
                 raise StoreUnavailable("Too many unknown API keys at this moment. Try again.")
-            lookup = asyncio.get_running_loop().create_future()
+            lookup = asyncio.get_running_loop().create_task(self._look_up(digest))
             self._running_lookups[digest] = lookup
-            self._background_tasks.create_task(self._look_up(digest, lookup))
         known = await asyncio.shield(lookup)
         if known is None:
             raise wrong_key(credential)
         return known
 
-    async def _look_up(self, digest: bytes, lookup: asyncio.Future[_Known | None]) -> None:
+    async def _look_up(self, digest: bytes) -> _Known | None:
         try:
             found = await self._read_grant(digest)
-        except ServiceError as failure:
-            lookup.set_exception(failure)
-            lookup.exception()  # seen, even where nobody waits any more
-        except Exception as failure:  # noqa: BLE001 - a bug is told to who waits, and ends no others
-            lookup.set_exception(failure)
-        else:
-            lookup.set_result(self._keep_key(digest, found) if found is not None else None)
-            if found is None:
-                if len(self._absent_until) >= _ABSENT_KEPT:
-                    del self._absent_until[next(iter(self._absent_until))]
-                self._absent_until[digest] = self.now() + _ABSENT_SECONDS * _SECOND
         finally:
             del self._running_lookups[digest]
-            lookup.cancel()  # where this task was cancelled
+        if found is not None:
+            return self._keep_key(digest, found)
+        if len(self._absent_until) >= _ABSENT_KEPT:
+            del self._absent_until[next(iter(self._absent_until))]
+        self._absent_until[digest] = self.now() + _ABSENT_SECONDS * _SECOND
+        return None
 
     async def _read_grant(self, digest: bytes) -> Grant | None:
         # Asked again until the grant is as new as the changes that were read when it is kept.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import IntEnum, StrEnum
 from pathlib import Path
-from typing import Literal, Self
+from typing import Literal
 
 from causerie.access.networks import NetworkList
 
@@ -261,14 +261,6 @@ _TABLE: Mapping[str, tuple[str, str]] = tomllib.loads(
 class Action(StrEnum):
     """A row of the table of rights, with its words."""
 
-    words: str
-
-    def __new__(cls, name: str) -> Self:
-        action = str.__new__(cls, name)
-        action._value_ = name
-        action.words = _TABLE[name][1]
-        return action
-
     PROJECT_SEE = "project.see"
     PROJECT_RENAME = "project.rename"
     PROJECT_NETWORKS = "project.networks"
@@ -309,6 +301,10 @@ class Action(StrEnum):
     PROVIDERS_PROBE = "providers.probe"
     CONFIGURATION_CHANGE = "configuration.change"
     ALERTS_TEST = "alerts.test"
+
+    @property
+    def words(self) -> str:
+        return _TABLE[self][1]
 
 
 RIGHTS: dict[Action, dict[RoleColumn, Extent]] = {

@@ -221,7 +221,6 @@ def _account_caller(caller: Caller) -> AccountCaller:
 
 
 def _statement_of(record: UsageRecord) -> GenerationStatement:
-    began = datetime.fromtimestamp(record.at / 1_000_000, UTC)
     first = record.first_token_us
     # The same number for the same name: clients expect numbers, exact ones in a double.
     number = int.from_bytes(blake2b(record.app.encode(), digest_size=6).digest())
@@ -229,7 +228,7 @@ def _statement_of(record: UsageRecord) -> GenerationStatement:
         id=record.request_id,
         request_id=record.request_id,
         app_id=number if record.app else None,
-        created_at=began.isoformat(),
+        created_at=record.moment.isoformat(),
         http_referer=record.referer or None,
         origin=record.referer,
         model=record.model,
@@ -286,10 +285,7 @@ class _FreeRequests(Struct):
 
 
 class FreeUse(FreeDay):
-    """A running free request, and the state of its day with it.
-
-    Leaving the block with an error takes it back unless ``charged``.
-    """
+    """A running free request and its day; a block that fails takes it back unless ``charged``."""
 
     _counts: _FreeRequests  # of its day, whatever the clock says when it ends
     charged: bool = False
@@ -315,10 +311,6 @@ class FreeAllowances(Struct):
     paid_from: Decimal = Decimal(10)
 
     async def take(self, project: str) -> FreeUse:
-        """Count a free request, which runs until its block ends.
-
-        Raises :class:`StoreUnavailable` if the earlier ones cannot be read.
-        """
         day = await self._free_requests_today(project)
         before = self._day_of(day, day.running)
         if not before.left:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from causerie.errors import InvalidRequest, NotFound
 from causerie.hosted.accounts.authorization import (
@@ -49,14 +49,6 @@ from causerie.hosted.accounts.tokens import LONGEST_NAME, new_id, tidy_email, ti
 from causerie.hosted.store.accounts import SqlStore, Transaction
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A sign-up. Only the holder of the address may learn that it is ``known``."""
-
-    made: NewLink
-    known: bool
-
-
 def checked_rights(rights: frozenset[str]) -> frozenset[str]:
     """Return rights of a limited operator; raise :class:`InvalidRequest` for unknown ones."""
     if unknown := sorted(rights - {*OPERATOR_RIGHTS}):
@@ -75,20 +67,20 @@ def _check_invited_address(invitation: OneTimeLink, email: str) -> None:
 class SignUps(AccountService):
     """Requests of people for an account without an invitation."""
 
-    async def ask(self, email: str) -> Asked:
-        """Create a link for a sign-up, which is only for the holder of the address.
+    async def ask(self, email: str) -> tuple[NewLink, bool]:
+        """Create a link for a sign-up; return with it whether the address has an account.
 
-        Only for services with open sign-up. The steps are the same for addresses with and without
-        an account; so must be the answer to the client.
+        Only for services with open sign-up. Both are for the holder of the address alone: the steps
+        are the same with and without an account, and so must be the answer to the client.
         """
         email = tidy_email(email)
         async with self._store.writing() as tx:
             await tx.links.forget(SIGN_UP.label, email)
             made = await add_link(tx, LinkKind.INVITATION, SIGN_UP, email=email)
-            return Asked(made, await tx.people.one(email=email) is not None)
+            return made, await tx.people.one(email=email) is not None
 
-    async def forgotten(self, email: str) -> Asked:
-        """Create a link for a new password as :meth:`ask`, ``known`` for accounts that have one."""
+    async def forgotten(self, email: str) -> tuple[NewLink, bool]:
+        """Create a link for a new password as :meth:`ask`; return whether an account has one."""
         email = tidy_email(email)
         async with self._store.writing() as tx:
             user = await tx.people.one(email=email)
@@ -96,7 +88,7 @@ class SignUps(AccountService):
             user_id = user.id if known and user else None
             await tx.links.forget(FORGOTTEN.label, email)
             made = await add_link(tx, LinkKind.RESET, FORGOTTEN, email=email, user_id=user_id)
-        return Asked(made, known)
+        return made, known
 
     async def asked(self, actor: Actor) -> Sequence[OneTimeLink]:
         """Return the open sign-ups of people without an account, oldest first."""

@@ -17,7 +17,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta, Struct, field
 
-from causerie.access.shared_budgets import HoldOutcome, HoldRequest, SharedBudgetStore
+from causerie.access.shared_budgets import HoldRequest, SharedBudgetStore
 from causerie.catalog.listing import Listing
 from causerie.errors import InvalidRequest, RateLimited, ServiceError, counted
 from causerie.hosted.accounts.passwords import network
@@ -134,7 +134,7 @@ class PublicChat(Struct):
         answer = await self._shared.hold(wants, read=True)
         if answer is None:  # this process decides alone, which it has
             return ()
-        if answer.outcome is HoldOutcome.REFUSED:
+        if answer.outcome == "refused":
             self._refuse_if_exhausted([spent + held for spent, held in answer.stood], now)
         return wants
 

@@ -367,9 +367,9 @@ async def send_reset(context: RequestContext) -> None:
     await context.accounts.attempts.begin(
         passwords.sign_up_scopes(f"reset:{email}", context.client.address)
     )
-    asked = await context.accounts.sign_ups.forgotten(email)
-    if asked.known:
-        send_letter(context, email, "reset", link_address(context.base, asked.made.token))
+    made, known = await context.accounts.sign_ups.forgotten(email)
+    if known:
+        send_letter(context, email, "reset", link_address(context.base, made.token))
     shown = {"email": email, "by_mail": True, "next": "", "path": "/sign-in/forgotten"}
     await context.show("sign_in/asked.html", **shown)
 
@@ -380,10 +380,10 @@ async def enter_sign_up(context: RequestContext) -> None:
     email, after = tidy_email(context.form.get("email")), context.form.get("next")
     # Every sign-up counts, right or not.
     await context.accounts.attempts.begin(passwords.sign_up_scopes(email, context.client.address))
-    asked = await context.accounts.sign_ups.ask(email)
+    made, known = await context.accounts.sign_ups.ask(email)
     kind, address = "known", f"{context.base}{PREFIX}/sign-in"
-    if not asked.known:
-        kind, address = "sign_up", link_address(context.base, asked.made.token, after)
+    if not known:
+        kind, address = "sign_up", link_address(context.base, made.token, after)
     send_letter(context, email, kind, address)
     by_mail = context.services.open_to.outbox is not None
     shown = {"email": email, "by_mail": by_mail, "next": after, "path": "/sign-up"}

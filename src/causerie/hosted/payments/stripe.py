@@ -50,21 +50,18 @@ class Stripe:
 
     url: str
     """Address of Stripe's API."""
-    _key: str
-    _webhook_secret: str
+    key: str
+    webhook_secret: str
     """It signs the webhooks."""
     service_name: str
     """It is shown on the page of the payment."""
-    _http: IdentityHttp
-    _credits: Credits
-    _clock: Callable[[], datetime]
-    _send_alert: Callable[[Condition], Awaitable[None]]
+    http: IdentityHttp
+    credits: Credits
+    clock: Callable[[], datetime]
+    alert: Callable[[Condition], Awaitable[None]]
 
     async def begin(self, user: User, project_id: str, amount: Decimal, back: str) -> str:
-        """Return the address of a page where ``amount`` is paid, which leads ``back``.
-
-        Raises :class:`UpstreamFailed` if Stripe does not answer.
-        """
+        """Return the page where to pay, which leads ``back``; raise :class:`UpstreamFailed`."""
         cents = int(amount * 100)
         of = {"project": project_id, "cents": str(cents)}
         form = {
@@ -89,9 +86,9 @@ class Stripe:
     async def _ask_stripe(
         self, path: str, failed: str, form: Mapping[str, str] | None = None
     ) -> Mapping[str, Any]:
-        headers = [("authorization", f"Bearer {self._key}")]
+        headers = [("authorization", f"Bearer {self.key}")]
         try:
-            return await self._http.ask(f"{self.url.rstrip('/')}/v1/{path}", headers, form)
+            return await self.http.ask(f"{self.url.rstrip('/')}/v1/{path}", headers, form)
         except IdentityProviderFailed as failure:
             _log.error("stripe.failed", reason=str(failure))
             raise UpstreamFailed(f"{failed}: Stripe does not answer. Try again later.") from failure
@@ -118,7 +115,7 @@ class Stripe:
         _log.error("stripe.event_left", event_id=id, kind=kind, reason=why)
         words = f"A payment at Stripe changed no credits, see {id} ({kind}) there: {why}"
         details = {"job": "payments", "event": id, "type": kind}
-        await self._send_alert(
+        await self.alert(
             Condition(f"job:stripe:{id}", AlertKind.JOB, words, details, recovers=False)
         )
 
@@ -126,9 +123,9 @@ class Stripe:
         """Return whether one of the signatures in a header fits; it is at most 300 s old."""
         parts = [part.strip().partition("=")[::2] for part in header.split(",")]
         at = whole_number(next((value for name, value in parts if name == "t"), ""), 10**12)
-        if at is None or abs(self._clock().timestamp() - at) > _TOLERANCE_SECONDS:
+        if at is None or abs(self.clock().timestamp() - at) > _TOLERANCE_SECONDS:
             return False
-        secret = self._webhook_secret.encode()
+        secret = self.webhook_secret.encode()
         right = hmac.new(secret, b"%d.%b" % (at, body), hashlib.sha256).hexdigest().encode()
         given = [value.encode("utf-8", "replace") for name, value in parts if name == "v1"]
         return any(hmac.compare_digest(right, each) for each in given[:10])
@@ -152,11 +149,11 @@ class Stripe:
         payment = _payment_id(what["payment_intent"] or what["id"])
         if kind == _REFUNDED:
             back = _dollars(round(Fraction(cents * what["amount_refunded"], what["amount"])))
-            await self._credits.take_back(STRIPE, project, payment, back, "refunded by Stripe")
+            await self.credits.take_back(STRIPE, project, payment, back, "refunded by Stripe")
         elif what["payment_status"] == "paid":
             if _usd_cents(what, what["amount_subtotal"]) != cents:
                 raise InvalidRequest(f"{what['amount_subtotal']} cents were paid, and not {cents}")
-            await self._credits.put(STRIPE, project, _dollars(cents), "paid by Stripe", payment)
+            await self.credits.put(STRIPE, project, _dollars(cents), "paid by Stripe", payment)
 
     async def _record_dispute(
         self, what: Mapping[str, Any], sign: int, project: str, cents: int
@@ -164,7 +161,7 @@ class Stripe:
         amount = sign * _dollars(min(_usd_cents(what, what["amount"]), cents))  # without tax
         note, step = ("disputed", "dispute") if sign < 0 else ("dispute won", "won")
         step = f"{_payment_id(what['payment_intent'])}:{step}:{str(what['id'])[:100]}"
-        await self._credits.put(STRIPE, project, amount, f"{note} at Stripe", step)
+        await self.credits.put(STRIPE, project, amount, f"{note} at Stripe", step)
 
 
 def _credits_of(what: Mapping[str, Any]) -> tuple[str, int] | None:
