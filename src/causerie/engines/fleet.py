@@ -195,11 +195,7 @@ class Fleet:
                 raise result
 
     def replace(self, entries: Sequence[FleetEntry], *, memory_budget: int | None = None) -> None:
-        """Replace the models.
-
-        Engines of equal recipes stay as they are. The others are unloaded once
-        nobody uses them any more.
-        """
+        """Replace the models; engines of equal recipes stay, others are unloaded once unused."""
         self._budget = memory_budget
         self._released.set()  # who waits for room looks again: there may be more
         before, self._model_slots = self._model_slots, {}

@@ -384,10 +384,7 @@ class EngineTransport:
         await self._http.close()
 
     async def send(self, method: str, path: str, body: object) -> HttpResponse:
-        """Return the head of the answer to a request; its JSON body is left out if ``None``.
-
-        Raises :class:`EngineFailed`.
-        """
+        """Return the head of the answer, to a body if not ``None``; raise :class:`EngineFailed`."""
         data = _encode(body) if body is not None else b""
         try:
             return await self._http.send(method, path, self._headers, data)

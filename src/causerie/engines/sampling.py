@@ -96,10 +96,7 @@ _LEAST = 1e-6  # engines compute in single precision, and refuse what is not to 
 
 
 def engine_fields(engine: str, wanted: SamplingParams) -> dict[str, float]:
-    """Return all numeric sampling parameters that the engine has, by its own names.
-
-    One that is not set is neutral; the engine's own defaults never apply.
-    """
+    """Return all numeric sampling parameters of an engine by its names, neutral where not set."""
     fields = {}
     for name, field, neutral in _number_fields(engine):
         value = getattr(wanted, name)

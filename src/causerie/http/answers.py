@@ -128,10 +128,7 @@ class StreamedAnswer(Struct, eq=False):
         return self.parsed.reply.completion
 
     def begin(self, headers: Mapping[str, str], context: ResponseContext) -> BatchSink:
-        """Start the response; return the sink that sends batches, no faster than the client reads.
-
-        ``headers`` are ignored if the head has been sent already.
-        """
+        """Start the response unless it has begun; return a sink no faster than the client reads."""
         self._encoder = self.parsed.reply.encoder(context)
         if not self.early_start:
             self._start_stream(self.parsed.places.renamed(headers))

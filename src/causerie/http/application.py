@@ -99,10 +99,7 @@ class Edge:
         own: OwnPaths | None = None,
         teller: KeyStatements | None = None,
     ) -> None:
-        """Answer by these from now on; requests under way keep what they started with.
-
-        ``teller`` has the statements on keys of routers' doors.
-        """
+        """Answer by these from now on; requests under way keep what they started with."""
         limits, own = limits or RequestLimits(), own or OwnPaths()
         self._matches = {}
         self._doors = doors

@@ -61,10 +61,7 @@ class IncomingBody:
         """Give up the rest."""
 
     async def beginning(self, enough: Callable[[bytes], bool] = bool) -> bytes:
-        """Return the first bytes until they are ``enough``, without consuming them.
-
-        Raises :class:`TransportFailed`.
-        """
+        """Return the first bytes until ``enough``, not consumed; raise :class:`TransportFailed`."""
         begun = await self.piece()
         while begun and not enough(begun) and (piece := await self.piece()):
             begun += piece

@@ -37,10 +37,7 @@ def listening_socket(listen: Listen) -> socket.socket:
 
 
 def reserved_socket(listen: Listen) -> socket.socket:
-    """Return a bound socket that does not listen, for :func:`socket_beside`.
-
-    Raises :class:`OSError` if the address is in use or not ours.
-    """
+    """Return a bound socket that does not listen, for :func:`socket_beside`; raise ``OSError``."""
     try:
         return _bound_socket((listen.host, listen.port))
     except OSError:  # it may be in use by connections of a service that has ended

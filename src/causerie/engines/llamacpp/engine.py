@@ -89,10 +89,7 @@ LlamaCppChild = EngineChild[LlamaCppClient]
 
 
 def environment(options: LlamaCppOptions) -> dict[str, str]:
-    """Return the environment of the child, in which a value that is set stays.
-
-    If its part of the machine has devices it sees no others, by whatever it reaches them.
-    """
+    """Return the child's environment: what is set stays, and it sees devices of its part only."""
     devices = options.part.devices
     seen = {} if devices is None else dict.fromkeys(_VISIBLE_DEVICES, devices)
     return {**_SHORT_SPIN, **engine_environment(options.environment), **seen}
@@ -174,10 +171,7 @@ def missing_program(command: str) -> str | None:
 
 
 async def examine_program(command: str, options: LlamaCppOptions) -> NativeBuild:
-    """Return what a program says of itself in its environment by the ``options``.
-
-    Raises :class:`LoadFailed` where it is none.
-    """
+    """Return what a program says of itself; raise :class:`LoadFailed` if it is none."""
     found = await asyncio.to_thread(shutil.which, command)
     if found is None:
         raise LoadFailed(f"the program {await asyncio.to_thread(missing_program, command)}")

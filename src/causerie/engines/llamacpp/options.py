@@ -167,10 +167,7 @@ class Launch:
 
     @property
     def files(self) -> str:
-        """Return the loaded files for error messages.
-
-        The engine does not report which file a failure is about.
-        """
+        """Return the loaded files for errors, since the engine does not say which one failed."""
         alongside = ", ".join(map(str, self.options.alongside))
         return f"{self.weights} with {alongside}" if alongside else self.weights
 

@@ -108,10 +108,7 @@ class PromptStore:
         tokens: bytes,
         needed: _StoredPrompt | None = None,
     ) -> None:
-        """Keep the state of a slot that holds these tokens, if it is worth it and has room.
-
-        No room is made by dropping the one that is ``needed``.
-        """
+        """Keep the state of a slot with these tokens if it is worth it; never drop ``needed``."""
         expected = token_count(tokens) * self.token_bytes
         if len(tokens) < _LEAST_BYTES or self.covers(scope, tokens):
             return

@@ -127,10 +127,7 @@ class Discovery:
         return next(iter(self._failures.values()), "")
 
     def renew(self, urls: Sequence[str]) -> None:
-        """Replace the base URLs; members stay until the new names are looked up.
-
-        Where a name is new, those before are kept until it has been looked up.
-        """
+        """Replace the base URLs; where a name is new, members stay until it was looked up."""
         names = [url for url in urls if not _is_literal(url)]
         unknown = [url for url in names if url not in self._members_by_url]
         self._members_by_url = {
@@ -352,10 +349,7 @@ class EnginePool:
         self._discovery.renew(addresses)
 
     async def start(self) -> None:
-        """Load the members, and return when one is ready; raise if all have failed.
-
-        A name that stands for no server yet is waited for.
-        """
+        """Load members until one is ready; raise if all have failed; wait for names without any."""
         self._started = True
         self._discovery.start()
         self._begin_loading()

@@ -149,10 +149,7 @@ def choose_folder(repository: str, files: Iterable[str]) -> tuple[str, ...]:
 
 
 def choose_openvino(repository: str, files: Iterable[str]) -> tuple[str, ...]:
-    """Return the files of a repository that was converted for OpenVINO, weights first.
-
-    Raises :class:`NotForOpenVino` for another one.
-    """
+    """Return files converted for OpenVINO, weights first; raise :class:`NotForOpenVino`."""
     every = sorted(files)
     missing = next((name for name in (*OPENVINO, CONFIG) if name not in every), None)
     if missing is not None:

@@ -73,10 +73,7 @@ class ModelFolder:
 
     @property
     def is_recurrent(self) -> bool:
-        """Return whether some layers keep one state in the place of keys and values.
-
-        Told by the kinds of its layers, or by the sizes of such states.
-        """
+        """Return whether some layers keep one state, by their kinds or the sizes of such states."""
         kinds = in_config(self.config, "layer_types")
         if isinstance(kinds, list):
             return any("attention" not in str(kind) or "linear" in str(kind) for kind in kinds)
@@ -108,10 +105,7 @@ def read_folder(path: Path, *, weights: bool = True) -> ModelFolder:
 
 
 def read_openvino_folder(path: Path) -> ModelFolder:
-    """Return the facts of a model that was converted for OpenVINO.
-
-    Raises :class:`NotModelFolder` as well where the weights are of another kind.
-    """
+    """Return the facts of a folder converted for OpenVINO; raise :class:`NotModelFolder`."""
     files = _file_sizes(path)
     missing = next((name for name in OPENVINO if name not in files), None)
     if missing is not None:

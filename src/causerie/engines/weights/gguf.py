@@ -144,10 +144,7 @@ class GgufMetadata:
         return max(self.integers(key), default=None)
 
     def numbers_below(self, prefix: str) -> dict[str, float]:
-        """Return the single numbers whose keys begin so, by the rest of their keys.
-
-        Fractions are rounded to the digits that single precision holds: 0.6 is 0.6.
-        """
+        """Return single numbers by the rest of their keys, in the digits of single precision."""
         return {
             key.removeprefix(prefix): number if isinstance(number, int) else float(f"{number:.6g}")
             for key, value in self._values.items()
@@ -351,10 +348,7 @@ def choose_projector(files: Iterable[str]) -> tuple[str, ...]:
 
 
 def projector_beside(header: Header) -> Path | None:
-    """Return the projector in the folder of a model's weights, or ``None``. Blocks.
-
-    Of several that fit the model, its name is likest to the chosen one's.
-    """
+    """Return the fitting projector beside a model whose name is likest; else ``None``. Blocks."""
     if _MMPROJ.search(header.path.name):
         return None
     try:

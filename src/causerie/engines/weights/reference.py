@@ -195,10 +195,7 @@ def _library_id(model: LibraryModel) -> str:
 
 
 def load_library(own: Path | None = None) -> Library:
-    """Return the shipped library with the file ``own`` over it, where that exists.
-
-    Raises :class:`BadLibrary` if the file is not of the form.
-    """
+    """Return the shipped library with the file ``own`` over it; raise :class:`BadLibrary`."""
     families = dict(_read_library(_SHIPPED))
     if own is not None and own.is_file():
         for name, family in _read_library(own).items():

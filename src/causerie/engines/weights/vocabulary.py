@@ -124,10 +124,7 @@ def _end_tokens(
 
 
 def read_gguf_vocabulary(path: Path) -> TokenTable:
-    """Return the vocabulary of the model file at ``path``; about 100 ms for the largest.
-
-    Raises :class:`NotGguf` for a file that is none, or has no vocabulary.
-    """
+    """Return a model file's vocabulary, in 100 ms at most; raise :class:`NotGguf` without one."""
     with open_metadata(path) as data:
         tokens = data.strings("tokenizer.ggml.tokens")
         types = data.integers("tokenizer.ggml.token_type") or (TokenType.NORMAL,) * len(tokens)
