@@ -175,18 +175,14 @@ class ModelFacts:
 
 
 class EngineFailed(Exception):
-    """The engine broke, or went away, before or in the middle of a generation.
+    """The engine broke, or went away, before or in the middle of a generation."""
 
-    ``loading`` says that it is only not there yet; ``retry_after`` is in seconds.
-    ``refused`` says that the engine is well and takes no such request.
-    """
-
-    refused = False
+    refused = False  # whether the engine is well and takes no such request
 
     def __init__(self, message: str, *, loading: bool = False, retry_after: float = 1.0) -> None:
         super().__init__(message)
-        self.loading = loading
-        self.retry_after = retry_after
+        self.loading = loading  # it is only not there yet
+        self.retry_after = retry_after  # in seconds
 
 
 class EngineRefused(EngineFailed):

@@ -133,10 +133,7 @@ C = TypeVar("C", bound=EngineClient)
 
 
 class EngineProcess:
-    """A process, where to meet it, and the end of its log.
-
-    It is to end with its input, so that it never outlives us.
-    """
+    """A process that ends with its input, so never outlives us, and the end of its log."""
 
     def __init__(
         self, process: asyncio.subprocess.Process, ipc_socket: IpcSocket, stop_seconds: float
@@ -331,10 +328,7 @@ async def start_program_child(environ: Mapping[str, str]) -> EngineProcess:
 async def serve_program(
     process: EngineProcess, program: Program, ask: Callable[[], Awaitable[object]]
 ) -> str | None:
-    """Have the supervising process run a program, and wait until it serves.
-
-    That is when ``ask`` raises no :class:`EngineFailed`. Return how it ended instead.
-    """
+    """Have a program run until ``ask`` raises nothing; return how it ended instead, if it did."""
     await process.write(json.dumps(asdict(program)).encode() + b"\n")
     ended = asyncio.get_running_loop().create_task(process.ended())
     try:

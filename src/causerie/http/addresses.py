@@ -112,10 +112,7 @@ class InsideHosts:
 
     @classmethod
     def parse(cls, hosts: Iterable[str]) -> InsideHosts:
-        """Parse names, suffixes (``.example.net``), addresses and networks.
-
-        Raises :class:`ValueError` for any other text.
-        """
+        """Parse names, suffixes (``.a.net``), addresses and networks; else raise ``ValueError``."""
         names, suffixes, networks = set(), [], []
         for host in hosts:
             if ":" in host or "/" in host or _ends_in_number(host.split(".")):

@@ -220,9 +220,7 @@ async def send_compressed(
     *,
     content_type: str = "application/json",
 ) -> None:
-    """Send status 200 and the body, compressed if it is larger than a packet and the client accepts
-    zstd or gzip.
-    """
+    """Send status 200 and the body, compressed if that saves packets and the client accepts it."""
     headers = {"vary": "accept-encoding", **headers}
     coding = next((each for each in _COMPRESSORS if exchange.headers.accepts(each)), "")
     if coding and len(body) > _ONE_PACKET:

@@ -24,15 +24,12 @@ FailureKind = (
 
 
 class TransportFailed(Exception):
-    """No complete response. The text names host and port, never a path or a header.
-
-    ``sent``: the other side may have received the request.
-    """
+    """No complete response. The text names host and port, never a path or a header."""
 
     def __init__(self, kind: FailureKind, words: str, *, sent: bool) -> None:
         super().__init__(words)
         self.kind: FailureKind = kind
-        self.sent = sent
+        self.sent = sent  # the other side may have received the request
 
 
 class Stale(TransportFailed):

@@ -154,10 +154,7 @@ class DoorTable:
         )
 
     def find(self, host: str | None, path: str) -> tuple[MountedDoor, str]:
-        """Return the door and the rest of the path; ``host`` is the ``Host`` header.
-
-        Raises :class:`NotFound`, and :class:`InvalidRequest` for an invalid header.
-        """
+        """Return door and rest of the path; raise :class:`NotFound` or :class:`InvalidRequest`."""
         name = host_name(host)
         named = self._by_host.get(name)
         if named is not None:
@@ -178,10 +175,7 @@ class DoorTable:
         raise nothing_at(path)
 
     def own_name(self, host: str | None) -> str:
-        """Return the name in a ``Host`` header if it is a door's, a configured or a trusted one.
-
-        Raises :class:`NotFound` for any other, and :class:`InvalidRequest` for an invalid header.
-        """
+        """Return the name in a ``Host`` header; raise :class:`NotFound` if it is not trusted."""
         name = host_name(host)
         if name not in self._by_host:
             self._check_below(name)

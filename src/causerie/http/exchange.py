@@ -365,11 +365,7 @@ def _content_coding(headers: Headers) -> str:
 
 
 async def read_body(exchange: Exchange, limits: BodyLimits) -> bytes:
-    """Return the body.
-
-    Raises :class:`InvalidRequest` (413 if it is too large, 408 if it comes too slowly) and
-    :class:`ClientGone`.
-    """
+    """Return the body; raise :class:`InvalidRequest` (413, or 408 if slow), :class:`ClientGone`."""
     announced = exchange.headers.get("content-length", "")
     if len(announced) > _DIGITS:
         announced = announced.lstrip("0")[:_DIGITS] or "0"
@@ -403,10 +399,7 @@ async def read_json(exchange: Exchange, limits: BodyLimits) -> bytes:
 
 
 async def decompressed(headers: Headers, body: bytes, limits: BodyLimits) -> bytes:
-    """Return the body that was sent, decoded as its headers say; they were checked.
-
-    Raises :class:`InvalidRequest`: 413 if it decodes to too much, 400 if it cannot be decoded.
-    """
+    """Return a body decoded by its checked headers; raise :class:`InvalidRequest` (413, 400)."""
     coding = _content_coding(headers)
     if not coding:
         return body

@@ -90,10 +90,7 @@ _LONGEST_ADDRESS = 200
 
 
 def labels_of(headers: Headers) -> Labels:
-    """Read the labels of a request: program (by title or host), tag, and trace (W3C Trace Context).
-
-    People will read this text of strangers: it is cut and has no control characters.
-    """
+    """Read the labels of a request, cut and without control characters, since people read them."""
     referer = headers.get(_REFERER, "")
     title = headers.get(_TITLES[0], "") or headers.get(_TITLES[1], "")
     tag = headers.get(_TAG, "")

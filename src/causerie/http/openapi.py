@@ -284,10 +284,7 @@ def market_paths() -> dict[str, Schema]:
 
 @dataclass(slots=True)
 class Documents:
-    """The document of a service with these limits, written when it is first requested.
-
-    The schemas take megabytes of memory to make, which few services need.
-    """
+    """The document of a service, written when it is first requested: it takes megabytes."""
 
     max_messages: int
     _document: bytes | None = None

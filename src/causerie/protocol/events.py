@@ -93,10 +93,7 @@ class PassedBytes(Struct, frozen=True, gc=False):
 
 
 class PassedReply(PassedBytes, frozen=True, gc=False):
-    """A whole reply that passes; it stands before the end of the only choice and the usage.
-
-    A stream cannot hold it, and is encoded from the other events.
-    """
+    """A whole reply that passes, before the end of the only choice and the usage, in no stream."""
 
 
 ContentEvent = ReasoningDelta | TextDelta | ToolCallStarted | ToolCallDelta

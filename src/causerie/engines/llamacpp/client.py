@@ -110,12 +110,8 @@ class ChunkedPrefill:
         self.speed = PrefillSpeed(token_seconds)
 
     def least_chunk(self, read: int, total: int, *, streaming: bool) -> int | None:
-        """Return the least tokens of a chunk, for a prompt of which so much was read.
-
-        ``None`` where it is read whole. One that does not fit is left to the engine, which refuses
-        it before it reads.
-        """
-        if not self.enabled or total >= self.context:
+        """Return the least tokens of a prompt's next chunk; ``None`` if it is read whole."""
+        if not self.enabled or total >= self.context:  # the engine refuses what does not fit
             return None
         rest, seconds = total - read, self.speed.token_seconds
         if rest * seconds > _LONG_SECONDS:
@@ -199,21 +195,16 @@ def biases(
 
 
 class LlamaCppClient(EngineTransport):
-    """Speaks to one child with its ``key``; ``close`` ends all connections.
-
-    ``place`` is its port on the loopback address, or the path of its Unix socket.
-    ``slots`` are the child's, ``prefill`` divides its long prompts. ``partial`` are tokens of its
-    vocabulary; ``pulse`` beats while a completion comes.
-    """
+    """Speaks to one child; ``close`` ends all connections."""
 
     def __init__(
         self,
-        place: int | str,
+        place: int | str,  # its port on the loopback address, or the path of its Unix socket
         key: str,
         slots: Slots,
         prefill: ChunkedPrefill,
-        partial: PartialTokens,
-        pulse: Pulse,
+        partial: PartialTokens,  # of its vocabulary
+        pulse: Pulse,  # beats while a completion comes
     ) -> None:
         self.images: ImagePrompts | None = None  # made for the first prompt with images
         self._partial = partial

@@ -138,11 +138,7 @@ class NativeBuild:
 
     @property
     def folder(self) -> str:
-        """Return the folder of the program, which is its working directory.
-
-        A build whose backends are libraries looks for them there and in the working directory. So
-        nothing in the service's working directory is taken for one.
-        """
+        """Return its folder, which is its working directory: it loads backends from both."""
         return str(Path(self.program).resolve().parent)
 
     def computes_on_gpu(self, launch: Launch) -> bool:

@@ -243,10 +243,7 @@ class Slots:
     async def hold(
         self, engine: EngineClient, prompt: Sequence[int], max_tokens: int, scope: str = ""
     ) -> AsyncIterator[Slot]:
-        """Wait for a free slot, reserve room for prompt and ``max_tokens``, and yield it.
-
-        Raises :class:`EngineFailed` where they do not fit next to what runs.
-        """
+        """Yield a free slot with room for the request; raise :class:`EngineFailed` without room."""
         tokens = packed(prompt)
         async with self._free_slots:
             cells = len(prompt) + max_tokens

@@ -47,10 +47,7 @@ _MOST_BITS = 256  # beyond the members that there are
 
 
 def chain(tokens: Sequence[int], scope: str = "") -> list[int]:
-    """Return the blocks of the tokens of a prompt in a scope.
-
-    The last tokens that fill no block are left out. The hashes hold in this process only.
-    """
+    """Return the full blocks of a prompt in a scope; their hashes hold in this process only."""
     return extended(root(scope), tokens)
 
 

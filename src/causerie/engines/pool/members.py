@@ -274,11 +274,7 @@ class MemberTurn:
         self.at.answered()
 
     def end(self, made: Sequence[int] | None = None, failure: str = "") -> None:
-        """Free the member.
-
-        ``made`` are the tokens of a generation that is complete; ``failure`` is what the member
-        failed by. With neither, the generation was left, or refused.
-        """
+        """Free the member: with the tokens ``made`` if complete, or with its ``failure``."""
         at = self.at
         at.running -= 1
         at.unread -= self._unread

@@ -209,10 +209,7 @@ _CHOICES = {"folder": choose_folder, "outline": choose_outline, "openvino": choo
 async def fetch(
     ref: str | Reference, cache: Path, *, progress: Progress, hub: HubOptions = _USUAL
 ) -> CachedWeights:
-    """Return the weights of ``ref``, fetched into the folder ``cache`` unless they are there.
-
-    Weights once fetched are found again without any network. Raises ``WeightsError``.
-    """
+    """Return the weights of ``ref``, fetched unless ``cache`` has them; raise ``WeightsError``."""
     reference = (Reference.parse(ref) if isinstance(ref, str) else ref).settled
     if reference.kind is Kind.PATH:
         return await _at_path(reference, _own_file)

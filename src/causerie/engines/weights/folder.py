@@ -62,10 +62,7 @@ class ModelFolder:
 
     @property
     def kept_elements(self) -> int:
-        """Return the elements of the key-value cache that a token has over all layers.
-
-        An upper bound where layers differ; 0 where the configuration does not say.
-        """
+        """Return the elements that a cache keeps of a token, at most; 0 if that is unknown."""
         heads, width = self._config_number("num_attention_heads"), self.embedding_length
         each = self._config_number("head_dim") or (width // heads if heads else 0)
         kept = self._config_number("num_key_value_heads") or heads

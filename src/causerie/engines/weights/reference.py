@@ -62,10 +62,7 @@ class Reference:
 
     @property
     def path(self) -> Path:
-        """Return the file that a path reference names; ``~`` is the user's home.
-
-        Raises :class:`BadReference` where there is no such home.
-        """
+        """Return a path's file; raise :class:`BadReference` for ``~`` of an unknown user."""
         try:
             return Path(self.name).expanduser()
         except RuntimeError:

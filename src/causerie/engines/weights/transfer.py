@@ -92,10 +92,7 @@ def ensure_space(folder: Path, needed: int) -> None:
 
 
 def session(options: HubOptions, certificates: Path | None = None) -> aiohttp.ClientSession:
-    """Return a client with the environment's proxies; the caller closes it.
-
-    ``certificates`` is a file or folder of authorities to trust instead of the usual ones.
-    """
+    """Return a client with the environment's proxies, trusting a file or folder if given."""
     trust: ssl.SSLContext | bool = True
     if certificates is not None:
         path, folder = str(certificates), certificates.is_dir()
