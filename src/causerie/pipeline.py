@@ -125,8 +125,8 @@ class Pipeline:
     meter: Meter
     members: AccountPorts | None = None  # `None` without accounts
     check_calls: CallSink | None = None  # gets every delivered reply to a request with tools
-    _choices: dict[tuple[str, str], _Choice] = field(default_factory=dict, init=False)
-    _counts: SlotQueue = field(
+    _choices_by_name: dict[tuple[str, str], _Choice] = field(default_factory=dict, init=False)
+    _count_queue: SlotQueue = field(
         default_factory=lambda: SlotQueue(
             "that counts tokens", lambda: 2, max_waiting=64, max_wait_seconds=10.0
         ),
@@ -154,7 +154,10 @@ class Pipeline:
         begin, completion = response.begin, response.completion
         asked = _Asked(door, caller, request, identity, begin, completion, record)
         try:
-            await (self._first_of(asked) if request.fallbacks else self._one(asked, request.model))
+            if request.fallbacks:
+                await self._ask_models_in_turn(asked)
+            else:
+                await self._ask_model(asked, request.model)
         except BaseException as failure:
             record.ended(failure)
             raise
@@ -177,7 +180,7 @@ class Pipeline:
         candidates = self.able(model, request)
         if caller.access is not None:
             candidates = caller.access.kept(model, candidates)
-        async with self._counts.enter():
+        async with self._count_queue.enter():
             try:
                 tokens = await self.router.count_tokens(candidates, request)
             except ContextLengthExceeded as long:
@@ -186,7 +189,7 @@ class Pipeline:
                 return least, False
         return (prompt_estimate(request), False) if tokens is None else (tokens, True)
 
-    def _one(self, asked: _Asked, name: str) -> Awaitable[None]:
+    def _ask_model(self, asked: _Asked, name: str) -> Awaitable[None]:
         choice = self._choice_to(asked, name)
         if asked.request.hints:
             supported = asked.request.without_hints(choice.model.parameters)
@@ -195,20 +198,20 @@ class Pipeline:
         record.model, record.entry, record.stream = model.recorded, model.id, request.stream
         days = self.members.free_days if choice.free and self.members is not None else None
         if days is not None and asked.caller.project:
-            return self._of_the_day(asked, choice, days)
-        return self._note_answered(asked, choice)
+            return self._answer_within_day(asked, choice, days)
+        return self._answer_adapted(asked, choice)
 
-    async def _of_the_day(self, asked: _Asked, choice: _Choice, days: FreeAllowance) -> None:
+    async def _answer_within_day(self, asked: _Asked, choice: _Choice, days: FreeAllowance) -> None:
         hold = await days.take(asked.caller.project)
         with hold:
             try:
                 headers = hold.day_status.headers
-                await self._note_answered(structs.replace(asked, headers=headers), choice)
+                await self._answer_adapted(structs.replace(asked, headers=headers), choice)
             except Exception as failure:
                 hold.charged = asked.record.charged_despite(failure)
                 raise
 
-    def _note_answered(self, asked: _Asked, choice: _Choice) -> Awaitable[None]:
+    def _answer_adapted(self, asked: _Asked, choice: _Choice) -> Awaitable[None]:
         model, scopes = choice.model, choice.scopes
         request = model.adapted(asked.request)
         if self.members is None and not choice.free:
@@ -322,7 +325,7 @@ class Pipeline:
         if tools and self.check_calls is not None:
             self.check_calls(execution.served_by, execution.calls, tools)
 
-    async def _first_of(self, asked: _Asked) -> None:
+    async def _ask_models_in_turn(self, asked: _Asked) -> None:
         named = (asked.request.model, *asked.request.fallbacks)
         models = {name: self._choice_to(asked, name).model for name in named}
         *others, last = [name for name in named if not is_over(models[name])] or named[:1]
@@ -340,7 +343,7 @@ class Pipeline:
         full: list[ServiceError] = []
         for name in others:
             try:
-                await self._one(structs.replace(asked, begin=begin, goes_on=goes_on), name)
+                await self._ask_model(structs.replace(asked, begin=begin, goes_on=goes_on), name)
                 return
             except ServiceError as failure:
                 if not goes_on(failure):
@@ -354,7 +357,7 @@ class Pipeline:
                     record.held = None
         try:
             request = structs.replace(asked.request, fallbacks=())
-            await self._one(structs.replace(asked, request=request, begin=begin), last)
+            await self._ask_model(structs.replace(asked, request=request, begin=begin), last)
         except _FULL as failure:
             if started or (soonest := min((failure, *full), key=wait_of)) is failure:
                 raise
@@ -374,7 +377,7 @@ class Pipeline:
             raise
 
     def _cached_choice(self, door: PipelineDoor, caller: Caller, name: str) -> _Choice:
-        choice = self._choices.get((door.name, name))
+        choice = self._choices_by_name.get((door.name, name))
         if choice is None or choice.door is not door:  # a reload may come while a request is read
             # Free variants have limits of their own, so that they never block a paid request.
             model = self.catalog.resolve(door.models, name)
@@ -382,7 +385,7 @@ class Pipeline:
             limited = free_name(door.name) if free and self.scopes.free is not None else door.name
             choice = _Choice(door, model, self.scopes.of(limited, model.id), free)
             if not isinstance(choice.model, WildcardModel):  # of whose names there is no end
-                self._choices[door.name, name] = choice
+                self._choices_by_name[door.name, name] = choice
         if caller.models is not None and caller.models.isdisjoint(choice.model.names):
             may = ", ".join(sorted(caller.models)) or "none"
             raise Forbidden(

@@ -187,7 +187,7 @@ class Connection(asyncio.Protocol):
             self._unknown_heads = 0
             self._deadline = _NO_DEADLINE
             self._current = exchange = Exchange(
-                self, head, head.keep_alive, complete=True, unread=len(body), _body=[body]
+                self, head, head.keep_alive, complete=True, unread=len(body), _unread_pieces=[body]
             )
             self._server.workers.begin(exchange)
         else:

@@ -210,14 +210,14 @@ class Traffic:
                 self._ask_turn()
 
 
-_of_loops: WeakKeyDictionary[asyncio.AbstractEventLoop, Traffic] = WeakKeyDictionary()
+_traffic_by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, Traffic] = WeakKeyDictionary()
 
 
 def traffic() -> Traffic:
     loop = asyncio.get_running_loop()
-    found = _of_loops.get(loop)
+    found = _traffic_by_loop.get(loop)
     if found is None:
-        found = _of_loops[loop] = Traffic()
+        found = _traffic_by_loop[loop] = Traffic()
     return found
 
 

@@ -49,12 +49,12 @@ class PartialTokens:
 
     def __init__(self, vocabulary: TokenTable) -> None:
         self._tokens = vocabulary.tokens
-        self._ids: dict[bytes, int] = {}
+        self._ids_by_bytes: dict[bytes, int] = {}
         for id, token in enumerate(vocabulary.tokens):
             try:
                 token.decode()
             except UnicodeDecodeError:
-                self._ids[token] = id
+                self._ids_by_bytes[token] = id
 
     def before(self, text: str, last: int, count: int) -> tuple[int, ...]:
         """Return the ids of the tokens left out before ``last``, which completed ``text``.
@@ -77,9 +77,9 @@ class PartialTokens:
 
     def _tokens_spelling(self, head: bytes, count: int) -> tuple[int, ...]:
         if count == 1:
-            return (self._ids[head],) if head in self._ids else ()
+            return (self._ids_by_bytes[head],) if head in self._ids_by_bytes else ()
         for cut in range(len(head) - count + 1, 0, -1):
-            first = self._ids.get(head[:cut])
+            first = self._ids_by_bytes.get(head[:cut])
             rest = self._tokens_spelling(head[cut:], count - 1) if first is not None else ()
             if first is not None and rest:
                 return (first, *rest)
@@ -207,7 +207,7 @@ class LlamaCppClient(EngineTransport):
         pulse: Pulse,  # beats while a completion comes
     ) -> None:
         self.images: ImagePrompts | None = None  # made for the first prompt with images
-        self._partial = partial
+        self._partial_tokens = partial
         self._pulse = pulse
         self._slots = slots
         self._prefill = prefill
@@ -247,12 +247,12 @@ class LlamaCppClient(EngineTransport):
             run = (
                 self._run_completion(request, slot)
                 if least is None
-                else aclosing(self._in_chunks(request, slot, least))
+                else aclosing(self._complete_in_chunks(request, slot, least))
             )
             async with run as outputs:
                 yield outputs
 
-    async def _in_chunks(
+    async def _complete_in_chunks(
         self, request: TextRequest, slot: Slot, least: int
     ) -> AsyncGenerator[Output, None]:
         begun = False
@@ -294,7 +294,7 @@ class LlamaCppClient(EngineTransport):
             speed = None if prompt is not None else self._prefill.speed
             stream = _Stream(response, self._pulse, slot, speed, made)
             async with aclosing(
-                _stream_outputs(stream, self._partial, request.logprobs)
+                _stream_outputs(stream, self._partial_tokens, request.logprobs)
             ) as outputs:
                 yield outputs
         finally:

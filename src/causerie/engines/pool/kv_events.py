@@ -247,7 +247,7 @@ class Cleared(Struct, frozen=True, tag="AllBlocksCleared"):
 Event = Stored | Removed | Cleared
 
 
-def _as_array(kind: type[Struct]) -> Any:
+def _as_array(kind: Any) -> Any:
     return msgspec.defstruct(kind.__name__, (), bases=(kind,), frozen=True, array_like=True)
 
 
@@ -282,9 +282,9 @@ def decoded_events(payload: bytes) -> EventBatch:
 class KvView:
     """The content of one cache of a member."""
 
-    _index: PrefixIndex
+    _prefix_index: PrefixIndex
     name: str  # of the cache in the index
-    _member: str  # what was sent to it is in the index by its name, until the blocks are gone
+    _member_name: str  # what was sent to it is in the index by its name, until the blocks are gone
 
     def __post_init__(self) -> None:
         self.complete = False  # whether every block that is there is known
@@ -328,7 +328,7 @@ class KvView:
             if isinstance(event, Cleared):
                 self._reset_view(complete=True)
                 self._last_timestamp = batch.ts
-                self._index.forget(self._member)
+                self._prefix_index.forget(self._member_name)
             elif isinstance(event, Stored):
                 self._store_blocks(event)
             else:
@@ -348,11 +348,11 @@ class KvView:
         self._main_group = None
         self._blocks_by_hash.clear()
         self._extra_copies.clear()
-        self._index.forget(self.name)
+        self._prefix_index.forget(self.name)
 
     def _store_blocks(self, event: Stored) -> None:
         size, hashes = event.block_size, event.block_hashes
-        if not event.of_text or not self._of_main_group(event):
+        if not event.of_text or not self._is_of_main_group(event):
             return
         if size < 1 or size % BLOCK or len(event.token_ids) != size * len(hashes):
             raise UnreadableEvents(f"blocks of {size} tokens cannot be compared with those here")
@@ -372,7 +372,7 @@ class KvView:
             blocks = extended(before, event.token_ids)
         except (OverflowError, TypeError) as error:
             raise UnreadableEvents(f"a token id is none: {error}") from error
-        self._index.add(self.name, blocks)
+        self._prefix_index.add(self.name, blocks)
         each = size // BLOCK
         for at, name in enumerate(hashes):
             key = hash(name)
@@ -381,7 +381,7 @@ class KvView:
             else:
                 self._blocks_by_hash[key] = tuple(blocks[at * each : (at + 1) * each])
 
-    def _of_main_group(self, event: Stored) -> bool:
+    def _is_of_main_group(self, event: Stored) -> bool:
         if self._main_group is None:
             self._main_group = event.group_idx
         return event.group_idx == self._main_group
@@ -395,8 +395,8 @@ class KvView:
                 if copies > 1:
                     self._extra_copies[key] = copies - 1
             elif (blocks := self._blocks_by_hash.pop(key, None)) is not None:
-                self._index.remove(self.name, blocks)
-                self._index.remove(self._member, blocks)
+                self._prefix_index.remove(self.name, blocks)
+                self._prefix_index.remove(self._member_name, blocks)
 
 
 log = structlog.get_logger(__name__)
