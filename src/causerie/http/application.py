@@ -85,9 +85,8 @@ class Edge:
         self._serving_status = engines
         self._metrics = metrics
         self._mounts_by_segment: dict[str, Mount] = {}
-        self._known_matches: dict[
-            tuple[str, str | None, str], RouteMatch
-        ] = {}  # by method, host and path
+        # By method, host and path
+        self._known_matches: dict[tuple[str, str | None, str], RouteMatch] = {}
         self.replace(doors, pipeline, limits=limits, own=own)
 
     def replace(

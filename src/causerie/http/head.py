@@ -149,8 +149,6 @@ def hints_of(headers: Headers) -> RequestHints:
     return RequestHints(labels_of(headers), headers.get(_SESSION, ""), strict, plain)
 
 
-# The head as a whole.
-
 _LENGTHS = b"\r\nContent-Length: ", b"\r\ncontent-length: "  # as clients write it
 _MAX_KNOWN_BYTES = 4096
 _NOT_KNOWN = re.compile(r"auth|cookie|key|secret|token|expect|transfer-encoding|upgrade")

@@ -173,8 +173,6 @@ class PrefixIndex:
         self._old_shards: list[dict[int, int]] = [{} for _ in range(_SHARDS)]
 
 
-# What a member publishes.
-
 BlockHash = int | bytes
 _GPU = "GPU"
 # First bytes of msgpack's arrays, as older versions of vLLM encode batches; newer ones use maps.

@@ -260,9 +260,8 @@ class MemberTurn:
     _on_end: Callable[[Member], None]
 
     def __post_init__(self, prompt: Sequence[int]) -> None:
-        self._partial_block = prompt[
-            len(self._prompt_blocks) * kv_events.BLOCK :
-        ]  # the tokens that fill no block
+        whole = len(self._prompt_blocks) * kv_events.BLOCK
+        self._partial_block = prompt[whole:]  # the tokens that fill no block
         self._tokens_read, self._started_at = self._unread_tokens, monotonic()
         self.at.running += 1
         self.at.unread += self._unread_tokens

@@ -189,8 +189,6 @@ def _is_literal(url: str) -> bool:
     return False
 
 
-# The pool.
-
 _MOST_MEMBERS = 3  # that one request may try: it may be what they fail by
 
 

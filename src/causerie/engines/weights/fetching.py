@@ -198,8 +198,6 @@ def ensure_complete(repository: str, index: Path, files: Collection[str]) -> Non
         )
 
 
-# Fetches.
-
 _USUAL = HubOptions()
 _DEFAULT = Reference.parse(DEFAULT_REFERENCE).settled  # pinned, with a known checksum
 _DEFAULT_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
