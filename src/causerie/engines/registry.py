@@ -328,10 +328,7 @@ GROUP = "causerie.engines"
 
 
 EngineFactory = Callable[[str, str | None, Mapping[str, Any]], "ManagedEngine"]
-"""Makes an engine of a model's id, reference and options, which the fleet starts.
-
-Raises :class:`EngineFailed` or :class:`ValueError` for options it does not take.
-"""
+"""Makes an engine of id, reference and options; raises ``EngineFailed`` or ``ValueError``."""
 
 
 def engine_names() -> list[str]:

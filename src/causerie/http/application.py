@@ -42,8 +42,7 @@ class OwnPaths(Struct, frozen=True):
     docs: bool = True
     metrics_keys: tuple[KeyDigest, ...] | None = None  # that open `/metrics`; `None` leaves it open
     metrics_apart: bool = False  # the metrics are at an address of their own
-    metrics_of_all: Callable[[], Awaitable[bytes]] | None = None
-    """Returns the metrics of all workers, if this is one of several."""
+    metrics_of_all: Callable[[], Awaitable[bytes]] | None = None  # of several workers
 
 
 class Mount(Struct, frozen=True):

@@ -135,9 +135,7 @@ class Reach:
     max_connections: int = 1024  # limit on open connections; further requests wait for one
     idle_seconds: float = 30.0  # after which idle connections are closed; 0: after each response
     networks: Sequence[IpNetwork] | None = None
-    """Networks that are allowed apart from public addresses; ``None``: any address. A proxy
-    resolves names itself, so it decides in their place.
-    """
+    """Allowed apart from public addresses; ``None``: any. A proxy, if any, decides instead."""
     socket: str | None = None  # path of the server's Unix socket, used in place of host and port
 
 

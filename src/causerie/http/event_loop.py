@@ -37,8 +37,7 @@ class FairThreads:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="offload")
         self._free_threads = threads
         self._lock = Lock()
-        self._waiting_jobs: OrderedDict[str, deque[_Job]] = OrderedDict()
-        """Jobs by their callers, in the order of turns."""
+        self._waiting_jobs: OrderedDict[str, deque[_Job]] = OrderedDict()  # in the order of turns
         self._busy_callers: set[str] = set()  # callers with a running job
 
     def submit(self, caller: str, work: Callable[[], R]) -> Future[R]:

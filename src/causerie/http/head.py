@@ -162,9 +162,7 @@ class RequestHead(Struct, frozen=True):
     path: str  # its escapes are resolved
     version: str = "1.1"
     headers: Headers = Headers()
-    """Without ``authorization``, which is the ``credential``; those of a head that came before are
-    without the body's length, too.
-    """
+    """Without ``authorization``; if the head came before, without the body's length, too."""
     keep_alive: bool = True
     query: str = ""  # the query without its `?`, as it was sent
     credential: Credential | None = None

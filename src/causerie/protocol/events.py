@@ -99,8 +99,7 @@ class PassedReply(PassedBytes, frozen=True, gc=False):
 ContentEvent = ReasoningDelta | TextDelta | ToolCallStarted | ToolCallDelta
 Event = ContentEvent | Finished | Usage | PassedBytes
 Batch = Sequence[Event]
-BatchSink = Callable[[Batch], Awaitable[object] | None]
-"""Takes batches; its result, if any, is awaited before the next batch."""
+BatchSink = Callable[[Batch], Awaitable[object] | None]  # a result is awaited before the next
 ArrivalSink = Callable[[Batch], bool]  # false: the next batch is to be awaited
 
 

@@ -199,9 +199,7 @@ class Stored(Struct, frozen=True, tag="BlockStored"):
     medium: str | None = None
     lora_name: str | None = None
     extra_keys: list[Any] | None = None
-    """For each block what else than its tokens it depends on, such as images, or for the first one
-    of a prompt its salt.
-    """
+    """What else each block depends on, such as images, or the first one of a prompt on its salt."""
     group_idx: int | None = None
     kv_cache_spec_kind: str | None = None  # kind of the group's cache, of models with several
 

@@ -254,10 +254,7 @@ class Header:
     file_type: int | None = None  # number of the quantization that most tensors have
     pooling: int | None = None  # number of the pooling of an embedding model
     cuts_back: bool = True
-    """Whether the state of a prompt can be cut back to any of its tokens.
-
-    A sliding window and recurrent layers forget what stood before.
-    """
+    """Prompts can be cut back to any token: sliding windows and recurrent layers forget."""
 
     @property
     def kept_elements(self) -> int:
