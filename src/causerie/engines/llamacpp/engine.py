@@ -138,7 +138,7 @@ class NativeBuild:
 
     @property
     def folder(self) -> str:
-        """Return its folder, which is its working directory: it loads backends from both."""
+        """Return its folder, also its working directory: it loads backends from both, nowhere else."""
         return str(Path(self.program).resolve().parent)
 
     def computes_on_gpu(self, launch: Launch) -> bool:
