@@ -138,7 +138,7 @@ class NativeBuild:
 
     @property
     def folder(self) -> str:
-        """Return its folder, also its working directory: it loads backends from both, nowhere else."""
+        """Return its folder, also its working directory: it loads backends from both alone."""
         return str(Path(self.program).resolve().parent)
 
     def computes_on_gpu(self, launch: Launch) -> bool:
