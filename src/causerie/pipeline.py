@@ -190,7 +190,7 @@ class Pipeline:
         return (prompt_estimate(request), False) if tokens is None else (tokens, True)
 
     def _ask_model(self, asked: _Asked, name: str) -> Awaitable[None]:
-        choice = self._choice_to(asked, name)
+        choice = self._permitted_choice(asked, name)
         if asked.request.hints:
             supported = asked.request.without_hints(choice.model.parameters)
             asked = structs.replace(asked, request=supported)
@@ -219,10 +219,10 @@ class Pipeline:
         else:
             candidates, scopes = self._candidates_and_scopes(asked.caller, choice, request)
         if scopes:
-            return self._answer_within(scopes, candidates, asked, model, request)
-        return self._answer_by(candidates, asked, model, request)
+            return self._answer_within_limits(scopes, candidates, asked, model, request)
+        return self._answer_by_candidates(candidates, asked, model, request)
 
-    async def _answer_within(
+    async def _answer_within_limits(
         self,
         scopes: Sequence[RateScope],
         candidates: Sequence[Candidate],
@@ -233,9 +233,9 @@ class Pipeline:
         need = Estimate(request, candidates)
         with self.limits.take_now(scopes, need) or await self.limits.take(scopes, need) as lease:
             lease.spared = asked.goes_on
-            await self._answer_by(candidates, asked, model, request, need, lease)
+            await self._answer_by_candidates(candidates, asked, model, request, need, lease)
 
-    async def _answer_by(
+    async def _answer_by_candidates(
         self,
         candidates: Sequence[Candidate],
         asked: _Asked,
@@ -247,7 +247,7 @@ class Pipeline:
         record = asked.record
         if self.members is not None:
             need = need or Estimate(request, candidates)
-            await self._enter_account(self.members, asked, model, need)
+            await self._reserve_budget(self.members, asked, model, need)
         execution = record.outcome = self.router.generate(
             candidates, request, record.contents, asked.tried
         )
@@ -299,7 +299,7 @@ class Pipeline:
             candidates = unspent(model, candidates, spent)
         return candidates
 
-    async def _enter_account(
+    async def _reserve_budget(
         self, members: AccountPorts, asked: _Asked, model: Entry, need: Estimate
     ) -> None:
         # Reserve the budget, write down that it begins, and keep its contents if they are wanted.
@@ -327,7 +327,7 @@ class Pipeline:
 
     async def _ask_models_in_turn(self, asked: _Asked) -> None:
         named = (asked.request.model, *asked.request.fallbacks)
-        models = {name: self._choice_to(asked, name).model for name in named}
+        models = {name: self._permitted_choice(asked, name).model for name in named}
         *others, last = [name for name in named if not is_over(models[name])] or named[:1]
         started = False
 
@@ -367,7 +367,7 @@ class Pipeline:
         """Return the model of a name; raise :class:`NotFound` or :class:`Forbidden`."""
         return self._cached_choice(door, caller, name).model
 
-    def _choice_to(self, asked: _Asked, name: str) -> _Choice:
+    def _permitted_choice(self, asked: _Asked, name: str) -> _Choice:
         try:
             return self._cached_choice(asked.door, asked.caller, name)
         except (NotFound, Forbidden) as failure:

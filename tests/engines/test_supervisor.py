@@ -51,7 +51,7 @@ class Nursery:
         return EngineSupervisor("m", self.spawn, self.sleep)
 
 
-def seen(watched: EngineSupervisor[Any]) -> tuple[EngineState, Child | None]:
+def seen(watched: EngineSupervisor[Any]) -> tuple[EngineState, Any]:
     return watched.state, watched.child
 
 

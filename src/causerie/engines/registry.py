@@ -75,7 +75,7 @@ class FakeEngine:
     memory_bytes: int = 0
     template: str = FAKE_TEMPLATE
     requests: list[base.TextRequest] = field(default_factory=list)
-    _state: base.EngineState = base.EngineState.ABSENT
+    _engine_state: base.EngineState = base.EngineState.ABSENT
     _busy_slots: int = 0
     _reply_numbers: Iterator[int] = field(default_factory=itertools.count)
     _cached_prompts: dict[str, tuple[int, ...]] = field(default_factory=dict)  # by scope
@@ -86,21 +86,21 @@ class FakeEngine:
         """Return the engine of a configuration; raise :class:`EngineFailed` for wrong options."""
         del ref  # there are no weights
         for name, value in options.items():
-            _check_option(name, value)
+            _require_valid_option(name, value)
         of_script = {name: options[name] for name in options if name in ("replies", "fail_after")}
         others = {name: options[name] for name in options if name not in of_script}
         return cls(model, FakeScript(**of_script), **others)
 
     async def start(self) -> None:
-        self._state = base.EngineState.READY
+        self._engine_state = base.EngineState.READY
 
     async def stop(self) -> None:
-        self._state = base.EngineState.ABSENT
+        self._engine_state = base.EngineState.ABSENT
 
     def status(self) -> base.EngineStatus:
         return base.EngineStatus(
             self.model,
-            self._state,
+            self._engine_state,
             self.slots,
             self._busy_slots,
             context=self.context_length,
@@ -195,7 +195,7 @@ def _text_ids(text: str, *, special: bool) -> list[int]:
     ]
 
 
-def _check_option(name: str, value: object) -> None:
+def _require_valid_option(name: str, value: object) -> None:
     numbers = ("fail_after", "context_length", "slots", "cache_tokens")
     kind = {"replies": list, "template": str, **dict.fromkeys(numbers, int)}.get(name)
     if kind is None:

@@ -64,14 +64,14 @@ def sampling_of_folder(
 ) -> RecommendedSampling | None:
     """Return the recommendation for a model folder; ``told`` is its ``generation_config.json``."""
     family = family_of(names)
-    usual = _recommendation(told, source) or (family.usual if family else None)
+    usual = _recommended_values(told, source) or (family.usual if family else None)
     if usual is None:
         return None
     other = family.without_thinking if family else None
     return RecommendedSampling(usual, other or usual)
 
 
-def _recommendation(told: Mapping[str, object], source: str) -> SamplingDefaults | None:
+def _recommended_values(told: Mapping[str, object], source: str) -> SamplingDefaults | None:
     # A recommendation is used as a whole: what it leaves out is neutral.
     values: dict[str, float] = {}
     draws = False

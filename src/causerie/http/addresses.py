@@ -158,7 +158,7 @@ def _parsed_host(name: str) -> str | IPv4Address:
     if _ends_in_number(labels):
         if _FOUR.fullmatch(name):
             return IPv4Address(name)
-    elif len(name) <= 253 and all(_LABEL.fullmatch(one) and _is_itself(one) for one in labels):
+    elif len(name) <= 253 and all(_LABEL.fullmatch(one) and _is_genuine(one) for one in labels):
         return name
     raise ValueError
 
@@ -168,7 +168,7 @@ def _ends_in_number(labels: list[str]) -> bool:
     return _NUMBER.fullmatch(labels[-1]) is not None
 
 
-def _is_itself(label: str) -> bool:
+def _is_genuine(label: str) -> bool:
     # Plain letters or digits behind `xn--` would name another host.
     if not label.startswith("xn--"):
         return True

@@ -43,12 +43,12 @@ class KeepAlive(Struct):
     def enter(self, listener: StreamedAnswer) -> None:
         self._period_ends[listener] = monotonic() + self._period_seconds
         if self._period_timer is None:
-            self._set_timer(self._period_seconds)
+            self._start_timer(self._period_seconds)
 
     def leave(self, listener: StreamedAnswer) -> None:
         self._period_ends.pop(listener, None)
 
-    def _set_timer(self, seconds: float) -> None:
+    def _start_timer(self, seconds: float) -> None:
         self._period_timer = asyncio.get_running_loop().call_later(seconds, self._period_over)
 
     def _period_over(self) -> None:
@@ -60,7 +60,7 @@ class KeepAlive(Struct):
             ends[listener] = now + self._period_seconds
             listener.period_over()
         if ends:
-            self._set_timer(next(iter(ends.values())) - now)
+            self._start_timer(next(iter(ends.values())) - now)
 
 
 _MOST_UNJOINED = 4096  # events that are kept as they came; pieces of texts are joined then

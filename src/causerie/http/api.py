@@ -100,7 +100,7 @@ class CompletionHandlers:
                 hints = head.hints if written is None else NO_HINTS
                 body = written or json_at_hand(exchange, most) or await read_json(exchange, most)
                 rules = self._rules_for(door, hints)
-                parsed = shape.parse_at_once(body, rules, head.headers) or await _parse_aside(
+                parsed = shape.parse_at_once(body, rules, head.headers) or await _parse_offloaded(
                     shape, body, rules, head.headers
                 )
                 request = _with_session(parsed.request, hints) if hints.session else parsed.request
@@ -134,7 +134,7 @@ class CompletionHandlers:
             head, most = exchange.head, self._limits.body
             body = json_at_hand(exchange, most) or await read_json(exchange, most)
             rules = self._rules_for(door, head.hints, counting=True)
-            parsed = shape.parse_at_once(body, rules, head.headers) or await _parse_aside(
+            parsed = shape.parse_at_once(body, rules, head.headers) or await _parse_offloaded(
                 shape, body, rules, head.headers
             )
             request = _with_session(parsed.request, head.hints)
@@ -164,7 +164,7 @@ class CompletionHandlers:
         return await authenticated(self.pipeline, exchange, door)
 
 
-async def _parse_aside(
+async def _parse_offloaded(
     shape: Shape, body: bytes, rules: ParsingRules, headers: Headers
 ) -> ParsedRequest:
     return await offload(shape.parse, body, rules, headers)
@@ -207,16 +207,16 @@ class RouterPages(Struct):
     _catalog_cache: CatalogCache = msgspec.field(default_factory=CatalogCache)
 
     async def list_models(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
-        await self._send_page(exchange, door, None)
+        await self._send_catalog_page(exchange, door, None)
 
     async def list_embeddings(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
-        await self._send_page(exchange, door, None, "output_modalities=embeddings")
+        await self._send_catalog_page(exchange, door, None, "output_modalities=embeddings")
 
     async def list_mine(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
         caller = await authenticated(self._pipeline, exchange, door)
-        await self._send_page(exchange, door, caller)
+        await self._send_catalog_page(exchange, door, caller)
 
-    async def _send_page(
+    async def _send_catalog_page(
         self, exchange: Exchange, door: MountedDoor, caller: Caller | None, usual: str = ""
     ) -> None:
         name, cache = door.name, _PUBLIC_CACHE

@@ -231,7 +231,7 @@ class Edge:
 
     def _match_route(self, exchange: Exchange) -> RouteMatch:
         method, path, host = exchange.method, exchange.path, exchange.headers.get("host")
-        own = self._own_handler(exchange, host)
+        own = self._service_handler(exchange, host)
         if own is not None:
             match = RouteMatch(lambda exchange, *_: own(exchange), _NO_DOOR, "")
         else:
@@ -248,7 +248,7 @@ class Edge:
             self._known_matches[method, host, path] = match
         return match
 
-    def _own_handler(self, exchange: Exchange, host: str | None) -> routing.Handler | None:
+    def _service_handler(self, exchange: Exchange, host: str | None) -> routing.Handler | None:
         handler = self._service_routes.get(exchange.path)
         if handler is not None:
             self._door_table.own_name(host)

@@ -41,33 +41,33 @@ async def _allowed_hosts(address: Address, networks: Sequence[IpNetwork]) -> Seq
         number = ip_address(host.partition("%")[0])
         if not is_public(number) and not any(number in network for network in networks):
             words = f"{address.place} leads to an address that is not public"
-            raise _dial_failed("private", f"{words}, and in none of `server.private_networks`")
+            raise _dial_failure("private", f"{words}, and in none of `server.private_networks`")
     return hosts
 
 
 @asynccontextmanager
-async def _failing_in_words(place: str, seconds: float) -> AsyncIterator[None]:
+async def _explained_dial_errors(place: str, seconds: float) -> AsyncIterator[None]:
     try:
         async with asyncio.timeout(seconds):
             yield
     except TimeoutError:
-        raise _dial_failed(
+        raise _dial_failure(
             "connect_timeout", f"{place} did not answer within {seconds:g} s"
         ) from None
     except (socket.gaierror, UnicodeError) as error:
-        raise _dial_failed("dns", f"the host name of {place} cannot be resolved") from error
+        raise _dial_failure("dns", f"the host name of {place} cannot be resolved") from error
     except ssl.SSLCertVerificationError as error:
-        raise _dial_failed("tls", f"{place}: {error.verify_message}") from error
+        raise _dial_failure("tls", f"{place}: {error.verify_message}") from error
     except ssl.SSLError as error:
-        raise _dial_failed("tls", f"{place} does not speak TLS as it should") from error
+        raise _dial_failure("tls", f"{place} does not speak TLS as it should") from error
     except ConnectionRefusedError as error:
-        raise _dial_failed("refused", f"{place} refused the connection") from error
+        raise _dial_failure("refused", f"{place} refused the connection") from error
     except OSError as error:
         reason = error.strerror or "no way there"
-        raise _dial_failed("refused", f"{place} cannot be reached: {reason}") from error
+        raise _dial_failure("refused", f"{place} cannot be reached: {reason}") from error
 
 
-def _dial_failed(kind: str, words: str) -> TransportFailed:
+def _dial_failure(kind: str, words: str) -> TransportFailed:
     return TransportFailed(kind, words, sent=False)  # type: ignore[arg-type]  # from the list above
 
 
@@ -95,7 +95,7 @@ async def _through_proxy(
     try:
         status = await _proxy_status(answer)
         if not 200 <= status < 300:
-            raise _dial_failed("proxy", f"the proxy {proxy.place} answered {status}")
+            raise _dial_failure("proxy", f"the proxy {proxy.place} answered {status}")
         secured = await loop.start_tls(
             transport,
             connection,
@@ -156,7 +156,7 @@ class HttpClient:
         self._expiry_timer: asyncio.TimerHandle | None = None
         self._closed = False
         self._keeps_idle = reach.idle_seconds > 0
-        self._expired_at = 0.0  # when it was last watched, on the monotonic clock
+        self._last_expiry = 0.0  # when it was last watched, on the monotonic clock
         self._fixed_headers = f"host: {self.address.authority}\r\naccept-encoding: identity\r\n"
         if reach.idle_seconds <= 0:
             self._fixed_headers += "connection: close\r\n"
@@ -251,7 +251,7 @@ class HttpClient:
 
     def _expire_connections(self) -> None:
         # One timer for everything: a timer per request would cost more than the request.
-        now = self._expired_at = monotonic()
+        now = self._last_expiry = monotonic()
         due = [connection.expire(now) for connection in tuple(self._connections)]
         oldest = now - self._reach.idle_seconds
         while self._idle_connections and self._idle_connections[0].idle_since <= oldest:
@@ -267,7 +267,7 @@ class HttpClient:
         if not self._keeps_idle:
             connection.close()
             return
-        connection.idle_since = self._expired_at
+        connection.idle_since = self._last_expiry
         self._idle_connections.append(connection)
         if self._waiting_requests:
             self._wake_waiting_request()
@@ -285,9 +285,9 @@ class HttpClient:
                     return kept
             if len(self._connections) + self._dialing_count < self._reach.max_connections:
                 return await self._new_connection()
-            await self._wait_turn(due)
+            await self._wait_for_connection(due)
 
-    async def _wait_turn(self, due: float) -> None:
+    async def _wait_for_connection(self, due: float) -> None:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting_requests.append(turn)
         try:
@@ -316,7 +316,7 @@ class HttpClient:
             self._dialing_count -= 1
         self._connections.add(connection)
         if self._expiry_timer is None:
-            self._expired_at = monotonic()
+            self._last_expiry = monotonic()
             later = connection.loop.call_later
             self._expiry_timer = later(_WATCH_SECONDS, self._expire_connections)
         return connection
@@ -326,7 +326,7 @@ class HttpClient:
         server_name = reach.server_name or (address.host if reach.host else None)
         if reach.host is not None:
             address = replace(address, host=reach.host)
-        async with _failing_in_words(address.place, reach.connect_seconds):
+        async with _explained_dial_errors(address.place, reach.connect_seconds):
             if reach.socket is not None:
                 loop = asyncio.get_running_loop()
                 await loop.create_unix_connection(lambda: connection, reach.socket)

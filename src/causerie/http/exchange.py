@@ -203,7 +203,7 @@ class Exchange(msgspec.Struct, eq=False):
 
         Names of ``headers`` are in lower case. Without ``length`` the body is sent in chunks.
         """
-        self._unsent_head = self._head_bytes(status, content_type, headers, length)
+        self._unsent_head = self._encoded_head(status, content_type, headers, length)
 
     def write(self, piece: bytes) -> bool:
         """Send a piece of the response's body; return false if the client reads too slowly."""
@@ -241,7 +241,7 @@ class Exchange(msgspec.Struct, eq=False):
         elif (self._unsent_head or self.filler) and not self.blocked:
             self.write(self.filler)
 
-    def _head_bytes(
+    def _encoded_head(
         self, status: int, content_type: str, headers: Mapping[str, str], length: int | None
     ) -> bytes:
         self.status = status
@@ -269,7 +269,7 @@ class Exchange(msgspec.Struct, eq=False):
         if "\n" in values or "\r" in values:  # one would begin another line
             headers = {name: " ".join(value.split()) for name, value in headers.items()}
         line = _STATUS_LINES.get(status) or f"HTTP/1.1 {status} "
-        line = self._behind_interim(line) if self._interim_sent else line
+        line = self._line_after_interim(line) if self._interim_sent else line
         id_line = f"{self.id_header}: {self.request_id}\r\n" if self.id_header else ""
         head = [
             line,
@@ -279,7 +279,7 @@ class Exchange(msgspec.Struct, eq=False):
         ]
         return "\r\n".join(head).encode("latin-1", "replace")
 
-    def _behind_interim(self, line: str) -> str:
+    def _line_after_interim(self, line: str) -> str:
         # A part of an interim response may have been sent already.
         sent, self._interim_sent = self._interim_sent, 0
         return line[sent:] if sent <= len(_BEGINNING) else _INTERIM[sent:].decode() + line
@@ -302,7 +302,7 @@ class Exchange(msgspec.Struct, eq=False):
         content_type: str = "application/json",
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        head = self._head_bytes(status, content_type, headers or {}, len(body))
+        head = self._encoded_head(status, content_type, headers or {}, len(body))
         self.ended = True
         if self.head.method == "HEAD":
             self.wire.finish(self, head)

@@ -109,18 +109,18 @@ _MODEL_OR_MODELS = [
 ]
 
 
-def _with_data(name: str, kind: type[Struct]) -> type[Struct]:
+def _data_envelope(name: str, kind: type[Struct]) -> type[Struct]:
     return msgspec.defstruct(name, [("data", kind)])
 
 
 _ROUTER_TYPES = (
-    _with_data("RouterModelData", RouterModel),
+    _data_envelope("RouterModelData", RouterModel),
     RouterModelList,
-    _with_data("RouterCount", Count),
-    _with_data("RouterEndpoints", ModelEndpoints),
-    _with_data("RouterKey", key_statements.KeyStatement),
-    _with_data("RouterCredits", key_statements.CreditsStatement),
-    _with_data("RouterGeneration", key_statements.GenerationStatement),
+    _data_envelope("RouterCount", Count),
+    _data_envelope("RouterEndpoints", ModelEndpoints),
+    _data_envelope("RouterKey", key_statements.KeyStatement),
+    _data_envelope("RouterCredits", key_statements.CreditsStatement),
+    _data_envelope("RouterGeneration", key_statements.GenerationStatement),
 )
 
 
@@ -156,13 +156,13 @@ def response_schemas() -> dict[str, Schema]:
             *(MessageObject, TokenCount, ModelList, ServedModelEntry, *_ROUTER_TYPES),
         ),
         "Model": {"anyOf": entries},  # msgspec makes no union of types without tags
-        "ChunkEvent": _server_sent("Chunk"),
-        "ResponseStreamEvent": _server_sent("ResponseEvent"),
-        "MessageEvent": _server_sent(*(each.__name__ for each in MESSAGE_EVENTS), done=False),
+        "ChunkEvent": _stream_schema("Chunk"),
+        "ResponseStreamEvent": _stream_schema("ResponseEvent"),
+        "MessageEvent": _stream_schema(*(each.__name__ for each in MESSAGE_EVENTS), done=False),
     }
 
 
-def _server_sent(*names: str, done: bool = True) -> Schema:
+def _stream_schema(*names: str, done: bool = True) -> Schema:
     kinds = [
         text_schema(contentMediaType="application/json", contentSchema=ref(name)) for name in names
     ]
@@ -250,19 +250,19 @@ class _Operation(Struct, frozen=True):
         if self.unchanged:
             answers["304"] = {"description": "The answer of that `ETag` is still the answer."}
         if self.schema == "Health":
-            answers["503"] = _json_answer("Not now.", "Health")
+            answers["503"] = _json_response("Not now.", "Health")
         return answers
 
     def _described_failures(self) -> Schema:
         errors = _GROUPS[self.errors] if isinstance(self.errors, str) else self.errors
         kind, busy = ("ErrorBody", "529") if self.path.startswith("/messages") else ("Error", "503")
         return {
-            busy if status == "503" else status: _json_answer(_ERRORS[status], kind)
+            busy if status == "503" else status: _json_response(_ERRORS[status], kind)
             for status in errors
         }
 
 
-def _json_answer(description: str, name: str) -> Schema:
+def _json_response(description: str, name: str) -> Schema:
     return {"description": description, "content": {"application/json": {"schema": ref(name)}}}
 
 

@@ -192,7 +192,7 @@ def in_portions(batch: Batch) -> list[Batch]:
 
 def joined_events(events: Batch) -> list[Event]:
     together: list[Event] = []
-    for key, run in groupby(events, key=_text_that_goes_on):
+    for key, run in groupby(events, key=_joinable_text_key):
         first, *others = run
         if key is not None and others:
             name = "arguments" if isinstance(first, ToolCallDelta) else "text"
@@ -203,7 +203,7 @@ def joined_events(events: Batch) -> list[Event]:
     return together
 
 
-def _text_that_goes_on(event: Event) -> tuple[object, ...] | None:
+def _joinable_text_key(event: Event) -> tuple[object, ...] | None:
     match event:
         case TextDelta(logprobs=()):
             return TextDelta, event.choice

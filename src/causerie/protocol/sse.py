@@ -108,10 +108,10 @@ class EventDecoder(Struct, eq=False):
     _brackets: Brackets | None = None  # of a value without a field name
     _is_started: bool = False
     _behind_cr: bool = False  # a line feed that comes next belongs to the last line
-    _most_alone: int = SMALL  # bytes of a piece that is read as one event
+    _max_single_event: int = SMALL  # bytes of a piece that is read as one event
 
     def __post_init__(self) -> None:
-        self._most_alone = min(self.max_bytes, SMALL)
+        self._max_single_event = min(self.max_bytes, SMALL)
 
     @property
     def held(self) -> int:
@@ -141,7 +141,7 @@ class EventDecoder(Struct, eq=False):
 
     def only(self, piece: bytes) -> bytes | None:
         """The data of a small piece that is one event of one line; else nothing is fed."""
-        if self.is_between and piece.startswith(BEFORE) and len(piece) <= self._most_alone:
+        if self.is_between and piece.startswith(BEFORE) and len(piece) <= self._max_single_event:
             if piece.find(b"\n") != len(piece) - 2 or not piece.endswith(b"\n"):
                 return None
             event = piece[6:-2]
@@ -184,7 +184,7 @@ class EventDecoder(Struct, eq=False):
             return [rest]
         events = [self._read_line(rest), self._read_line(b"")]
         if self._brackets is not None:
-            events.append(self._take_event())
+            events.append(self._complete_event())
         return [event for event in events if event is not None]
 
     def _take_partial_line(self) -> bytes:
@@ -204,19 +204,19 @@ class EventDecoder(Struct, eq=False):
 
     def _read_line(self, line: bytes) -> bytes | None:
         if self._brackets is not None:
-            return self._line_of_value(line)
+            return self._read_value_line(line)
         if line:
             name, _, value = line.partition(b":")
             if name == b"data":
-                self._keep_data(value.removeprefix(b" "))
+                self._append_data(value.removeprefix(b" "))
             elif name == b"event":
                 self._event_name = value.strip()
             elif not self._data_lines and self._begins_value(line):
                 self._brackets = Brackets()
-                return self._line_of_value(line)
+                return self._read_value_line(line)
             return None
         name, self._event_name = self._event_name, b""
-        event = self._take_event() if self._data_lines else None
+        event = self._complete_event() if self._data_lines else None
         if event and name and name != b"message":
             event = NamedEvent(event)
             event.name = name
@@ -225,23 +225,23 @@ class EventDecoder(Struct, eq=False):
     def _begins_value(self, line: bytes) -> bool:
         return self.values and line.lstrip()[:1] in (b"{", b"[")
 
-    def _line_of_value(self, line: bytes) -> bytes | None:
+    def _read_value_line(self, line: bytes) -> bytes | None:
         brackets = self._brackets
         assert brackets is not None
         if _FIELD_LINE.match(line):
-            value = self._take_event()
+            value = self._complete_event()
             self._read_line(line)
             return value
-        self._keep_data(line)
+        self._append_data(line)
         brackets.read(line.decode("latin-1"))
-        return self._take_event() if brackets.closed else None
+        return self._complete_event() if brackets.closed else None
 
-    def _keep_data(self, data: bytes) -> None:
+    def _append_data(self, data: bytes) -> None:
         self._data_lines.append(data)
         self._held_bytes += len(data) + _LINE_BYTES
         self._check_size(self._held_bytes)
 
-    def _take_event(self) -> bytes:
+    def _complete_event(self) -> bytes:
         event = b"\n".join(self._data_lines)
         self._data_lines.clear()
         self._held_bytes = 0

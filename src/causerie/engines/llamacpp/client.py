@@ -70,17 +70,17 @@ class PartialTokens:
             return ()
         head = written[: -len(end)] if end else written
         for number in (count, *range(1, len(head) + 1)):
-            found = self._tokens_spelling(head, number)
+            found = self._ids_spelling(head, number)
             if found:
                 return found
         return ()
 
-    def _tokens_spelling(self, head: bytes, count: int) -> tuple[int, ...]:
+    def _ids_spelling(self, head: bytes, count: int) -> tuple[int, ...]:
         if count == 1:
             return (self._ids_by_bytes[head],) if head in self._ids_by_bytes else ()
         for cut in range(len(head) - count + 1, 0, -1):
             first = self._ids_by_bytes.get(head[:cut])
-            rest = self._tokens_spelling(head[cut:], count - 1) if first is not None else ()
+            rest = self._ids_spelling(head[cut:], count - 1) if first is not None else ()
             if first is not None and rest:
                 return (first, *rest)
         return ()

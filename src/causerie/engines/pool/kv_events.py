@@ -108,16 +108,16 @@ class PrefixIndex:
                 here = holding & held
                 if here != holding:
                     if length:
-                        self._note_run(found, holding & ~here, length)
+                        self._note_run_length(found, holding & ~here, length)
                     if not here:
                         return found
                     holding = held if here == held else here
             length += 1
         if length:
-            self._note_run(found, holding, length)
+            self._note_run_length(found, holding, length)
         return found
 
-    def _note_run(self, found: dict[str, int], members: int, length: int) -> None:
+    def _note_run_length(self, found: dict[str, int], members: int, length: int) -> None:
         while members:
             bit = members & -members
             found[self._names_by_bit[bit]] = length
@@ -125,7 +125,7 @@ class PrefixIndex:
 
     def add(self, name: str, blocks: Iterable[int]) -> None:
         """Record that a member holds these blocks, and has used them now."""
-        bit, sets = self._bit_of(name), self._member_sets
+        bit, sets = self._bit_of_member(name), self._member_sets
         young, old, half = self._young_shards, self._old_shards, self._half_capacity
         for block in blocks:
             shard = block >> _SHARD
@@ -154,7 +154,7 @@ class PrefixIndex:
                 if left := table.get(block, 0) & bit:
                     table[block] ^= left
 
-    def _bit_of(self, name: str) -> int:
+    def _bit_of_member(self, name: str) -> int:
         bit = self._bits_by_name.get(name)
         if bit is None:
             # Sets are not to grow without end.
@@ -307,13 +307,13 @@ class KvView:
 
     def missing(self, number: int, batch: EventBatch) -> int | None:
         """Return the first batch that is missing before this one, or ``None``."""
-        if self._next_batch is None or self._other_publisher(number, batch):
+        if self._next_batch is None or self._is_other_publisher(number, batch):
             return 0 if number else None
         return self._next_batch if number > self._next_batch else None
 
     def receive(self, number: int, batch: EventBatch) -> None:
         """Apply a batch, unless it was before; raise :class:`UnreadableEvents`."""
-        if self._next_batch is None or self._other_publisher(number, batch):
+        if self._next_batch is None or self._is_other_publisher(number, batch):
             self._reset_view(complete=number == 0)
         elif number < self._next_batch:
             return
@@ -330,7 +330,7 @@ class KvView:
             else:
                 self._remove_blocks(event)
 
-    def _other_publisher(self, number: int, batch: EventBatch) -> bool:
+    def _is_other_publisher(self, number: int, batch: EventBatch) -> bool:
         # Numbers that start at 0 again mean that the server was restarted.
         return (
             self._next_batch is not None
@@ -421,14 +421,14 @@ class KvSubscriber:
     _on_change: Callable[[], None]  # of the view, also when it can be used no more
     failure: str = "no KV events yet"  # why the view says nothing; empty where it says something
     heard: float = 0.0  # when the last batch came, on the monotonic clock
-    _task: asyncio.Task[None] | None = None
+    _subscription: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._keep_subscribed())
+        if self._subscription is None:
+            self._subscription = asyncio.get_running_loop().create_task(self._keep_subscribed())
 
     async def stop(self) -> None:
-        task, self._task = self._task, None
+        task, self._subscription = self._subscription, None
         await end_task(task)
 
     def fail(self, why: str) -> None:

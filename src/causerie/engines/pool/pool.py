@@ -154,9 +154,9 @@ class Discovery:
         if self._lookup_task is not None:
             self._lookup_task.cancel()
         loop = asyncio.get_running_loop()
-        self._lookup_task = loop.create_task(self._keep_current()) if self._lookup_urls else None
+        self._lookup_task = loop.create_task(self._refresh_names()) if self._lookup_urls else None
 
-    async def _keep_current(self) -> None:
+    async def _refresh_names(self) -> None:
         while True:
             await asyncio.gather(*(self._look_up(url) for url in self._lookup_urls))
             self._publish_members()
@@ -240,7 +240,7 @@ class _Generation:
                 return
             except base.EngineFailed as failure:
                 await self._leave_failed(failure)
-            if stopped := self._stopped_early():
+            if stopped := self._early_stop():
                 yield stopped
                 return
             self._generated_before = len(self._generated)
@@ -281,7 +281,7 @@ class _Generation:
             accepted=(*request.accepted, *made) if request.grammar is not None else (),
         )
 
-    def _stopped_early(self) -> base.Stopped | None:
+    def _early_stop(self) -> base.Stopped | None:
         if (
             self._generated
             and self._generated[-1] in self._end_ids
@@ -349,7 +349,7 @@ class EnginePool:
         """Load members until one is ready; raise if all have failed; wait for names without any."""
         self._is_started = True
         self._discovery.start()
-        self._begin_loading()
+        self._begin_loading_members()
         while not self._loaded_members():
             members = self._members.values()
             if members and all(member.failure for member in members):
@@ -460,7 +460,7 @@ class EnginePool:
         member = least_cost(able, len(prompt), runs)
         unread = max(len(prompt) - runs.get(member.name, 0) * BLOCK, 1)
         member.chosen = next(self._member_numbers)
-        turn = MemberTurn(member, prompt, root(scope), blocks, unread, self._end_unused)
+        turn = MemberTurn(member, prompt, root(scope), blocks, unread, self._stop_unused_member)
         if member.chosen % _FIT_EVERY == 0:
             self._resize_index()
         return turn
@@ -490,17 +490,17 @@ class EnginePool:
         for member in before.values():
             member.cache.forget()
             self._leaving_members.add(member)
-            self._end_unused(member)
+            self._stop_unused_member(member)
         self._resize_index()
         if self._is_started:
-            self._begin_loading()
+            self._begin_loading_members()
             self._member_changed.set()
 
     def _resize_index(self) -> None:
         held = sum(len(member.cache) for member in self._members.values())
         self._prefix_index.resize(max(_BLOCKS * len(self._members), min(2 * held, _MOST_BLOCKS)))
 
-    def _end_unused(self, member: Member) -> None:
+    def _stop_unused_member(self, member: Member) -> None:
         if member in self._leaving_members and not member.running:
             self._leaving_members.discard(member)
             # Awaited by `stop`.
@@ -508,7 +508,7 @@ class EnginePool:
             self._end_tasks.add(task)
             task.add_done_callback(self._end_tasks.discard)
 
-    def _begin_loading(self) -> None:
+    def _begin_loading_members(self) -> None:
         for member in self._members.values():
             member.begin(self._member_changed)
 

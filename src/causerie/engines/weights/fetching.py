@@ -144,7 +144,7 @@ def choose_folder(repository: str, files: Iterable[str]) -> tuple[str, ...]:
     chosen = [name for name in every if is_of_folder(name)]
     weights = [name for name in chosen if name.endswith(SAFETENSORS)]
     if CONFIG not in chosen or not weights:
-        raise WeightsNotFound(f"{repository} {_missing_words(every, with_weights=bool(weights))}")
+        raise WeightsNotFound(f"{repository} {_why_no_folder(every, with_weights=bool(weights))}")
     return (*weights, *(name for name in chosen if name not in weights))
 
 
@@ -161,7 +161,7 @@ def choose_outline(repository: str, files: Iterable[str]) -> tuple[str, ...]:
     """Return the files of the folder but for its weights. Raises :class:`WeightsNotFound`."""
     every = sorted(files)
     if CONFIG not in every:
-        raise WeightsNotFound(f"{repository} {_missing_words(every, with_weights=True)}")
+        raise WeightsNotFound(f"{repository} {_why_no_folder(every, with_weights=True)}")
     return tuple(_without_weights(every))
 
 
@@ -170,7 +170,7 @@ def _without_weights(files: Iterable[str]) -> list[str]:
     return [name for name in small if not name.endswith(SAFETENSORS)]
 
 
-def _missing_words(files: Collection[str], *, with_weights: bool) -> str:
+def _why_no_folder(files: Collection[str], *, with_weights: bool) -> str:
     if OPENVINO[0] in files:
         return "was converted for OpenVINO; it is for the engine openvino."
     if any(name.lower().endswith(".gguf") for name in files):

@@ -138,7 +138,7 @@ async def download(
         with partial.open("a+b") as file:
             sink = HashedFile(file, progress)
             await sink.resume()
-            await _append_all(source, sink, client, options)
+            await _download_rest(source, sink, client, options)
             found = sink.digest.hexdigest()
     except OSError as error:
         folder = target.parent
@@ -158,14 +158,14 @@ async def download(
     return found
 
 
-async def _append_all(
+async def _download_rest(
     source: DownloadSource, sink: HashedFile, client: aiohttp.ClientSession, options: HubOptions
 ) -> None:
     failures, pause, furthest = 0, options.retry_seconds, sink.size
     if source.size is not None and sink.size > source.size:
         sink.restart()
     while source.size is None or sink.size != source.size:
-        why = await _append_once(source, sink, client)
+        why = await _try_download_rest(source, sink, client)
         if not why:
             return
         moved = sink.size > furthest
@@ -181,7 +181,7 @@ async def _append_all(
         pause = options.retry_seconds if moved else pause * 2
 
 
-async def _append_once(
+async def _try_download_rest(
     source: DownloadSource, sink: HashedFile, client: aiohttp.ClientSession
 ) -> str:
     try:
