@@ -125,8 +125,8 @@ class Pipeline:
     meter: Meter
     members: AccountPorts | None = None  # `None` without accounts
     check_calls: CallSink | None = None  # gets every delivered reply to a request with tools
-    _choices: dict[tuple[str, str], _Choice] = field(default_factory=dict, init=False)
-    _counts: SlotQueue = field(
+    _choices_by_name: dict[tuple[str, str], _Choice] = field(default_factory=dict, init=False)
+    _count_queue: SlotQueue = field(
         default_factory=lambda: SlotQueue(
             "that counts tokens", lambda: 2, max_waiting=64, max_wait_seconds=10.0
         ),
@@ -161,7 +161,10 @@ class Pipeline:
         begin, completion = response.begin, response.completion
         asked = _Asked(door, caller, request, identity, begin, completion, record)
         try:
-            await (self._first_of(asked) if request.fallbacks else self._one(asked, request.model))
+            if request.fallbacks:
+                await self._ask_models_in_turn(asked)
+            else:
+                await self._ask_model(asked, request.model)
         except BaseException as failure:
             record.ended(failure)
             raise
@@ -184,7 +187,7 @@ class Pipeline:
         candidates = self.able(model, request)
         if caller.access is not None:
             candidates = caller.access.kept(model, candidates)
-        async with self._counts.enter():
+        async with self._count_queue.enter():
             try:
                 tokens = await self.router.count_tokens(candidates, request)
             except ContextLengthExceeded as long:
@@ -193,8 +196,8 @@ class Pipeline:
                 return least, False
         return (prompt_estimate(request), False) if tokens is None else (tokens, True)
 
-    def _one(self, asked: _Asked, name: str) -> Awaitable[None]:
-        choice = self._choice_to(asked, name)
+    def _ask_model(self, asked: _Asked, name: str) -> Awaitable[None]:
+        choice = self._permitted_choice(asked, name)
         if asked.request.hints:
             supported = asked.request.without_hints(choice.model.parameters)
             asked = structs.replace(asked, request=supported)
@@ -202,20 +205,20 @@ class Pipeline:
         record.model, record.entry, record.stream = model.recorded, model.id, request.stream
         days = self.members.free_days if choice.free and self.members is not None else None
         if days is not None and asked.caller.project:
-            return self._of_the_day(asked, choice, days)
-        return self._note_answered(asked, choice)
+            return self._answer_within_day(asked, choice, days)
+        return self._answer_adapted(asked, choice)
 
-    async def _of_the_day(self, asked: _Asked, choice: _Choice, days: FreeAllowance) -> None:
+    async def _answer_within_day(self, asked: _Asked, choice: _Choice, days: FreeAllowance) -> None:
         hold = await days.take(asked.caller.project)
         with hold:
             try:
                 asked = structs.replace(asked, headers=hold.headers)
-                await self._note_answered(asked, choice)
+                await self._answer_adapted(asked, choice)
             except Exception as failure:
                 hold.charged = asked.record.charged_despite(failure)
                 raise
 
-    def _note_answered(self, asked: _Asked, choice: _Choice) -> Awaitable[None]:
+    def _answer_adapted(self, asked: _Asked, choice: _Choice) -> Awaitable[None]:
         model, scopes = choice.model, choice.scopes
         request = model.adapted(asked.request)
         if self.members is None and not choice.free:
@@ -223,10 +226,10 @@ class Pipeline:
         else:
             candidates, scopes = self._candidates_and_scopes(asked.caller, choice, request)
         if scopes:
-            return self._answer_within(scopes, candidates, asked, model, request)
-        return self._answer_by(candidates, asked, model, request)
+            return self._answer_within_limits(scopes, candidates, asked, model, request)
+        return self._answer_by_candidates(candidates, asked, model, request)
 
-    async def _answer_within(
+    async def _answer_within_limits(
         self,
         scopes: Sequence[RateScope],
         candidates: Sequence[Candidate],
@@ -237,9 +240,9 @@ class Pipeline:
         need = Estimate(request, candidates)
         with self.limits.take_now(scopes, need) or await self.limits.take(scopes, need) as lease:
             lease.spared = asked.goes_on
-            await self._answer_by(candidates, asked, model, request, need, lease)
+            await self._answer_by_candidates(candidates, asked, model, request, need, lease)
 
-    async def _answer_by(
+    async def _answer_by_candidates(
         self,
         candidates: Sequence[Candidate],
         asked: _Asked,
@@ -251,7 +254,7 @@ class Pipeline:
         record = asked.record
         if self.members is not None:
             need = need or Estimate(request, candidates)
-            await self._enter_account(self.members, asked, model, need)
+            await self._reserve_budget(self.members, asked, model, need)
         execution = record.outcome = self.router.generate(
             candidates, request, record.contents, asked.tried
         )
@@ -303,7 +306,7 @@ class Pipeline:
             candidates = unspent(model, candidates, spent)
         return candidates
 
-    async def _enter_account(
+    async def _reserve_budget(
         self, members: AccountPorts, asked: _Asked, model: Entry, need: Estimate
     ) -> None:
         # Reserve the budget, write down that it begins, and keep its contents if they are wanted.
@@ -328,9 +331,9 @@ class Pipeline:
         if tools and self.check_calls is not None:
             self.check_calls(execution.served_by, execution.calls, tools)
 
-    async def _first_of(self, asked: _Asked) -> None:
+    async def _ask_models_in_turn(self, asked: _Asked) -> None:
         named = (asked.request.model, *asked.request.fallbacks)
-        models = {name: self._choice_to(asked, name).model for name in named}
+        models = {name: self._permitted_choice(asked, name).model for name in named}
         *others, last = [name for name in named if not is_over(models[name])] or named[:1]
         started = False
 
@@ -346,7 +349,7 @@ class Pipeline:
         full: list[ServiceError] = []
         for name in others:
             try:
-                await self._one(structs.replace(asked, begin=begin, goes_on=goes_on), name)
+                await self._ask_model(structs.replace(asked, begin=begin, goes_on=goes_on), name)
                 return
             except ServiceError as failure:
                 if not goes_on(failure):
@@ -360,7 +363,7 @@ class Pipeline:
                     record.held = None
         try:
             request = structs.replace(asked.request, fallbacks=())
-            await self._one(structs.replace(asked, request=request, begin=begin), last)
+            await self._ask_model(structs.replace(asked, request=request, begin=begin), last)
         except _FULL as failure:
             if started or (soonest := min((failure, *full), key=wait_of)) is failure:
                 raise
@@ -370,7 +373,7 @@ class Pipeline:
         """Return the model of a name; raise :class:`NotFound` or :class:`Forbidden`."""
         return self._cached_choice(door, caller, name).model
 
-    def _choice_to(self, asked: _Asked, name: str) -> _Choice:
+    def _permitted_choice(self, asked: _Asked, name: str) -> _Choice:
         try:
             return self._cached_choice(asked.door, asked.caller, name)
         except (NotFound, Forbidden) as failure:
@@ -380,7 +383,7 @@ class Pipeline:
             raise
 
     def _cached_choice(self, door: PipelineDoor, caller: Caller, name: str) -> _Choice:
-        choice = self._choices.get((door.name, name))
+        choice = self._choices_by_name.get((door.name, name))
         if choice is None or choice.door is not door:  # a reload may come while a request is read
             # Free variants have limits of their own, so that they never block a paid request.
             model = self.catalog.resolve(door.models, name)
@@ -388,7 +391,7 @@ class Pipeline:
             limited = free_name(door.name) if free and self.scopes.free is not None else door.name
             choice = _Choice(door, model, self.scopes.of(limited, model.id), free)
             if not isinstance(choice.model, WildcardModel):  # of whose names there is no end
-                self._choices[door.name, name] = choice
+                self._choices_by_name[door.name, name] = choice
         if caller.models is not None and caller.models.isdisjoint(choice.model.names):
             may = ", ".join(sorted(caller.models)) or "none"
             raise Forbidden(

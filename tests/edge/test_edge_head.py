@@ -79,7 +79,7 @@ async def test_a_head_is_parsed_twice_and_then_known() -> None:
     first, second, *others = listener.exchanges
     assert first.head is not second.head
     assert {id(other.head) for other in others} == {id(others[0].head)}
-    assert others[0].credential == Credential.of(KEY)
+    assert others[0].head.credential == Credential.of(KEY)
     assert LENGTH in first.headers
     assert LENGTH not in others[-1].headers  # they differ in it
     assert listener.seen() == listener.seen()[:1] * 12

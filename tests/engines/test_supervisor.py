@@ -51,7 +51,7 @@ class Nursery:
         return EngineSupervisor("m", self.spawn, self.sleep)
 
 
-def seen(watched: EngineSupervisor[Any]) -> tuple[EngineState, Child | None]:
+def seen(watched: EngineSupervisor[Any]) -> tuple[EngineState, Any]:
     return watched.state, watched.child
 
 
@@ -94,7 +94,7 @@ async def test_an_ended_child_is_started_again() -> None:
     nursery.go.release()
     await settled()
     assert (watched.state, watched.detail, watched.restarts) == (EngineState.READY, "", 1)
-    assert watched.child is nursery.children[1]
+    assert seen(watched)[1] is nursery.children[1]
     assert not watched.restarting
     await watched.stop()
     assert nursery.children[1].stopped == 1

@@ -216,7 +216,7 @@ async def followed(*publishers: Publisher, replay: bool = True) -> AsyncIterator
 
 
 def run(cache: MemberCache, tokens: list[int]) -> int:
-    return cache.run(cache._index.runs(chain(tokens)))
+    return cache.run(cache._prefix_index.runs(chain(tokens)))
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)

@@ -43,10 +43,7 @@ class EngineStatus:
     idle_seconds: float | None = None  # since it last moved (a token, a prompt batch, a load step)
     memory_bytes: int | None = None  # an estimate until loaded
     context: int | None = None  # tokens of one request, prompt and output together, if known
-    cache_tokens: int | None = None
-    """Tokens that all requests together may have, where slots share a cache that holds less than
-    ``context`` of each.
-    """
+    cache_tokens: int | None = None  # of all requests together, if less than `context` of each
     unload_seconds: float | None = None  # time after which the engine is unloaded unless it is used
     pid: int | None = None  # of the engine's process, where it is a child of ours
     detail: str = ""
@@ -86,10 +83,7 @@ class TextRequest:
     logprobs: int | None = None  # alternatives of each token; 0: its own alone; `None`: none at all
     visible: tuple[str, ...] = ()  # control tokens whose text is part of the output, not dropped
     ignore_eos: bool = False  # forbids the end of the text
-    accepted: tuple[int, ...] = ()
-    """The last tokens of the prompt, if the grammar has accepted them already: it continues behind
-    them instead of at its start.
-    """
+    accepted: tuple[int, ...] = ()  # last tokens of the prompt, behind which the grammar continues
     resumed: str = ""  # what the grammar accepted before `accepted`, however the prompt spells it
     shared: int = 0  # tokens at its beginning that other conversations may share; 0 if unknown
     scope: str = ""  # cache scope: the engine reuses no part of a prompt of another scope
@@ -110,11 +104,9 @@ class Token(Struct, frozen=True):
     """One generated token."""
 
     id: int
+    # What it adds to the decoded output: nothing for a token that ends within a UTF-8 sequence,
+    # whose successor adds the whole character, or for a control token that is not visible.
     text: str
-    """The text that it adds to the decoded output: a token that ends in the middle of a UTF-8
-    sequence adds nothing and its successor adds the whole character. A control token that is not
-    in ``TextRequest.visible`` adds nothing.
-    """
     raw: bytes = b""
     logprob: float | None = None  # set if log-probabilities were requested; so is `top`
     top: tuple[TokenAlternative, ...] = ()
@@ -155,18 +147,13 @@ class ModelFacts:
     template: str  # the model's own Jinja chat template (may be empty)
     context_length: int  # most tokens that prompt and output of ONE request may have together
     parallel: int
-    control_tokens: Mapping[str, int]
-    """Id by text of every control and user-defined token: everything that the tokenizer does not
-    read as plain text.
-    """
+    control_tokens: Mapping[str, int]  # ids by text of all that is not read as plain text
     bos_token: str
     eos_token: str
     end_tokens: tuple[int, ...]  # ids that end a text
     fingerprint: str  # engine, build and weights in one short string
     vocabulary: str | None = None
-    """Path of a file that :mod:`causerie.chat.compiler` can read the vocabulary from, or ``None``
-    (then a byte vocabulary is used).
-    """
+    """Path of a file that has it; ``None``: :mod:`causerie.chat.compiler` takes one of bytes."""
     vision: bool = False  # the model takes images
     without_vision: str = ""  # what an operator can do so that it takes images; empty: nothing
     words: str = ""  # equal for engines whose token ids mean the same; empty if unknown
@@ -175,18 +162,14 @@ class ModelFacts:
 
 
 class EngineFailed(Exception):
-    """The engine broke, or went away, before or in the middle of a generation.
+    """The engine broke, or went away, before or in the middle of a generation."""
 
-    ``loading`` says that it is only not there yet; ``retry_after`` is in seconds.
-    ``refused`` says that the engine is well and takes no such request.
-    """
-
-    refused = False
+    refused = False  # whether the engine is well and takes no such request
 
     def __init__(self, message: str, *, loading: bool = False, retry_after: float = 1.0) -> None:
         super().__init__(message)
-        self.loading = loading
-        self.retry_after = retry_after
+        self.loading = loading  # it is only not there yet
+        self.retry_after = retry_after  # in seconds
 
 
 class EngineRefused(EngineFailed):

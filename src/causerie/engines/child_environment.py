@@ -35,10 +35,7 @@ def base_environment() -> dict[str, str]:
 
 
 def engine_environment(passed: Collection[str] = ()) -> dict[str, str]:
-    """Return the variables for an engine, which computes with libraries and devices.
-
-    ``passed`` are the names of further variables, which the operator chose.
-    """
+    """Return the variables for an engine; the operator named those ``passed`` in addition."""
     ours = os.environ  # noqa: TID251 - handed on, not read
     more = {name: ours[name] for name in passed if name in ours}
     return base_environment() | _variables_without_secrets(_ENGINE) | more

@@ -163,12 +163,12 @@ class Fleet:
         free_memory: Callable[[], int] = lambda: sys.maxsize,
     ) -> None:
         self._model_slots = {entry.model: ModelSlot(entry) for entry in entries}
-        self._leaving: set[ModelSlot] = set()
-        self._budget = memory_budget
+        self._leaving_slots: set[ModelSlot] = set()
+        self._memory_budget = memory_budget
         self._free_bytes = free_memory
         self._memory_lock = asyncio.Lock()  # who holds it may take memory, or is giving some back
-        self._released = asyncio.Event()
-        self._loads: set[asyncio.Task[ManagedEngine]] = set()
+        self._memory_released = asyncio.Event()
+        self._load_tasks: set[asyncio.Task[ManagedEngine]] = set()
         self._end_tasks: dict[asyncio.Task[None], int] = {}  # with the memory that each gives back
         self._closed = False
 
@@ -180,9 +180,9 @@ class Fleet:
 
     async def __aexit__(self, *failure: object) -> None:
         self._closed = True
-        for load in list(self._loads):
+        for load in list(self._load_tasks):
             load.cancel()
-        await asyncio.gather(*self._loads, return_exceptions=True)
+        await asyncio.gather(*self._load_tasks, return_exceptions=True)
         for model_slot in self._all_slots():
             if model_slot.idle is not None:
                 model_slot.idle.cancel()
@@ -195,13 +195,9 @@ class Fleet:
                 raise result
 
     def replace(self, entries: Sequence[FleetEntry], *, memory_budget: int | None = None) -> None:
-        """Replace the models.
-
-        Engines of equal recipes stay as they are. The others are unloaded once
-        nobody uses them any more.
-        """
-        self._budget = memory_budget
-        self._released.set()  # who waits for room looks again: there may be more
+        """Replace the models; engines of equal recipes stay, others are unloaded once unused."""
+        self._memory_budget = memory_budget
+        self._memory_released.set()  # who waits for room looks again: there may be more
         before, self._model_slots = self._model_slots, {}
         for entry in entries:
             model_slot = before.get(entry.model)
@@ -217,7 +213,7 @@ class Fleet:
             self._model_slots[entry.model] = model_slot
         for model_slot in before.values():
             model_slot.leaving = True
-            self._leaving.add(model_slot)
+            self._leaving_slots.add(model_slot)
             if model_slot.loading is not None and not model_slot.uses:
                 model_slot.loading.cancel()
             self._unload_when_idle(model_slot)
@@ -261,13 +257,13 @@ class Fleet:
         """
         model_slot.begin_step(first=first)
         if model_slot.leaving:
-            self._leaving.add(model_slot)
+            self._leaving_slots.add(model_slot)
         self._unload_when_idle(model_slot)  # which it is no more
         try:
             yield await self._loaded_engine(model_slot, log_failure)
         finally:
             model_slot.end_step(last=last)
-            self._released.set()
+            self._memory_released.set()
             self._unload_when_idle(model_slot)
 
     async def _loaded_engine(self, model_slot: ModelSlot, log_failure: bool) -> ManagedEngine:
@@ -298,8 +294,8 @@ class Fleet:
             model_slot.loading = asyncio.get_running_loop().create_task(
                 self._load_engine(model_slot, log_failure)
             )
-            self._loads.add(model_slot.loading)
-            model_slot.loading.add_done_callback(self._loads.discard)
+            self._load_tasks.add(model_slot.loading)
+            model_slot.loading.add_done_callback(self._load_tasks.discard)
             # Raised to whoever waits; of a preload it is shown in the status.
             model_slot.loading.add_done_callback(lambda load: load.cancelled() or load.exception())
         return model_slot.loading
@@ -325,7 +321,7 @@ class Fleet:
             raise
         finally:
             model_slot.loading = None
-            self._released.set()
+            self._memory_released.set()
             self._unload_when_idle(model_slot)
         model_slot.failure, model_slot.failures = "", 0
         seconds = round(time.monotonic() - began, 2)
@@ -346,7 +342,7 @@ class Fleet:
         while need > self._free_bytes() and (idle := self._unloadable_slots()):
             await self._unload_slot(min(idle, key=lambda model_slot: model_slot.used_at))
         deadline = time.monotonic() + entry.wait_seconds
-        while (budget := self._budget) is not None and self._taken_bytes() + need > budget:
+        while (budget := self._memory_budget) is not None and self._taken_bytes() + need > budget:
             if need > budget:
                 raise base.EngineFailed(
                     f"the model {entry.model} needs about {_gigabytes(need)}, more than the memory "
@@ -357,11 +353,11 @@ class Fleet:
             if free := [model_slot for model_slot in unused if model_slot.evictable]:
                 await self._unload_slot(min(free, key=lambda model_slot: model_slot.used_at))
                 continue
-            self._released.clear()
+            self._memory_released.clear()
             until = min([deadline, *(model_slot.awaited_until for model_slot in unused)])
             try:
                 async with asyncio.timeout(until - time.monotonic()):
-                    await self._released.wait()
+                    await self._memory_released.wait()
             except TimeoutError:
                 if until < deadline:
                     continue
@@ -377,14 +373,14 @@ class Fleet:
         return sum(loaded) + sum(self._end_tasks.values())
 
     def _all_slots(self) -> list[ModelSlot]:
-        return [*self._model_slots.values(), *self._leaving]
+        return [*self._model_slots.values(), *self._leaving_slots]
 
     def _unload_when_idle(self, model_slot: ModelSlot) -> None:
         if model_slot.idle is not None:
             model_slot.idle.cancel()
             model_slot.idle = None
         if model_slot.leaving and model_slot.empty:
-            self._leaving.discard(model_slot)
+            self._leaving_slots.discard(model_slot)
         hurries = model_slot.leaving or model_slot.dismissed
         after = LEAVING_SECONDS if hurries else model_slot.entry.idle_seconds
         if after is None or not model_slot.unused or self._closed:
@@ -420,7 +416,7 @@ class Fleet:
 
     def _untrack_ending(self, task: asyncio.Task[None]) -> None:
         del self._end_tasks[task]
-        self._released.set()
+        self._memory_released.set()
 
 
 def _gigabytes(memory: int) -> str:

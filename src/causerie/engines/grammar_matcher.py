@@ -159,8 +159,8 @@ class Spelling:
 class Guided:
     """Generates under a grammar: the engine runs freely; a token refused is sampled again."""
 
-    _run: Callable[[base.TextRequest], Generation]  # a generation of the engine's
-    _sample: Sample  # draws one of the tokens admitted
+    _start_generation: Callable[[base.TextRequest], Generation]  # a generation of the engine's
+    _sample_admitted: Sample  # draws one of the tokens admitted
     _request: base.TextRequest
     _matcher: GrammarMatcher
     _spelling: Spelling
@@ -170,18 +170,18 @@ class Guided:
         self._tokens: list[int] = []
         self._unseen_tokens = 0  # tokens of a character that the engine did not come to end
         self._cached_tokens: int | None = None
-        self._reason: Literal["stop", "length"] | None = None
+        self._stop_reason: Literal["stop", "length"] | None = None
 
     async def outputs(self) -> AsyncGenerator[base.Output, None]:
-        while self._reason is None:
+        while self._stop_reason is None:
             if not self._spelling.pending:  # a stream cannot begin in the middle of a character
                 async with aclosing(self._generate_freely()) as outputs:
                     async for output in outputs:
                         yield output
-            if self._reason is None:
+            if self._stop_reason is None:
                 yield await self._draw_admitted()
         yield base.Stopped(
-            self._reason,
+            self._stop_reason,
             len(self._request.prompt),
             len(self._tokens) + self._unseen_tokens,
             cached_tokens=self._cached_tokens or 0,
@@ -189,7 +189,7 @@ class Guided:
 
     async def _generate_freely(self) -> AsyncGenerator[base.Output, None]:
         before = len(self._tokens)
-        async with self._run(self._remaining_request()) as outputs:
+        async with self._start_generation(self._remaining_request()) as outputs:
             async for output in outputs:
                 if isinstance(output, base.Token):
                     if not await asyncio.to_thread(self._matcher.accept, output.id):
@@ -203,17 +203,17 @@ class Guided:
                 if isinstance(output, base.Stopped):
                     seen = len(self._tokens) - before
                     self._unseen_tokens = max(output.completion_tokens - seen, 0)
-                    self._reason = output.reason
+                    self._stop_reason = output.reason
 
     async def _draw_admitted(self) -> base.Token:
         admitted = await asyncio.to_thread(self._matcher.admitted)
-        token = await self._sample(self._remaining_request(drawn=True), admitted)
+        token = await self._sample_admitted(self._remaining_request(drawn=True), admitted)
         if not await asyncio.to_thread(self._matcher.accept, token.id):
             raise base.EngineFailed("the engine did not keep to its grammar")
         if token.id in self._matcher.end:
-            self._reason = "stop"
+            self._stop_reason = "stop"
         elif len(self._tokens) + 1 == self._request.max_tokens:
-            self._reason = "length"
+            self._stop_reason = "length"
         return self._append_token(token)
 
     def _remaining_request(self, *, drawn: bool = False) -> base.TextRequest:

@@ -96,10 +96,7 @@ def cores(part: MachinePart = WHOLE) -> int:
 
 
 def quota(part: MachinePart = WHOLE) -> int | None:
-    """Return the cores of a part of the machine under the control groups' quota, at least one.
-
-    ``None`` where no group has a quota.
-    """
+    """Return the cores of a part under the groups' quota, at least one; ``None`` without quota."""
     found = []
     for folder in own_groups():
         with suppress(OSError, ValueError):

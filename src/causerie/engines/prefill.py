@@ -48,11 +48,7 @@ class PrefillSpeed:
         self._has_measured = False
 
     def observe(self, tokens: int, seconds: float) -> None:
-        """Note a step that read so many tokens of prompts.
-
-        Slower steps count more than faster ones: a stream that waits is worse than a prompt that
-        does.
-        """
+        """Note a step; slower ones count more: a stream that waits is worse than a prompt."""
         if tokens < LEAST_OBSERVED or seconds <= 0:
             return
         new = seconds / tokens

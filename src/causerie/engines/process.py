@@ -44,19 +44,20 @@ class IpcSocket:
 
     def __init__(self) -> None:
         self.path: str | None = None
-        self._folder: str | None = None
+        self._socket_folder: str | None = None
         if sys.platform == "win32":
             return
         with suppress(OSError):
             _sweep_sockets(Path(tempfile.gettempdir()))
-            self._folder = tempfile.mkdtemp(prefix=_SOCKET_FOLDER_PREFIX)  # for this user only
-            path = str(Path(self._folder, _SOCKET_NAME))
+            # For this user only.
+            self._socket_folder = tempfile.mkdtemp(prefix=_SOCKET_FOLDER_PREFIX)
+            path = str(Path(self._socket_folder, _SOCKET_NAME))
             self.path = path if len(path.encode()) <= _LONGEST_PATH else None
         if self.path is None:
             self.close()
 
     def close(self) -> None:
-        folder, self._folder = self._folder, None
+        folder, self._socket_folder = self._socket_folder, None
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -133,10 +134,7 @@ C = TypeVar("C", bound=EngineClient)
 
 
 class EngineProcess:
-    """A process, where to meet it, and the end of its log.
-
-    It is to end with its input, so that it never outlives us.
-    """
+    """A process that ends with its input, so never outlives us, and the end of its log."""
 
     def __init__(
         self, process: asyncio.subprocess.Process, ipc_socket: IpcSocket, stop_seconds: float
@@ -146,7 +144,7 @@ class EngineProcess:
         self.ipc_socket = ipc_socket
         self.tail: deque[str] = deque(maxlen=_TAIL_LINES)
         # Owned here, ended with the process.
-        self._reader = asyncio.get_running_loop().create_task(_keep_tail(process, self.tail))
+        self._log_reader = asyncio.get_running_loop().create_task(_keep_tail(process, self.tail))
 
     @classmethod
     async def start(
@@ -194,7 +192,7 @@ class EngineProcess:
     async def ended(self) -> str:
         """Wait for its end and its last output; return how it ended."""
         code = await self._process.wait()
-        await asyncio.wait({self._reader})
+        await asyncio.wait({self._log_reader})
         return _exit_description(code)
 
     async def end(self) -> None:
@@ -204,15 +202,15 @@ class EngineProcess:
             process.stdin.close()
         ended = asyncio.get_running_loop().create_task(process.wait())
         try:
-            await asyncio.wait({ended, self._reader}, timeout=self._stop_seconds)
+            await asyncio.wait({ended, self._log_reader}, timeout=self._stop_seconds)
             _kill_process(process)
-            await asyncio.wait({ended, self._reader}, timeout=_KILL_SECONDS)
+            await asyncio.wait({ended, self._log_reader}, timeout=_KILL_SECONDS)
             if process.returncode is None:
                 log.warning("engine process cannot be ended", pid=process.pid)
         finally:
             _kill_process(process)
             ended.cancel()
-            self._reader.cancel()
+            self._log_reader.cancel()
             self.ipc_socket.close()
 
 
@@ -331,10 +329,7 @@ async def start_program_child(environ: Mapping[str, str]) -> EngineProcess:
 async def serve_program(
     process: EngineProcess, program: Program, ask: Callable[[], Awaitable[object]]
 ) -> str | None:
-    """Have the supervising process run a program, and wait until it serves.
-
-    That is when ``ask`` raises no :class:`EngineFailed`. Return how it ended instead.
-    """
+    """Have a program run until ``ask`` raises nothing; return how it ended instead, if it did."""
     await process.write(json.dumps(asdict(program)).encode() + b"\n")
     ended = asyncio.get_running_loop().create_task(process.ended())
     try:
@@ -375,22 +370,19 @@ class EngineTransport:
 
     def __init__(self, address: str, reach: Reach, key: str | None, *, idle_seconds: float) -> None:
         reach = replace(reach, idle_seconds=idle_seconds, max_connections=_MAX_CONNECTIONS)
-        self._http = HttpClient(address, reach)
-        self._headers = [("content-type", "application/json")]
+        self._http_client = HttpClient(address, reach)
+        self._request_headers = [("content-type", "application/json")]
         if key is not None:
-            self._headers.append(("authorization", f"Bearer {key}"))
+            self._request_headers.append(("authorization", f"Bearer {key}"))
 
     async def close(self) -> None:
-        await self._http.close()
+        await self._http_client.close()
 
     async def send(self, method: str, path: str, body: object) -> HttpResponse:
-        """Return the head of the answer to a request; its JSON body is left out if ``None``.
-
-        Raises :class:`EngineFailed`.
-        """
+        """Return the head of the answer, to a body if not ``None``; raise :class:`EngineFailed`."""
         data = _encode(body) if body is not None else b""
         try:
-            return await self._http.send(method, path, self._headers, data)
+            return await self._http_client.send(method, path, self._request_headers, data)
         except TransportFailed as failure:
             if not failure.sent:
                 raise EngineFailed(f"the engine is gone: {failure}", loading=True) from failure

@@ -75,41 +75,41 @@ class FakeEngine:
     memory_bytes: int = 0
     template: str = FAKE_TEMPLATE
     requests: list[base.TextRequest] = field(default_factory=list)
-    _state: base.EngineState = base.EngineState.ABSENT
-    _busy: int = 0
+    _engine_state: base.EngineState = base.EngineState.ABSENT
+    _busy_slots: int = 0
     _reply_numbers: Iterator[int] = field(default_factory=itertools.count)
     _cached_prompts: dict[str, tuple[int, ...]] = field(default_factory=dict)  # by scope
-    _facts: base.ModelFacts | None = None
+    _model_facts: base.ModelFacts | None = None
 
     @classmethod
     def from_options(cls, model: str, ref: str | None, options: Mapping[str, Any]) -> Self:
         """Return the engine of a configuration; raise :class:`EngineFailed` for wrong options."""
         del ref  # there are no weights
         for name, value in options.items():
-            _check_option(name, value)
+            _require_valid_option(name, value)
         of_script = {name: options[name] for name in options if name in ("replies", "fail_after")}
         others = {name: options[name] for name in options if name not in of_script}
         return cls(model, FakeScript(**of_script), **others)
 
     async def start(self) -> None:
-        self._state = base.EngineState.READY
+        self._engine_state = base.EngineState.READY
 
     async def stop(self) -> None:
-        self._state = base.EngineState.ABSENT
+        self._engine_state = base.EngineState.ABSENT
 
     def status(self) -> base.EngineStatus:
         return base.EngineStatus(
             self.model,
-            self._state,
+            self._engine_state,
             self.slots,
-            self._busy,
+            self._busy_slots,
             context=self.context_length,
             cache_tokens=self.cache_tokens,
         )
 
     async def facts(self) -> base.ModelFacts:
-        if self._facts is None:
-            self._facts = base.ModelFacts(
+        if self._model_facts is None:
+            self._model_facts = base.ModelFacts(
                 template=self.template,
                 context_length=self.context_length,
                 parallel=self.slots,
@@ -121,7 +121,7 @@ class FakeEngine:
                 words="fake-1",
                 size=FAKE_END + 1,
             )
-        return self._facts
+        return self._model_facts
 
     async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
         ids: list[int] = []
@@ -144,12 +144,12 @@ class FakeEngine:
             _grammar_matcher(request, taken)
         self.requests.append(request)
         del self.requests[:-100]
-        self._busy += 1
+        self._busy_slots += 1
         try:
             async with aclosing(self._generated_outputs(request)) as tokens:
                 yield tokens
         finally:
-            self._busy -= 1
+            self._busy_slots -= 1
 
     async def _generated_outputs(
         self, request: base.TextRequest
@@ -195,7 +195,7 @@ def _text_ids(text: str, *, special: bool) -> list[int]:
     ]
 
 
-def _check_option(name: str, value: object) -> None:
+def _require_valid_option(name: str, value: object) -> None:
     numbers = ("fail_after", "context_length", "slots", "cache_tokens")
     kind = {"replies": list, "template": str, **dict.fromkeys(numbers, int)}.get(name)
     if kind is None:
@@ -260,15 +260,15 @@ def _accepted_tokens(request: base.TextRequest) -> list[int]:
 
 # One schema is asked for up to a hundred times while a reply is drawn again.
 @lru_cache(maxsize=1)
-def _compiled(grammar: str) -> LLMatcher:
-    matcher = LLMatcher(_tokenizer(), grammar, log_level=0)
+def _compiled_grammar(grammar: str) -> LLMatcher:
+    matcher = LLMatcher(_fake_tokenizer(), grammar, log_level=0)
     if matcher.is_error():
         raise base.EngineFailed("the grammar does not compile")
     return matcher
 
 
 def _grammar_matcher(request: base.TextRequest, accepted: Sequence[int]) -> LLMatcher:
-    matcher = _compiled(request.grammar or "").deep_copy()
+    matcher = _compiled_grammar(request.grammar or "").deep_copy()
     if matcher.try_consume_tokens(list(accepted)) != len(accepted):
         raise base.NotAdmitted
     return matcher
@@ -307,7 +307,7 @@ _VOCABULARY = TokenTable(
     eos=FAKE_END,
     end=(FAKE_END,),
 )
-_tokenizer = cache(lambda: guidance_tokenizer(_VOCABULARY, lambda text: list(text.encode())))
+_fake_tokenizer = cache(lambda: guidance_tokenizer(_VOCABULARY, lambda text: list(text.encode())))
 
 
 def _fake_token(id: int, text: str, logprobs: int | None) -> base.Token:
@@ -328,10 +328,7 @@ GROUP = "causerie.engines"
 
 
 EngineFactory = Callable[[str, str | None, Mapping[str, Any]], "ManagedEngine"]
-"""Makes an engine of a model's id, reference and options, which the fleet starts.
-
-Raises :class:`EngineFailed` or :class:`ValueError` for options it does not take.
-"""
+"""Makes an engine of id, reference and options; raises ``EngineFailed`` or ``ValueError``."""
 
 
 def engine_names() -> list[str]:

@@ -64,14 +64,14 @@ def sampling_of_folder(
 ) -> RecommendedSampling | None:
     """Return the recommendation for a model folder; ``told`` is its ``generation_config.json``."""
     family = family_of(names)
-    usual = _recommendation(told, source) or (family.usual if family else None)
+    usual = _recommended_values(told, source) or (family.usual if family else None)
     if usual is None:
         return None
     other = family.without_thinking if family else None
     return RecommendedSampling(usual, other or usual)
 
 
-def _recommendation(told: Mapping[str, object], source: str) -> SamplingDefaults | None:
+def _recommended_values(told: Mapping[str, object], source: str) -> SamplingDefaults | None:
     # A recommendation is used as a whole: what it leaves out is neutral.
     values: dict[str, float] = {}
     draws = False
@@ -96,10 +96,7 @@ _LEAST = 1e-6  # engines compute in single precision, and refuse what is not to 
 
 
 def engine_fields(engine: str, wanted: SamplingParams) -> dict[str, float]:
-    """Return all numeric sampling parameters that the engine has, by its own names.
-
-    One that is not set is neutral; the engine's own defaults never apply.
-    """
+    """Return all numeric sampling parameters of an engine by its names, neutral where not set."""
     fields = {}
     for name, field, neutral in _number_fields(engine):
         value = getattr(wanted, name)

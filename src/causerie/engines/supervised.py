@@ -67,22 +67,22 @@ class EngineSupervisor(Generic[C]):
     from then on.
     """
 
-    _name: str
-    _spawn: Callable[[], Awaitable[EngineChild[C]]]
+    _model_name: str
+    _spawn_child: Callable[[], Awaitable[EngineChild[C]]]
     _sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     child: EngineChild[C] | None = None
     state: base.EngineState = base.EngineState.ABSENT
     restarts: int = 0
     detail: str = ""
     retry_at: float = 0.0
-    _task: asyncio.Task[None] | None = None
+    _watch_task: asyncio.Task[None] | None = None
     has_answered: bool = False  # whether the child has finished a piece of work
 
     async def start(self) -> None:
         """Start the child; raise :class:`EngineFailed` if the first start fails."""
         self.state = base.EngineState.LOADING
         try:
-            self.child = await self._spawn()
+            self.child = await self._spawn_child()
         except base.EngineFailed as failure:
             self.state, self.detail = base.EngineState.FAILED, str(failure)
             raise
@@ -91,10 +91,10 @@ class EngineSupervisor(Generic[C]):
             raise
         self.state, self.detail = base.EngineState.READY, ""
         # Owned here: `stop` cancels and awaits it.
-        self._task = asyncio.get_running_loop().create_task(self._watch_child(self.child))
+        self._watch_task = asyncio.get_running_loop().create_task(self._watch_child(self.child))
 
     async def stop(self) -> None:
-        task, self._task = self._task, None
+        task, self._watch_task = self._watch_task, None
         await end_task(task)
         child, self.child = self.child, None
         if child is not None:
@@ -103,7 +103,7 @@ class EngineSupervisor(Generic[C]):
 
     @property
     def restarting(self) -> bool:
-        return self._task is not None and not self._task.done() and self.child is None
+        return self._watch_task is not None and not self._watch_task.done() and self.child is None
 
     def retry_after(self) -> float:
         return max(self.retry_at - time.monotonic(), 0.0) + 1.0
@@ -118,7 +118,7 @@ class EngineSupervisor(Generic[C]):
             if self.has_answered or time.monotonic() - started > _STABLE_SECONDS:
                 delay = _FIRST_DELAY
             self.has_answered = False
-            log.warning("engine ended", model=self._name, why=why)
+            log.warning("engine ended", model=self._model_name, why=why)
             self.detail = why
             try:
                 child, delay = await self._restart_until_ready(delay)
@@ -137,16 +137,16 @@ class EngineSupervisor(Generic[C]):
             self.restarts += 1
             delay = min(delay * 2, _LAST_DELAY)
             try:
-                self.child = await self._spawn()
+                self.child = await self._spawn_child()
             except base.EngineFailed as failure:
                 self.detail = str(failure)
-                log.warning("engine did not start", model=self._name, why=str(failure))
+                log.warning("engine did not start", model=self._model_name, why=str(failure))
                 if isinstance(failure, GivenUp):
                     raise
                 continue
             except Exception as failure:  # whatever it was: nobody else starts it again
                 self.detail = f"the start failed: {type(failure).__name__}"
-                log.exception("engine did not start", model=self._name)
+                log.exception("engine did not start", model=self._model_name)
                 continue
             self.state, self.detail = base.EngineState.READY, ""
             return self.child, delay
@@ -299,7 +299,7 @@ class SupervisedEngine(ABC, Generic[C]):
         self._pulse = Pulse()
         self._facts: base.ModelFacts | None = None
         self._cached_vocabulary: TokenTable | None = None
-        self._guidance: LLTokenizer | None = None
+        self._guidance_tokenizer: LLTokenizer | None = None
 
     @abstractmethod
     async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]: ...
@@ -394,12 +394,14 @@ class SupervisedEngine(ABC, Generic[C]):
     async def _run_guided(
         self, client: C, vocabulary: TokenTable, request: base.TextRequest
     ) -> AsyncIterator[AsyncGenerator[base.Output, None]]:
-        if self._guidance is None:
+        if self._guidance_tokenizer is None:
             tokenize = self._blocking_tokenizer()
-            self._guidance = await asyncio.to_thread(guidance_tokenizer, vocabulary, tokenize)
+            self._guidance_tokenizer = await asyncio.to_thread(
+                guidance_tokenizer, vocabulary, tokenize
+            )
         matcher = await asyncio.to_thread(
             GrammarMatcher,
-            self._guidance,
+            self._guidance_tokenizer,
             vocabulary,
             request.grammar or "",
             request.accepted,

@@ -112,10 +112,7 @@ class InsideHosts:
 
     @classmethod
     def parse(cls, hosts: Iterable[str]) -> InsideHosts:
-        """Parse names, suffixes (``.example.net``), addresses and networks.
-
-        Raises :class:`ValueError` for any other text.
-        """
+        """Parse names, suffixes (``.a.net``), addresses and networks; else raise ``ValueError``."""
         names, suffixes, networks = set(), [], []
         for host in hosts:
             if ":" in host or "/" in host or _ends_in_number(host.split(".")):
@@ -161,7 +158,7 @@ def _parsed_host(name: str) -> str | IPv4Address:
     if _ends_in_number(labels):
         if _FOUR.fullmatch(name):
             return IPv4Address(name)
-    elif len(name) <= 253 and all(_LABEL.fullmatch(one) and _is_itself(one) for one in labels):
+    elif len(name) <= 253 and all(_LABEL.fullmatch(one) and _is_genuine(one) for one in labels):
         return name
     raise ValueError
 
@@ -171,7 +168,7 @@ def _ends_in_number(labels: list[str]) -> bool:
     return _NUMBER.fullmatch(labels[-1]) is not None
 
 
-def _is_itself(label: str) -> bool:
+def _is_genuine(label: str) -> bool:
     # Plain letters or digits behind `xn--` would name another host.
     if not label.startswith("xn--"):
         return True

@@ -36,31 +36,31 @@ log = structlog.get_logger(__name__)
 class KeepAlive(Struct):
     """One timer that calls ``period_over`` of each listener every ``seconds`` since its entry."""
 
-    _seconds: float
+    _period_seconds: float
     _period_ends: dict[StreamedAnswer, float] = {}  # of periods; the next one is the first
-    _timer: asyncio.TimerHandle | None = None
+    _period_timer: asyncio.TimerHandle | None = None
 
     def enter(self, listener: StreamedAnswer) -> None:
-        self._period_ends[listener] = monotonic() + self._seconds
-        if self._timer is None:
-            self._set_timer(self._seconds)
+        self._period_ends[listener] = monotonic() + self._period_seconds
+        if self._period_timer is None:
+            self._start_timer(self._period_seconds)
 
     def leave(self, listener: StreamedAnswer) -> None:
         self._period_ends.pop(listener, None)
 
-    def _set_timer(self, seconds: float) -> None:
-        self._timer = asyncio.get_running_loop().call_later(seconds, self._period_over)
+    def _start_timer(self, seconds: float) -> None:
+        self._period_timer = asyncio.get_running_loop().call_later(seconds, self._period_over)
 
     def _period_over(self) -> None:
-        self._timer = None
+        self._period_timer = None
         now, ends = monotonic(), self._period_ends
         over = list(takewhile(lambda listener: ends[listener] <= now, ends))
         for listener in over:
             del ends[listener]
-            ends[listener] = now + self._seconds
+            ends[listener] = now + self._period_seconds
             listener.period_over()
         if ends:
-            self._set_timer(next(iter(ends.values())) - now)
+            self._start_timer(next(iter(ends.values())) - now)
 
 
 _MOST_UNJOINED = 4096  # events that are kept as they came; pieces of texts are joined then
@@ -70,7 +70,7 @@ _encode_json = msgspec.json.Encoder().encode
 class PlainAnswer:
     """Collects events and sends one JSON body; a restarted answer replaces the events before."""
 
-    __slots__ = ("_context", "_events", "_headers", "_joined", "completion", "parsed")
+    __slots__ = ("_context", "_events", "_headers", "_joined_count", "completion", "parsed")
 
     early_start = False
 
@@ -82,15 +82,15 @@ class PlainAnswer:
         self._headers = headers
         self._context = context
         self._events: list[Event] = []
-        self._joined = 0  # events that were joined with those before
+        self._joined_count = 0  # events that were joined with those before
         return self._collect_batch
 
     def _collect_batch(self, batch: Batch) -> None:
         events = self._events
         events += batch
-        if len(events) > self._joined + _MOST_UNJOINED:
-            events[self._joined :] = joined_events(events[self._joined :])
-            self._joined = len(events) - 1  # the last one may go on
+        if len(events) > self._joined_count + _MOST_UNJOINED:
+            events[self._joined_count :] = joined_events(events[self._joined_count :])
+            self._joined_count = len(events) - 1  # the last one may go on
 
     async def finish(self, exchange: Exchange) -> None:
         """Send it; raise :class:`~causerie.errors.InternalError` if it is incomplete."""
@@ -112,12 +112,12 @@ class StreamedAnswer(Struct, eq=False):
     parsed: ParsedRequest
     _exchange: Exchange
     _identity: CompletionIdentity
-    _ping: bytes
-    _pings: KeepAlive
+    _ping_comment: bytes
+    _ping_timer: KeepAlive
     _head_timer: KeepAlive | None  # the head is sent after one of its periods without an event
     early_start: bool = False  # the head was sent before the first content-bearing event
     _encoder: StreamEncoder | None = None
-    _silent: bool = False
+    _is_silent: bool = False
 
     def __post_init__(self) -> None:
         if self._head_timer is not None:
@@ -128,10 +128,7 @@ class StreamedAnswer(Struct, eq=False):
         return self.parsed.reply.completion
 
     def begin(self, headers: Mapping[str, str], context: ResponseContext) -> BatchSink:
-        """Start the response; return the sink that sends batches, no faster than the client reads.
-
-        ``headers`` are ignored if the head has been sent already.
-        """
+        """Start the response unless it has begun; return a sink no faster than the client reads."""
         self._encoder = self.parsed.reply.encoder(context)
         if not self.early_start:
             self._start_stream(self.parsed.places.renamed(headers))
@@ -142,14 +139,14 @@ class StreamedAnswer(Struct, eq=False):
             data = feed(batch)
             if not data:
                 return None
-            if self._silent:
-                self._silent = False
+            if self._is_silent:
+                self._is_silent = False
             return None if write(data) else exchange.drained()
 
         return send
 
     def leave(self) -> None:
-        self._pings.leave(self)
+        self._ping_timer.leave(self)
         if self._head_timer is not None:
             self._head_timer.leave(self)
 
@@ -159,10 +156,10 @@ class StreamedAnswer(Struct, eq=False):
             "text/event-stream; charset=utf-8",
             {"cache-control": "no-cache", "x-accel-buffering": "no", **headers},
         )
-        self._exchange.filler = self._ping
+        self._exchange.filler = self._ping_comment
         if self._head_timer is not None:
             self._head_timer.leave(self)
-        self._pings.enter(self)
+        self._ping_timer.enter(self)
 
     def break_off(self, failure: Exception) -> None:
         exchange = self._exchange
@@ -182,11 +179,11 @@ class StreamedAnswer(Struct, eq=False):
     def period_over(self) -> None:
         """Send the head if it is still missing, and a comment if nothing else was sent."""
         if self._exchange.status is None:
-            self.early_start = self._silent = True
+            self.early_start = self._is_silent = True
             self._start_stream({})
-        if self._silent and not self._exchange.blocked:
-            self._exchange.write(self._ping)
-        self._silent = True
+        if self._is_silent and not self._exchange.blocked:
+            self._exchange.write(self._ping_comment)
+        self._is_silent = True
 
 
 async def send_cached(
@@ -223,9 +220,7 @@ async def send_compressed(
     *,
     content_type: str = "application/json",
 ) -> None:
-    """Send status 200 and the body, compressed if it is larger than a packet and the client accepts
-    zstd or gzip.
-    """
+    """Send status 200 and the body, compressed if that saves packets and the client accepts it."""
     headers = {"vary": "accept-encoding", **headers}
     coding = next((each for each in _COMPRESSORS if exchange.headers.accepts(each)), "")
     if coding and len(body) > _ONE_PACKET:

@@ -59,10 +59,10 @@ class CompletionHandlers:
         self.pipeline = pipeline
         self._drain = drain
         self._limits = limits
-        self._pings = answers.KeepAlive(limits.ping_seconds)
+        self._ping_timer = answers.KeepAlive(limits.ping_seconds)
         first_byte = limits.first_byte_seconds
         self._head_timer = answers.KeepAlive(first_byte) if first_byte else None
-        self._rules: dict[tuple[str, bool, bool], ParsingRules] = {}
+        self._parsing_rules: dict[tuple[str, bool, bool], ParsingRules] = {}
 
     async def list_models(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
         caller = await self._catalog_caller(exchange, door)
@@ -100,14 +100,14 @@ class CompletionHandlers:
                 hints = head.hints if written is None else NO_HINTS
                 body = written or json_at_hand(exchange, most) or await read_json(exchange, most)
                 rules = self._rules_for(door, hints)
-                parsed = shape.parse_at_once(body, rules, head.headers) or await _parse_aside(
+                parsed = shape.parse_at_once(body, rules, head.headers) or await _parse_offloaded(
                     shape, body, rules, head.headers
                 )
                 request = _with_session(parsed.request, hints) if hints.session else parsed.request
                 del body  # of which the request has all
                 if request.stream:
                     answer = stream = answers.StreamedAnswer(
-                        parsed, exchange, identity, shape.ping, self._pings, self._head_timer
+                        parsed, exchange, identity, shape.ping, self._ping_timer, self._head_timer
                     )
                 else:
                     answer = answers.PlainAnswer(parsed)
@@ -134,7 +134,7 @@ class CompletionHandlers:
             head, most = exchange.head, self._limits.body
             body = json_at_hand(exchange, most) or await read_json(exchange, most)
             rules = self._rules_for(door, head.hints, counting=True)
-            parsed = shape.parse_at_once(body, rules, head.headers) or await _parse_aside(
+            parsed = shape.parse_at_once(body, rules, head.headers) or await _parse_offloaded(
                 shape, body, rules, head.headers
             )
             request = _with_session(parsed.request, head.hints)
@@ -150,12 +150,12 @@ class CompletionHandlers:
         self, door: MountedDoor, hints: RequestHints, *, counting: bool = False
     ) -> ParsingRules:
         place = door.name, hints.strict, counting
-        rules = self._rules.get(place)
+        rules = self._parsing_rules.get(place)
         if rules is None:
             rules = parsing_rules(door, self._limits)
             strict = hints.strict or rules.reject_unknown
             rules = structs.replace(rules, reject_unknown=strict, counting=counting)
-            self._rules[place] = rules
+            self._parsing_rules[place] = rules
         return rules
 
     async def _catalog_caller(self, exchange: Exchange, door: MountedDoor) -> Caller | None:
@@ -164,7 +164,7 @@ class CompletionHandlers:
         return await authenticated(self.pipeline, exchange, door)
 
 
-async def _parse_aside(
+async def _parse_offloaded(
     shape: Shape, body: bytes, rules: ParsingRules, headers: Headers
 ) -> ParsedRequest:
     return await offload(shape.parse, body, rules, headers)
@@ -200,29 +200,29 @@ class KeyStatements(Protocol):
 
 
 class RouterPages(Struct):
-    """Handlers of a router's catalog and keys; ``_teller`` is ``None`` without accounts."""
+    """Handlers of a router's catalog and keys; ``_key_statements`` is ``None`` without accounts."""
 
-    _market: Pipeline
-    _teller: KeyStatements | None = None
+    _pipeline: Pipeline
+    _key_statements: KeyStatements | None = None
     _catalog_cache: CatalogCache = msgspec.field(default_factory=CatalogCache)
 
     async def list_models(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
-        await self._send_page(exchange, door, None)
+        await self._send_catalog_page(exchange, door, None)
 
     async def list_embeddings(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
-        await self._send_page(exchange, door, None, "output_modalities=embeddings")
+        await self._send_catalog_page(exchange, door, None, "output_modalities=embeddings")
 
     async def list_mine(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
-        caller = await authenticated(self._market, exchange, door)
-        await self._send_page(exchange, door, caller)
+        caller = await authenticated(self._pipeline, exchange, door)
+        await self._send_catalog_page(exchange, door, caller)
 
-    async def _send_page(
+    async def _send_catalog_page(
         self, exchange: Exchange, door: MountedDoor, caller: Caller | None, usual: str = ""
     ) -> None:
         name, cache = door.name, _PUBLIC_CACHE
         if caller is not None:
             name, cache = f"{door.name} {caller.key}", _NO_CACHE
-        path, query, market = exchange.path, exchange.head.query or usual, self._market
+        path, query, market = exchange.path, exchange.head.query or usual, self._pipeline
         page = await self._catalog_cache.page(
             name, path, query, lambda: market.listed(door, caller)
         )
@@ -230,19 +230,19 @@ class RouterPages(Struct):
         await answers.send_cached(exchange, page, cache | vary)
 
     async def count(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
-        count = sum("text" in one.output_modalities for one in self._market.listed(door, None))
+        count = sum("text" in one.output_modalities for one in self._pipeline.listed(door, None))
         exchange.json({"data": Count(count=count)}, _PUBLIC_CACHE)
 
     async def show(self, exchange: Exchange, door: MountedDoor, name: str) -> None:
         """Answer ``GET /models/{id}``, and ``GET /models/{id}/endpoints``, which adds endpoints."""
-        entry = self._market.listing(door, name.removesuffix("/endpoints"))
+        entry = self._pipeline.listing(door, name.removesuffix("/endpoints"))
         whole = name.endswith("/endpoints")
         shown = {"data": entry.with_endpoints()} if whole else entry.entry()
         exchange.json(shown, _PUBLIC_CACHE)
 
     async def show_wrapped(self, exchange: Exchange, door: MountedDoor, name: str) -> None:
         """Answer ``GET /model/{id}`` with the entry in ``data``."""
-        exchange.json({"data": self._market.listing(door, name).entry()}, _PUBLIC_CACHE)
+        exchange.json({"data": self._pipeline.listing(door, name).entry()}, _PUBLIC_CACHE)
 
     async def key(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
         caller, teller = await self._account_caller(exchange, door)
@@ -267,7 +267,7 @@ class RouterPages(Struct):
     async def _account_caller(
         self, exchange: Exchange, door: MountedDoor
     ) -> tuple[Caller, KeyStatements]:
-        caller = await authenticated(self._market, exchange, door)
-        if self._teller is None:
+        caller = await authenticated(self._pipeline, exchange, door)
+        if self._key_statements is None:
             raise NotFound("There are no accounts here, so nothing is known of keys and money.")
-        return caller, self._teller
+        return caller, self._key_statements

@@ -42,8 +42,7 @@ class OwnPaths(Struct, frozen=True):
     docs: bool = True
     metrics_keys: tuple[KeyDigest, ...] | None = None  # that open `/metrics`; `None` leaves it open
     metrics_apart: bool = False  # the metrics are at an address of their own
-    metrics_of_all: Callable[[], Awaitable[bytes]] | None = None
-    """Returns the metrics of all workers, if this is one of several."""
+    metrics_of_all: Callable[[], Awaitable[bytes]] | None = None  # of several workers
 
 
 class Mount(Struct, frozen=True):
@@ -82,12 +81,11 @@ class Edge:
         own: OwnPaths | None = None,
     ) -> None:
         self.drain = Drain()
-        self._engines = engines
+        self._serving_status = engines
         self._metrics = metrics
-        self._mounts: dict[str, Mount] = {}
-        self._matches: dict[
-            tuple[str, str | None, str], RouteMatch
-        ] = {}  # by method, host and path
+        self._mounts_by_segment: dict[str, Mount] = {}
+        # By method, host and path
+        self._known_matches: dict[tuple[str, str | None, str], RouteMatch] = {}
         self.replace(doors, pipeline, limits=limits, own=own)
 
     def replace(
@@ -99,19 +97,16 @@ class Edge:
         own: OwnPaths | None = None,
         teller: KeyStatements | None = None,
     ) -> None:
-        """Answer by these from now on; requests under way keep what they started with.
-
-        ``teller`` has the statements on keys of routers' doors.
-        """
+        """Answer by these from now on; requests under way keep what they started with."""
         limits, own = limits or RequestLimits(), own or OwnPaths()
-        self._matches = {}
-        self._doors = doors
-        handlers = self._handlers = CompletionHandlers(pipeline, self.drain, limits)
+        self._known_matches = {}
+        self._door_table = doors
+        handlers = self._completions = CompletionHandlers(pipeline, self.drain, limits)
         self._door_routes = routing.door_routes(handlers)
         self._router_routes = routing.router_routes(handlers, RouterPages(pipeline, teller))
         self._metrics_page = MetricsPage(self._metrics, own.metrics_keys, own.metrics_of_all)
         self._service_routes = routing.service_routes(
-            HealthHandlers(self._engines, self.drain),
+            HealthHandlers(self._serving_status, self.drain),
             None if own.metrics_apart else self._metrics_page,
             Documents(limits.max_messages) if own.docs else None,
         )
@@ -130,8 +125,8 @@ class Edge:
         It answers at the host name of ``address``; without one at all host names of the service
         but those of doors, and ``at_doors`` at these too. ``refuse`` sends its failures.
         """
-        self._matches = {}
-        self._mounts[first] = Mount(handler, refuse, address, at_doors)
+        self._known_matches = {}
+        self._mounts_by_segment[first] = Mount(handler, refuse, address, at_doors)
 
     async def converse(self, exchange: Exchange, caller: Caller, body: bytes | None = None) -> None:
         """Answer a chat completion of a caller who was authenticated without a key.
@@ -139,8 +134,9 @@ class Edge:
         It belongs to the door that ``caller`` names; ``body`` replaces that of the exchange. Raises
         :class:`ServiceError`.
         """
-        door = self._doors.named(caller.door)
-        await self._handlers.complete(CHAT_COMPLETIONS, exchange, door, caller=caller, written=body)
+        door = self._door_table.named(caller.door)
+        complete = self._completions.complete
+        await complete(CHAT_COMPLETIONS, exchange, door, caller=caller, written=body)
 
     async def answer(self, exchange: Exchange) -> None:
         """Answer one request; failures are answered too, never raised."""
@@ -149,7 +145,7 @@ class Edge:
         try:
             head = exchange.head
             headers = head.headers
-            known = self._matches.get((head.method, headers.get("host"), head.path))
+            known = self._known_matches.get((head.method, headers.get("host"), head.path))
             if known is None or not known.completes or "origin" in headers:
                 request_id.set(exchange.request_id)  # a completion gets another id
             if "origin" not in headers or not self._answers_preflight(exchange):
@@ -176,7 +172,7 @@ class Edge:
     async def scrape(self, exchange: Exchange) -> None:
         """Answer a request at the separate address of the metrics."""
         try:
-            self._doors.own_name(exchange.headers.get("host"))
+            self._door_table.own_name(exchange.headers.get("host"))
             if exchange.path != routing.METRICS_PATH:
                 raise NotFound(
                     f"There is nothing at {exchange.path[:_SHOWN]} but {routing.METRICS_PATH}."
@@ -200,7 +196,7 @@ class Edge:
         self._refusal_of(exchange)(exchange, failure)
 
     def _refusal_of(self, exchange: Exchange) -> Refusal:
-        found = self._mounts.get(_first_segment(exchange.path))
+        found = self._mounts_by_segment.get(_first_segment(exchange.path))
         if found is None:
             shape = shape_of(exchange.path)
             return Exchange.refuse if shape is CHAT_COMPLETIONS else partial(_refuse_as, shape)
@@ -208,16 +204,16 @@ class Edge:
             name = host_name(exchange.headers.get("host"))
         except InvalidRequest:  # this is the failure that is sent
             return Exchange.refuse
-        of_door = self._doors.has_host(name) and not (found.address and name == found.host)
+        of_door = self._door_table.has_host(name) and not (found.address and name == found.host)
         return Exchange.refuse if of_door else found.refuse
 
     def _answers_preflight(self, exchange: Exchange) -> bool:
         path, headers = exchange.path, exchange.headers
-        if path in self._service_routes or _first_segment(path) in self._mounts:
+        if path in self._service_routes or _first_segment(path) in self._mounts_by_segment:
             return False
         origin = headers["origin"]
         try:
-            door, _ = self._doors.find(headers.get("host"), path)
+            door, _ = self._door_table.find(headers.get("host"), path)
         except ServiceError:  # which is raised again by whoever looks for a handler
             return False
         allowed = door.origins.allow(origin)
@@ -235,11 +231,11 @@ class Edge:
 
     def _match_route(self, exchange: Exchange) -> RouteMatch:
         method, path, host = exchange.method, exchange.path, exchange.headers.get("host")
-        own = self._own_handler(exchange, host)
+        own = self._service_handler(exchange, host)
         if own is not None:
             match = RouteMatch(lambda exchange, *_: own(exchange), _NO_DOOR, "")
         else:
-            door, rest = self._doors.find(host, path)
+            door, rest = self._door_table.find(host, path)
             routes = self._router_routes if door.kind == "router" else self._door_routes
             handler, parameter = routing.find_handler(routes, method, path.removesuffix(rest), rest)
             completes = isinstance(handler, partial)
@@ -247,24 +243,24 @@ class Edge:
                 handler = _network_checked(handler, door.networks)
             match = RouteMatch(handler, door, parameter, completes)
         if len(path) + len(host or "") <= _MAX_REMEMBERED_PLACE:
-            if len(self._matches) >= 4096:
-                self._matches.clear()
-            self._matches[method, host, path] = match
+            if len(self._known_matches) >= 4096:
+                self._known_matches.clear()
+            self._known_matches[method, host, path] = match
         return match
 
-    def _own_handler(self, exchange: Exchange, host: str | None) -> routing.Handler | None:
+    def _service_handler(self, exchange: Exchange, host: str | None) -> routing.Handler | None:
         handler = self._service_routes.get(exchange.path)
         if handler is not None:
-            self._doors.own_name(host)
+            self._door_table.own_name(host)
             if exchange.method not in ("GET", "HEAD"):
                 raise routing.method_not_allowed(exchange.method, ["GET"])
             return handler
-        mounted = self._mounts.get(_first_segment(exchange.path))
+        mounted = self._mounts_by_segment.get(_first_segment(exchange.path))
         if mounted is None:
             return None
         if mounted.address and host_name(host) == mounted.host:
             return mounted.handler
-        if self._doors.has_host(self._doors.own_name(host)) and not mounted.at_doors:
+        if self._door_table.has_host(self._door_table.own_name(host)) and not mounted.at_doors:
             return None
         if mounted.address:
             raise InvalidRequest(

@@ -41,33 +41,33 @@ async def _allowed_hosts(address: Address, networks: Sequence[IpNetwork]) -> Seq
         number = ip_address(host.partition("%")[0])
         if not is_public(number) and not any(number in network for network in networks):
             words = f"{address.place} leads to an address that is not public"
-            raise _dial_failed("private", f"{words}, and in none of `server.private_networks`")
+            raise _dial_failure("private", f"{words}, and in none of `server.private_networks`")
     return hosts
 
 
 @asynccontextmanager
-async def _failing_in_words(place: str, seconds: float) -> AsyncIterator[None]:
+async def _explained_dial_errors(place: str, seconds: float) -> AsyncIterator[None]:
     try:
         async with asyncio.timeout(seconds):
             yield
     except TimeoutError:
-        raise _dial_failed(
+        raise _dial_failure(
             "connect_timeout", f"{place} did not answer within {seconds:g} s"
         ) from None
     except (socket.gaierror, UnicodeError) as error:
-        raise _dial_failed("dns", f"the host name of {place} cannot be resolved") from error
+        raise _dial_failure("dns", f"the host name of {place} cannot be resolved") from error
     except ssl.SSLCertVerificationError as error:
-        raise _dial_failed("tls", f"{place}: {error.verify_message}") from error
+        raise _dial_failure("tls", f"{place}: {error.verify_message}") from error
     except ssl.SSLError as error:
-        raise _dial_failed("tls", f"{place} does not speak TLS as it should") from error
+        raise _dial_failure("tls", f"{place} does not speak TLS as it should") from error
     except ConnectionRefusedError as error:
-        raise _dial_failed("refused", f"{place} refused the connection") from error
+        raise _dial_failure("refused", f"{place} refused the connection") from error
     except OSError as error:
         reason = error.strerror or "no way there"
-        raise _dial_failed("refused", f"{place} cannot be reached: {reason}") from error
+        raise _dial_failure("refused", f"{place} cannot be reached: {reason}") from error
 
 
-def _dial_failed(kind: str, words: str) -> TransportFailed:
+def _dial_failure(kind: str, words: str) -> TransportFailed:
     return TransportFailed(kind, words, sent=False)  # type: ignore[arg-type]  # from the list above
 
 
@@ -95,7 +95,7 @@ async def _through_proxy(
     try:
         status = await _proxy_status(answer)
         if not 200 <= status < 300:
-            raise _dial_failed("proxy", f"the proxy {proxy.place} answered {status}")
+            raise _dial_failure("proxy", f"the proxy {proxy.place} answered {status}")
         secured = await loop.start_tls(
             transport,
             connection,
@@ -135,9 +135,7 @@ class Reach:
     max_connections: int = 1024  # limit on open connections; further requests wait for one
     idle_seconds: float = 30.0  # after which idle connections are closed; 0: after each response
     networks: Sequence[IpNetwork] | None = None
-    """Networks that are allowed apart from public addresses; ``None``: any address. A proxy
-    resolves names itself, so it decides in their place.
-    """
+    """Allowed apart from public addresses; ``None``: any. A proxy, if any, decides instead."""
     socket: str | None = None  # path of the server's Unix socket, used in place of host and port
 
 
@@ -148,17 +146,17 @@ class HttpClient:
         self.address = Address.parse(base_url)
         self._reach = reach
         self._proxy = Address.parse(reach.proxy) if reach.proxy is not None else None
-        self._tls = reach.tls
-        if self.address.tls and self._tls is None:
-            self._tls = ssl.create_default_context()
+        self._tls_context = reach.tls
+        if self.address.tls and self._tls_context is None:
+            self._tls_context = ssl.create_default_context()
         self._connections: set[ClientConnection] = set()
-        self._dialing = 0
+        self._dialing_count = 0
         self._idle_connections: deque[ClientConnection] = deque()
         self._waiting_requests: deque[asyncio.Future[None]] = deque()
-        self._timer: asyncio.TimerHandle | None = None
+        self._expiry_timer: asyncio.TimerHandle | None = None
         self._closed = False
         self._keeps_idle = reach.idle_seconds > 0
-        self._watched_at = 0.0  # when it was last watched, on the monotonic clock
+        self._last_expiry = 0.0  # when it was last watched, on the monotonic clock
         self._fixed_headers = f"host: {self.address.authority}\r\naccept-encoding: identity\r\n"
         if reach.idle_seconds <= 0:
             self._fixed_headers += "connection: close\r\n"
@@ -234,8 +232,8 @@ class HttpClient:
         """Close every connection; responses under way fail."""
         self._closed = True
         self._keeps_idle = False
-        if self._timer is not None:
-            self._timer.cancel()
+        if self._expiry_timer is not None:
+            self._expiry_timer.cancel()
         for connection in tuple(self._connections):
             connection.drop()
         self._idle_connections.clear()
@@ -253,15 +251,15 @@ class HttpClient:
 
     def _expire_connections(self) -> None:
         # One timer for everything: a timer per request would cost more than the request.
-        now = self._watched_at = monotonic()
+        now = self._last_expiry = monotonic()
         due = [connection.expire(now) for connection in tuple(self._connections)]
         oldest = now - self._reach.idle_seconds
         while self._idle_connections and self._idle_connections[0].idle_since <= oldest:
             self._idle_connections.popleft().close()
         watched = any(due) or (self._keeps_idle and self._connections)
-        self._timer = None
+        self._expiry_timer = None
         if watched:
-            self._timer = asyncio.get_running_loop().call_later(
+            self._expiry_timer = asyncio.get_running_loop().call_later(
                 _WATCH_SECONDS, self._expire_connections
             )
 
@@ -269,27 +267,27 @@ class HttpClient:
         if not self._keeps_idle:
             connection.close()
             return
-        connection.idle_since = self._watched_at
+        connection.idle_since = self._last_expiry
         self._idle_connections.append(connection)
         if self._waiting_requests:
-            self._call_next()
+            self._wake_waiting_request()
 
     def gone(self, connection: ClientConnection) -> None:
         self._connections.discard(connection)
         if connection in self._idle_connections:
             self._idle_connections.remove(connection)
-        self._call_next()
+        self._wake_waiting_request()
 
     async def _free_connection(self, due: float) -> ClientConnection:
         while True:
             while self._idle_connections:
                 if not (kept := self._idle_connections.pop()).closed:
                     return kept
-            if len(self._connections) + self._dialing < self._reach.max_connections:
+            if len(self._connections) + self._dialing_count < self._reach.max_connections:
                 return await self._new_connection()
-            await self._wait_turn(due)
+            await self._wait_for_connection(due)
 
-    async def _wait_turn(self, due: float) -> None:
+    async def _wait_for_connection(self, due: float) -> None:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting_requests.append(turn)
         try:
@@ -297,7 +295,7 @@ class HttpClient:
                 await turn
         except (TimeoutError, asyncio.CancelledError) as end:
             if turn.done() and not turn.cancelled():
-                self._call_next()
+                self._wake_waiting_request()
             if isinstance(end, TimeoutError):
                 words = f"no connection to {self.address.place} became free in time"
                 raise TransportFailed("timeout", words, sent=False) from None
@@ -307,19 +305,20 @@ class HttpClient:
         if self._closed:
             raise TransportFailed("closed", "the client is closed", sent=False)
         connection = ClientConnection(self, self.address.place)
-        self._dialing += 1
+        self._dialing_count += 1
         try:
             await self._dial_connection(connection)
         except BaseException:
             connection.drop()
-            self._call_next()
+            self._wake_waiting_request()
             raise
         finally:
-            self._dialing -= 1
+            self._dialing_count -= 1
         self._connections.add(connection)
-        if self._timer is None:
-            self._watched_at = monotonic()
-            self._timer = connection.loop.call_later(_WATCH_SECONDS, self._expire_connections)
+        if self._expiry_timer is None:
+            self._last_expiry = monotonic()
+            later = connection.loop.call_later
+            self._expiry_timer = later(_WATCH_SECONDS, self._expire_connections)
         return connection
 
     async def _dial_connection(self, connection: ClientConnection) -> None:
@@ -327,25 +326,25 @@ class HttpClient:
         server_name = reach.server_name or (address.host if reach.host else None)
         if reach.host is not None:
             address = replace(address, host=reach.host)
-        async with _failing_in_words(address.place, reach.connect_seconds):
+        async with _explained_dial_errors(address.place, reach.connect_seconds):
             if reach.socket is not None:
                 loop = asyncio.get_running_loop()
                 await loop.create_unix_connection(lambda: connection, reach.socket)
                 return
             if proxy is not None and address.tls:
-                await _through_proxy(connection, address, self._tls, server_name, proxy)
+                await _through_proxy(connection, address, self._tls_context, server_name, proxy)
                 return
             first = proxy or address
             hosts: Sequence[str] = (first.host,)
             if proxy is None and reach.networks is not None:
                 hosts = await _allowed_hosts(address, reach.networks)
-            context = self._tls or ssl.create_default_context() if first.tls else None
+            context = self._tls_context or ssl.create_default_context() if first.tls else None
             name = (server_name or first.host) if first.tls else None
             await _connect_to_first(
                 connection, hosts, first.port, ssl=context, server_hostname=name
             )
 
-    def _call_next(self) -> None:
+    def _wake_waiting_request(self) -> None:
         while self._waiting_requests:
             turn = self._waiting_requests.popleft()
             if not turn.done():

@@ -24,15 +24,12 @@ FailureKind = (
 
 
 class TransportFailed(Exception):
-    """No complete response. The text names host and port, never a path or a header.
-
-    ``sent``: the other side may have received the request.
-    """
+    """No complete response. The text names host and port, never a path or a header."""
 
     def __init__(self, kind: FailureKind, words: str, *, sent: bool) -> None:
         super().__init__(words)
         self.kind: FailureKind = kind
-        self.sent = sent
+        self.sent = sent  # the other side may have received the request
 
 
 class Stale(TransportFailed):
@@ -61,10 +58,7 @@ class IncomingBody:
         """Give up the rest."""
 
     async def beginning(self, enough: Callable[[bytes], bool] = bool) -> bytes:
-        """Return the first bytes until they are ``enough``, without consuming them.
-
-        Raises :class:`TransportFailed`.
-        """
+        """Return the first bytes until ``enough``, not consumed; raise :class:`TransportFailed`."""
         begun = await self.piece()
         while begun and not enough(begun) and (piece := await self.piece()):
             begun += piece
@@ -89,7 +83,7 @@ class IncomingBody:
 class HttpResponse(IncomingBody, Struct, eq=False):
     """A response that arrives piece by piece."""
 
-    _source: ClientConnection
+    _connection: ClientConnection
     due: float  # deadline of the whole response, on the monotonic clock; infinite without one
     head: asyncio.Future[bytes]  # done when `status` and the headers are there
     waiting: asyncio.Future[bytes]  # the head, then a piece; done, where nobody waits
@@ -133,7 +127,7 @@ class HttpResponse(IncomingBody, Struct, eq=False):
         Raises :class:`TransportFailed`, also if nothing has come by ``late`` (monotonic clock). If
         cancelled while waiting, the bytes may be lost.
         """
-        source = self._source
+        source = self._connection
         piece: asyncio.Future[bytes] = source.loop.create_future()
         if not self._body_end and not self._pieces:
             self.late = late
@@ -171,7 +165,7 @@ class HttpResponse(IncomingBody, Struct, eq=False):
     def close(self) -> None:
         """Give up the rest: in the middle of a body the connection is closed at once."""
         if not self._body_end:
-            self._source.drop()
+            self._connection.drop()
 
     # Called by the connection.
 
@@ -187,7 +181,7 @@ class HttpResponse(IncomingBody, Struct, eq=False):
         self._pieces.append(piece)
         self._unread_bytes += len(piece)
         if self._unread_bytes > _MAX_UNREAD:
-            self._source.pause()
+            self._connection.pause()
 
     def end(self, piece: bytes) -> None:
         self._body_end = True
@@ -197,7 +191,7 @@ class HttpResponse(IncomingBody, Struct, eq=False):
         else:
             self._pieces.append(piece)
         if self._unread_bytes > _MAX_UNREAD:
-            self._source.resume()  # for the next request
+            self._connection.resume()  # for the next request
 
     def fail(self, failure: TransportFailed) -> None:
         if self._body_end:
@@ -231,8 +225,8 @@ class ClientConnection(asyncio.Protocol):
     """The protocol of one connection; ``idle_since`` is set by its pool, 0 before the first use."""
 
     def __init__(self, home: ConnectionPool, place: str) -> None:
-        self._owner = home
-        self._place = place
+        self._connection_pool = home
+        self._server_place = place
         self.loop = asyncio.get_running_loop()
         self._traffic = traffic()
         self._is_local = False  # whether the server runs on this machine, at a Unix socket
@@ -240,7 +234,7 @@ class ClientConnection(asyncio.Protocol):
         self._pieces: list[bytes] = []  # of a body, from what is being read
         self.on_body = self._pieces.append  # what the parser calls
         self._parser = httptools.HttpResponseParser(self)
-        self._response: HttpResponse | None = None  # until it is complete
+        self._current_response: HttpResponse | None = None  # until it is complete
         self.idle_since = 0.0
 
     @property
@@ -272,7 +266,7 @@ class ClientConnection(asyncio.Protocol):
         if transport is None or transport.is_closing():
             response.fail(self._transport_failure("closed", "closed the connection", sent=False))
         else:
-            self._response = response
+            self._current_response = response
             self._traffic.send(transport, request)
         return response
 
@@ -297,7 +291,7 @@ class ClientConnection(asyncio.Protocol):
 
     def expire(self, now: float) -> bool:
         """Give up an overdue response; return whether there is one that is not overdue yet."""
-        response = self._response
+        response = self._current_response
         if response is None:
             return False
         if response.is_late(now):
@@ -315,7 +309,7 @@ class ClientConnection(asyncio.Protocol):
         self._is_local = not without_delay(transport)
 
     def data_received(self, data: bytes) -> None:
-        response = self._response
+        response = self._current_response
         if response is None:
             self.drop()  # nobody asked
             return
@@ -346,22 +340,22 @@ class ClientConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
-        response = self._response
+        response = self._current_response
         if exc is not None:
             self._break_response("reset", "broke the connection off")
         elif response is not None and response.status and not _has_framing(response):
-            self._response = None
+            self._current_response = None
             response.end(b"")  # this body ends where the connection does
         else:
             self._break_response("closed", "closed the connection before its response was complete")
-        self._owner.gone(self)
+        self._connection_pool.gone(self)
 
     def on_message_begin(self) -> None:
-        if self._response is None:
+        if self._current_response is None:
             raise ValueError("a second response, which nobody asked for")
 
     def on_headers_complete(self) -> None:
-        response = self._response
+        response = self._current_response
         assert response is not None
         status = self._parser.get_status_code()
         if status >= 200:
@@ -370,21 +364,21 @@ class ClientConnection(asyncio.Protocol):
                 response.head.set_result(b"")
 
     def on_message_complete(self) -> None:
-        response = self._response
+        response = self._current_response
         if response is None or not response.status:
             return
-        self._response = None
+        self._current_response = None
         if response.taker is not None:
             self._traffic.came(slow=True)
         response.end(b"".join(self._pieces))
         self._pieces.clear()
         if self._parser.should_keep_alive():
-            self._owner.idle(self)
+            self._connection_pool.idle(self)
         else:
             self.close()
 
     def _break_response(self, kind: FailureKind, words: str) -> None:
-        response, self._response = self._response, None
+        response, self._current_response = self._current_response, None
         if response is not None:
             if self._pieces:  # what came before it broke
                 response.feed(b"".join(self._pieces))
@@ -393,7 +387,7 @@ class ClientConnection(asyncio.Protocol):
         self.drop()
 
     def _transport_failure(self, kind: FailureKind, words: str, *, sent: bool) -> TransportFailed:
-        return TransportFailed(kind, f"{self._place} {words}", sent=sent)
+        return TransportFailed(kind, f"{self._server_place} {words}", sent=sent)
 
 
 def _has_framing(response: HttpResponse) -> bool:

@@ -118,7 +118,7 @@ class Connection(asyncio.Protocol):
             return
         self._traffic.send(self._transport, data)
         if exchange.complete:
-            self._next_exchange(exchange)
+            self._finish_exchange(exchange)
         else:  # Closing now would throw away the answer: the rest of the request is read first.
             self._continue_pending = False
             self._linger_deadline = self._server.loop.time() + _LINGER_SECONDS_IN_ALL
@@ -187,7 +187,7 @@ class Connection(asyncio.Protocol):
             self._unknown_heads = 0
             self._deadline = _NO_DEADLINE
             self._current = exchange = Exchange(
-                self, head, head.keep_alive, complete=True, unread=len(body), _body=[body]
+                self, head, head.keep_alive, complete=True, unread=len(body), _unread_pieces=[body]
             )
             self._server.workers.begin(exchange)
         else:
@@ -204,7 +204,7 @@ class Connection(asyncio.Protocol):
             self.full.set_result(None)
             self.full = None
             self._deadline = _NO_DEADLINE
-            self._begin_pending()
+            self._begin_pending_exchange()
 
     def on_url(self, url: bytes) -> None:
         self._url = self._url + url if self._url else url
@@ -263,7 +263,7 @@ class Connection(asyncio.Protocol):
         exchange.feed_end()
         if exchange.ended:
             self._deadline = _NO_DEADLINE  # it lingers no more
-            self._next_exchange(exchange)
+            self._finish_exchange(exchange)
 
     def expire(self, now: float) -> None:
         """Close the connection if what is awaited from the client is overdue."""
@@ -311,9 +311,9 @@ class Connection(asyncio.Protocol):
             elif exchange.unread > _MAX_UNREAD:
                 self._pause_reading()
         elif self._headers is headers:
-            self._bound_head(len(data))
+            self._limit_head(len(data))
         elif self._url:
-            self._bound_head(len(self._url))  # which began behind a whole request
+            self._limit_head(len(self._url))  # which began behind a whole request
 
     def _learn_head(self, digest: bytes, length: int) -> None:
         self._unknown_heads += 1
@@ -326,15 +326,15 @@ class Connection(asyncio.Protocol):
         self._current = exchange
         self._server.workers.begin(exchange)
 
-    def _next_exchange(self, exchange: Exchange) -> None:
+    def _finish_exchange(self, exchange: Exchange) -> None:
         self._current = None
         last = self._half_closed and not self._pending
         if self._closing or last or not exchange.keep_alive:
             self._close_transport()
         elif self._pending:
-            self._begin_pending()
+            self._begin_pending_exchange()
 
-    def _begin_pending(self) -> None:
+    def _begin_pending_exchange(self) -> None:
         if self._pending and self._current is None and self.full is None and not self._closed:
             self._begin_exchange(self._pending.popleft())
             self.read_on()
@@ -352,7 +352,7 @@ class Connection(asyncio.Protocol):
         later = min(2 * seconds, _LAST_LOOK_SECONDS)
         self._server.loop.call_later(seconds, self._probe_half_closed, later)
 
-    def _bound_head(self, length: int) -> None:
+    def _limit_head(self, length: int) -> None:
         if self._closed:
             return
         limits = self._server.limits

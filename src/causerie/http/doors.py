@@ -141,32 +141,29 @@ class DoorTable:
         private: bool = True,
     ) -> None:
         self.doors = tuple(doors)
-        self._by_name = {door.name: door for door in self.doors}
-        self._default = self._by_name[default]
-        self._private = private
+        self._doors_by_name = {door.name: door for door in self.doors}
+        self._default_door = self._doors_by_name[default]
+        self._is_private = private
         self._own_domains = ("localhost", *(domain.lower() for domain in domains))
         self._own_host_names = frozenset((*self._own_domains, *(name.lower() for name in names)))
-        self._by_host = {host.lower(): door for door in self.doors for host in door.hosts}
-        self._by_prefix = sorted(
+        self._doors_by_host = {host.lower(): door for door in self.doors for host in door.hosts}
+        self._doors_by_prefix = sorted(
             ((door.prefix, door) for door in self.doors),
             key=lambda pair: len(pair[0]),
             reverse=True,
         )
 
     def find(self, host: str | None, path: str) -> tuple[MountedDoor, str]:
-        """Return the door and the rest of the path; ``host`` is the ``Host`` header.
-
-        Raises :class:`NotFound`, and :class:`InvalidRequest` for an invalid header.
-        """
+        """Return door and rest of the path; raise :class:`NotFound` or :class:`InvalidRequest`."""
         name = host_name(host)
-        named = self._by_host.get(name)
+        named = self._doors_by_host.get(name)
         if named is not None:
             rest = _path_below(_BASE, path)
             if rest is None:
                 raise nothing_at(path)
             return named, rest
-        self._check_below(name)
-        for prefix, door in [*self._by_prefix, (_BASE, self._default)]:
+        self._reject_unknown_subdomain(name)
+        for prefix, door in [*self._doors_by_prefix, (_BASE, self._default_door)]:
             rest = _path_below(prefix, path)
             if rest is not None:
                 if door.open and not self._is_trusted_name(name):
@@ -178,13 +175,10 @@ class DoorTable:
         raise nothing_at(path)
 
     def own_name(self, host: str | None) -> str:
-        """Return the name in a ``Host`` header if it is a door's, a configured or a trusted one.
-
-        Raises :class:`NotFound` for any other, and :class:`InvalidRequest` for an invalid header.
-        """
+        """Return the name in a ``Host`` header; raise :class:`NotFound` if it is not trusted."""
         name = host_name(host)
-        if name not in self._by_host:
-            self._check_below(name)
+        if name not in self._doors_by_host:
+            self._reject_unknown_subdomain(name)
             if not self._is_trusted_name(name):
                 raise NotFound(
                     f"The service does not answer to the host name {name} here; "
@@ -193,14 +187,14 @@ class DoorTable:
         return name
 
     def named(self, name: str) -> MountedDoor:
-        if name not in self._by_name:
+        if name not in self._doors_by_name:
             raise NotFound(f"There is no door {name}.")
-        return self._by_name[name]
+        return self._doors_by_name[name]
 
     def has_host(self, host: str | None) -> bool:
-        return host_name(host) in self._by_host
+        return host_name(host) in self._doors_by_host
 
-    def _check_below(self, name: str) -> None:
+    def _reject_unknown_subdomain(self, name: str) -> None:
         below = any(name.endswith(f".{domain}") for domain in self._own_domains)
         if below and name not in self._own_host_names:
             raise NotFound(
@@ -214,7 +208,7 @@ class DoorTable:
         # `.internal` is reserved).
         if "." not in name or name in self._own_host_names or is_address(name):
             return True
-        return self._private and (name == _CONTAINERS_HOST or name.endswith(".local"))
+        return self._is_private and (name == _CONTAINERS_HOST or name.endswith(".local"))
 
 
 def _path_below(prefix: str, path: str) -> str | None:

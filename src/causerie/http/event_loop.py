@@ -37,18 +37,17 @@ class FairThreads:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="offload")
         self._free_threads = threads
         self._lock = Lock()
-        self._waiting_jobs: OrderedDict[str, deque[_Job]] = OrderedDict()
-        """Jobs by their callers, in the order of turns."""
+        self._waiting_jobs: OrderedDict[str, deque[_Job]] = OrderedDict()  # in the order of turns
         self._busy_callers: set[str] = set()  # callers with a running job
 
     def submit(self, caller: str, work: Callable[[], R]) -> Future[R]:
         job = Future[R]()
         with self._lock:
             self._waiting_jobs.setdefault(caller, deque()).append((job, work))
-            self._start_waiting()
+            self._start_waiting_jobs()
         return job
 
-    def _start_waiting(self) -> None:
+    def _start_waiting_jobs(self) -> None:
         while self._free_threads:
             ready = (caller for caller in self._waiting_jobs if caller not in self._busy_callers)
             caller = next(ready, None)
@@ -76,7 +75,7 @@ class FairThreads:
             self._busy_callers.discard(caller)
             if caller in self._waiting_jobs:
                 self._waiting_jobs.move_to_end(caller)
-            self._start_waiting()
+            self._start_waiting_jobs()
 
 
 _threads = FairThreads(2)
@@ -148,7 +147,7 @@ class Traffic:
         self._loop = ref(asyncio.get_running_loop())
         self._held_writes: list[tuple[asyncio.WriteTransport, bytes | memoryview]] = []
         self._pieces_read = 0  # pieces that were read in this turn
-        self._unanswered = 0  # pieces that are being handled; each is expected to have one answer
+        self._unanswered_pieces = 0  # that are being handled; each is expected to have one answer
         self._turn_scheduled = False  # whether another turn was scheduled
         self._last_io_time = 0.0  # time of the last read or write, on the monotonic clock
         self._is_polling = False
@@ -165,16 +164,16 @@ class Traffic:
             self._is_polling = self._is_polling or now - self._last_io_time < self.busy_poll_seconds
             self._last_io_time = now
         if not self._turn_scheduled:
-            self._ask_turn()
+            self._schedule_turn()
 
     def send(self, transport: asyncio.WriteTransport, data: bytes | memoryview) -> None:
         """Write to a connection, now or after other input was handled, in the order of calls."""
-        self._unanswered -= 1
+        self._unanswered_pieces -= 1
         held = self._held_writes
-        if self._unanswered > 0 and len(data) <= _LARGE_PIECE and len(held) < _MAX_HELD:
+        if self._unanswered_pieces > 0 and len(data) <= _LARGE_PIECE and len(held) < _MAX_HELD:
             held.append((transport, data))
             if not self._turn_scheduled:
-                self._ask_turn()
+                self._schedule_turn()
             return
         if held:
             self.flush()
@@ -193,7 +192,7 @@ class Traffic:
             if not transport.is_closing():
                 transport.write(data)
 
-    def _ask_turn(self) -> None:
+    def _schedule_turn(self) -> None:
         loop = self._loop()
         if loop is not None:
             self._turn_scheduled = True
@@ -201,23 +200,23 @@ class Traffic:
 
     def _end_turn(self) -> None:
         self._turn_scheduled = False
-        self._unanswered, self._pieces_read = self._pieces_read, 0
+        self._unanswered_pieces, self._pieces_read = self._pieces_read, 0
         if self._held_writes:
             self.flush()
         if self._is_polling:
             self._is_polling = monotonic() - self._last_io_time < self.busy_poll_seconds
             if self._is_polling:
-                self._ask_turn()
+                self._schedule_turn()
 
 
-_of_loops: WeakKeyDictionary[asyncio.AbstractEventLoop, Traffic] = WeakKeyDictionary()
+_traffic_by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, Traffic] = WeakKeyDictionary()
 
 
 def traffic() -> Traffic:
     loop = asyncio.get_running_loop()
-    found = _of_loops.get(loop)
+    found = _traffic_by_loop.get(loop)
     if found is None:
-        found = _of_loops[loop] = Traffic()
+        found = _traffic_by_loop[loop] = Traffic()
     return found
 
 

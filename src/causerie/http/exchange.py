@@ -110,11 +110,11 @@ class Exchange(msgspec.Struct, eq=False):
     id_header: str = ""  # a further header that carries the request's id
     cross_origin: Mapping[str, str] | None = None  # CORS headers for a page of another origin
     unread: int = 0  # bytes of the body that arrived and were not read
-    _named: bool = False
-    _body: list[bytes] = []
-    _arrived: asyncio.Future[None] | None = None
-    _chunked: bool = False
-    _opening: bytes = b""  # the head, until something goes out with it
+    _has_client_id: bool = False
+    _unread_pieces: list[bytes] = []
+    _body_arrival: asyncio.Future[None] | None = None
+    _is_chunked: bool = False
+    _unsent_head: bytes = b""  # the head, until something goes out with it
     _interim_sent: int = 0  # bytes of an interim response that were sent
 
     def __post_init__(self) -> None:
@@ -127,12 +127,12 @@ class Exchange(msgspec.Struct, eq=False):
         if "x-request-id" in headers:
             named = headers["x-request-id"]
             if _SAFE_ID.fullmatch(named):
-                self.request_id, self._named = named, True
+                self.request_id, self._has_client_id = named, True
 
     def begin_completion(self, shape: Shape) -> CompletionIdentity:
         """Name a completion; its id becomes the request's id if the client sent none."""
         completion = shape.id_prefix + self.token
-        if not self._named:
+        if not self._has_client_id:
             self.request_id = completion
         request_id.set(self.request_id)
         if shape.id_header:
@@ -159,7 +159,7 @@ class Exchange(msgspec.Struct, eq=False):
     def feed(self, piece: bytes) -> None:
         if self.ended:
             return
-        self._body.append(piece)
+        self._unread_pieces.append(piece)
         self.unread += len(piece)
         self._wake_reader()
 
@@ -177,24 +177,24 @@ class Exchange(msgspec.Struct, eq=False):
 
     async def piece(self) -> bytes:
         """Return the next bytes of the body; ``b""`` at its end. Raises :class:`ClientGone`."""
-        while not self._body:
+        while not self._unread_pieces:
             if self.complete:
                 return b""
             if self.gone:
                 raise ClientGone
             self.wire.read_on()
-            self._arrived = asyncio.get_running_loop().create_future()
-            await self._arrived
+            self._body_arrival = asyncio.get_running_loop().create_future()
+            await self._body_arrival
         return self.at_hand()
 
     def at_hand(self) -> bytes:
-        body, self._body = self._body, []
+        body, self._unread_pieces = self._unread_pieces, []
         self.unread = 0
         return b"".join(body)
 
     def _wake_reader(self) -> None:
-        if self._arrived is not None and not self._arrived.done():
-            self._arrived.set_result(None)
+        if self._body_arrival is not None and not self._body_arrival.done():
+            self._body_arrival.set_result(None)
 
     def start(
         self, status: int, content_type: str, headers: Mapping[str, str], length: int | None = None
@@ -203,27 +203,27 @@ class Exchange(msgspec.Struct, eq=False):
 
         Names of ``headers`` are in lower case. Without ``length`` the body is sent in chunks.
         """
-        self._opening = self._head_bytes(status, content_type, headers, length)
+        self._unsent_head = self._encoded_head(status, content_type, headers, length)
 
     def write(self, piece: bytes) -> bool:
         """Send a piece of the response's body; return false if the client reads too slowly."""
-        if self._chunked and piece:
+        if self._is_chunked and piece:
             size = len(piece)
             begun = _CHUNK_SIZES[size] if size < _USUAL_CHUNK else b"%x\r\n" % size
             piece = b"".join((begun, piece, b"\r\n"))
         elif self.head.method == "HEAD":
             piece = b""
-        if self._opening:
-            piece, self._opening = self._opening + piece, b""
+        if self._unsent_head:
+            piece, self._unsent_head = self._unsent_head + piece, b""
         return self.wire.write(piece)
 
     def end(self, piece: bytes = b"") -> None:
         self.ended = True
-        if self._chunked:
+        if self._is_chunked:
             piece = b"%x\r\n%b\r\n0\r\n\r\n" % (len(piece), piece) if piece else b"0\r\n\r\n"
         elif self.head.method == "HEAD":
             piece = b""
-        self.wire.finish(self, self._opening + piece)
+        self.wire.finish(self, self._unsent_head + piece)
 
     def probe(self) -> None:
         """Send bytes without meaning: a client that has closed answers them by a reset.
@@ -238,10 +238,10 @@ class Exchange(msgspec.Struct, eq=False):
                 self._interim_sent += 1
             if self._interim_sent == len(_INTERIM):
                 self._interim_sent = 0
-        elif (self._opening or self.filler) and not self.blocked:
+        elif (self._unsent_head or self.filler) and not self.blocked:
             self.write(self.filler)
 
-    def _head_bytes(
+    def _encoded_head(
         self, status: int, content_type: str, headers: Mapping[str, str], length: int | None
     ) -> bytes:
         self.status = status
@@ -256,7 +256,7 @@ class Exchange(msgspec.Struct, eq=False):
             framing = f"content-length: {length}\r\n"
         elif self.head.version == "1.1":
             framing = "transfer-encoding: chunked\r\n"
-            self._chunked = self.head.method != "HEAD"
+            self._is_chunked = self.head.method != "HEAD"
         else:
             framing, self.keep_alive = "", False
         if "connection" in headers:
@@ -269,7 +269,7 @@ class Exchange(msgspec.Struct, eq=False):
         if "\n" in values or "\r" in values:  # one would begin another line
             headers = {name: " ".join(value.split()) for name, value in headers.items()}
         line = _STATUS_LINES.get(status) or f"HTTP/1.1 {status} "
-        line = self._behind_interim(line) if self._interim_sent else line
+        line = self._line_after_interim(line) if self._interim_sent else line
         id_line = f"{self.id_header}: {self.request_id}\r\n" if self.id_header else ""
         head = [
             line,
@@ -279,7 +279,7 @@ class Exchange(msgspec.Struct, eq=False):
         ]
         return "\r\n".join(head).encode("latin-1", "replace")
 
-    def _behind_interim(self, line: str) -> str:
+    def _line_after_interim(self, line: str) -> str:
         # A part of an interim response may have been sent already.
         sent, self._interim_sent = self._interim_sent, 0
         return line[sent:] if sent <= len(_BEGINNING) else _INTERIM[sent:].decode() + line
@@ -302,7 +302,7 @@ class Exchange(msgspec.Struct, eq=False):
         content_type: str = "application/json",
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        head = self._head_bytes(status, content_type, headers or {}, len(body))
+        head = self._encoded_head(status, content_type, headers or {}, len(body))
         self.ended = True
         if self.head.method == "HEAD":
             self.wire.finish(self, head)
@@ -365,16 +365,12 @@ def _content_coding(headers: Headers) -> str:
 
 
 async def read_body(exchange: Exchange, limits: BodyLimits) -> bytes:
-    """Return the body.
-
-    Raises :class:`InvalidRequest` (413 if it is too large, 408 if it comes too slowly) and
-    :class:`ClientGone`.
-    """
+    """Return the body; raise :class:`InvalidRequest` (413, or 408 if slow), :class:`ClientGone`."""
     announced = exchange.headers.get("content-length", "")
     if len(announced) > _DIGITS:
         announced = announced.lstrip("0")[:_DIGITS] or "0"
     if announced.isascii() and announced.isdigit() and int(announced) > limits.max_bytes:
-        raise _too_large(limits)
+        raise _body_too_large(limits)
     pieces: list[bytes] = []
     loop = asyncio.get_running_loop()
     start, size = loop.time(), 0
@@ -383,7 +379,7 @@ async def read_body(exchange: Exchange, limits: BodyLimits) -> bytes:
             while piece := await exchange.piece():
                 size += len(piece)
                 if size > limits.max_bytes:
-                    raise _too_large(limits)
+                    raise _body_too_large(limits)
                 pieces.append(piece)
                 deadline.reschedule(start + limits.seconds + size / _BYTES_A_SECOND)
     except TimeoutError:
@@ -403,10 +399,7 @@ async def read_json(exchange: Exchange, limits: BodyLimits) -> bytes:
 
 
 async def decompressed(headers: Headers, body: bytes, limits: BodyLimits) -> bytes:
-    """Return the body that was sent, decoded as its headers say; they were checked.
-
-    Raises :class:`InvalidRequest`: 413 if it decodes to too much, 400 if it cannot be decoded.
-    """
+    """Return a body decoded by its checked headers; raise :class:`InvalidRequest` (413, 400)."""
     coding = _content_coding(headers)
     if not coding:
         return body
@@ -437,7 +430,7 @@ def json_at_hand(exchange: Exchange, limits: BodyLimits) -> bytes:
     return b""
 
 
-def _too_large(limits: BodyLimits) -> InvalidRequest:
+def _body_too_large(limits: BodyLimits) -> InvalidRequest:
     return InvalidRequest(
         f"The body is larger than {limits.max_bytes} bytes; send a smaller one.",
         code="body_too_large",

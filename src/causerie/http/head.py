@@ -90,10 +90,7 @@ _LONGEST_ADDRESS = 200
 
 
 def labels_of(headers: Headers) -> Labels:
-    """Read the labels of a request: program (by title or host), tag, and trace (W3C Trace Context).
-
-    People will read this text of strangers: it is cut and has no control characters.
-    """
+    """Read the labels of a request, cut and without control characters, since people read them."""
     referer = headers.get(_REFERER, "")
     title = headers.get(_TITLES[0], "") or headers.get(_TITLES[1], "")
     tag = headers.get(_TAG, "")
@@ -152,8 +149,6 @@ def hints_of(headers: Headers) -> RequestHints:
     return RequestHints(labels_of(headers), headers.get(_SESSION, ""), strict, plain)
 
 
-# The head as a whole.
-
 _LENGTHS = b"\r\nContent-Length: ", b"\r\ncontent-length: "  # as clients write it
 _MAX_KNOWN_BYTES = 4096
 _NOT_KNOWN = re.compile(r"auth|cookie|key|secret|token|expect|transfer-encoding|upgrade")
@@ -167,9 +162,7 @@ class RequestHead(Struct, frozen=True):
     path: str  # its escapes are resolved
     version: str = "1.1"
     headers: Headers = Headers()
-    """Without ``authorization``, which is the ``credential``; those of a head that came before are
-    without the body's length, too.
-    """
+    """Without ``authorization``; if the head came before, without the body's length, too."""
     keep_alive: bool = True
     query: str = ""  # the query without its `?`, as it was sent
     credential: Credential | None = None

@@ -18,16 +18,12 @@ from causerie.routing.target_state import TargetStatus
 
 
 class ServingStatus(Protocol):
-    """State of engines and routing targets.
-
-    ``shared`` is whether the shared store of limits answers, ``None`` without one. ``obstacle`` is
-    why usage cannot be recorded now, or empty.
-    """
+    """State of engines and routing targets."""
 
     def status(self) -> Sequence[EngineStatus]: ...
     def targets(self) -> Sequence[TargetStatus]: ...
-    def shared(self) -> bool | None: ...
-    def obstacle(self) -> str: ...
+    def shared(self) -> bool | None: ...  # whether the store of limits answers; `None` without one
+    def obstacle(self) -> str: ...  # why usage cannot be recorded now, or empty
 
 
 _Told = TypeVar("_Told", bound=msgspec.Struct)

@@ -109,18 +109,18 @@ _MODEL_OR_MODELS = [
 ]
 
 
-def _with_data(name: str, kind: type[Struct]) -> type[Struct]:
+def _data_envelope(name: str, kind: type[Struct]) -> type[Struct]:
     return msgspec.defstruct(name, [("data", kind)])
 
 
 _ROUTER_TYPES = (
-    _with_data("RouterModelData", RouterModel),
+    _data_envelope("RouterModelData", RouterModel),
     RouterModelList,
-    _with_data("RouterCount", Count),
-    _with_data("RouterEndpoints", ModelEndpoints),
-    _with_data("RouterKey", key_statements.KeyStatement),
-    _with_data("RouterCredits", key_statements.CreditsStatement),
-    _with_data("RouterGeneration", key_statements.GenerationStatement),
+    _data_envelope("RouterCount", Count),
+    _data_envelope("RouterEndpoints", ModelEndpoints),
+    _data_envelope("RouterKey", key_statements.KeyStatement),
+    _data_envelope("RouterCredits", key_statements.CreditsStatement),
+    _data_envelope("RouterGeneration", key_statements.GenerationStatement),
 )
 
 
@@ -156,13 +156,13 @@ def response_schemas() -> dict[str, Schema]:
             *(MessageObject, TokenCount, ModelList, ServedModelEntry, *_ROUTER_TYPES),
         ),
         "Model": {"anyOf": entries},  # msgspec makes no union of types without tags
-        "ChunkEvent": _server_sent("Chunk"),
-        "ResponseStreamEvent": _server_sent("ResponseEvent"),
-        "MessageEvent": _server_sent(*(each.__name__ for each in MESSAGE_EVENTS), done=False),
+        "ChunkEvent": _stream_schema("Chunk"),
+        "ResponseStreamEvent": _stream_schema("ResponseEvent"),
+        "MessageEvent": _stream_schema(*(each.__name__ for each in MESSAGE_EVENTS), done=False),
     }
 
 
-def _server_sent(*names: str, done: bool = True) -> Schema:
+def _stream_schema(*names: str, done: bool = True) -> Schema:
     kinds = [
         text_schema(contentMediaType="application/json", contentSchema=ref(name)) for name in names
     ]
@@ -284,10 +284,7 @@ def market_paths() -> dict[str, Schema]:
 
 @dataclass(slots=True)
 class Documents:
-    """The document of a service with these limits, written when it is first requested.
-
-    The schemas take megabytes of memory to make, which few services need.
-    """
+    """The document of a service, written when it is first requested: it takes megabytes."""
 
     max_messages: int
     _document: bytes | None = None

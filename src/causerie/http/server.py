@@ -37,10 +37,7 @@ def listening_socket(listen: Listen) -> socket.socket:
 
 
 def reserved_socket(listen: Listen) -> socket.socket:
-    """Return a bound socket that does not listen, for :func:`socket_beside`.
-
-    Raises :class:`OSError` if the address is in use or not ours.
-    """
+    """Return a bound socket that does not listen, for :func:`socket_beside`; raise ``OSError``."""
     try:
         return _bound_socket((listen.host, listen.port))
     except OSError:  # it may be in use by connections of a service that has ended
@@ -107,7 +104,7 @@ async def serve(
         if hurry.is_set():
             await edge.drain.finish(0)
         server.close()
-        await _last_bytes(connections, hurry)
+        await _finish_connections(connections, hurry)
 
 
 @asynccontextmanager
@@ -128,7 +125,7 @@ async def _serving_connections(
         await connections.workers.end(_HANDLERS_SECONDS)
 
 
-async def _last_bytes(connections: Connections, hurry: asyncio.Event) -> None:
+async def _finish_connections(connections: Connections, hurry: asyncio.Event) -> None:
     connections.close()
     async with owned(connections.closed()) as closed, owned(hurry.wait()) as hurried:
         either = asyncio.FIRST_COMPLETED

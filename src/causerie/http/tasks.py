@@ -55,48 +55,48 @@ class Workers:
     def __init__(self, handler: Handler) -> None:
         self._handler = handler
         self._loop = asyncio.get_running_loop()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._idle: list[asyncio.Future[Exchange]] = []
-        self._ending = False
+        self._worker_tasks: set[asyncio.Task[None]] = set()
+        self._idle_calls: list[asyncio.Future[Exchange]] = []
+        self._is_ending = False
 
     def begin(self, exchange: Exchange) -> None:
-        while self._idle:
-            call = self._idle.pop()
+        while self._idle_calls:
+            call = self._idle_calls.pop()
             if not call.done():
                 call.set_result(exchange)
                 return
         task = self._loop.create_task(self._work_on_exchanges(exchange))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._worker_tasks.add(task)
+        task.add_done_callback(self._worker_tasks.discard)
 
     async def ended(self) -> None:
         """Return when every exchange was answered and no task is left."""
-        self._ending = True
-        for call in self._idle:
+        self._is_ending = True
+        for call in self._idle_calls:
             call.cancel()
-        self._idle.clear()
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+        self._idle_calls.clear()
+        while self._worker_tasks:
+            await asyncio.wait(self._worker_tasks)
 
     async def end(self, seconds: float) -> None:
         """Wait as :meth:`ended`; cancel tasks after ``seconds``, and give them as long again."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self.ended()
-        for task in self._tasks:
+        for task in self._worker_tasks:
             task.cancel(SHUTDOWN)
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=seconds)
+        if self._worker_tasks:
+            await asyncio.wait(self._worker_tasks, timeout=seconds)
 
     async def _work_on_exchanges(self, exchange: Exchange) -> None:
         task = asyncio.current_task()
         assert task is not None
-        idle, answer = self._idle, self._handler
+        idle, answer = self._idle_calls, self._handler
         while True:
             exchange.task = task
             await answer(exchange)
             del exchange  # what has been answered is not kept
-            if self._ending or task.cancelling() or len(idle) >= _MAX_IDLE_WORKERS:
+            if self._is_ending or task.cancelling() or len(idle) >= _MAX_IDLE_WORKERS:
                 return
             call: asyncio.Future[Exchange] = self._loop.create_future()
             idle.append(call)

@@ -9,10 +9,7 @@ T = TypeVar("T")
 
 
 def alike(kind: type[T], source: object, **others: Any) -> T:
-    """Return an object with what the source has under the same names, and the ``others``.
-
-    ``kind`` is a dataclass or a struct. Fields that neither gives keep their defaults.
-    """
+    """Return a dataclass or struct with the source's values of its fields, and the ``others``."""
     names: Iterable[str] = getattr(kind, "__struct_fields__", ())
     names = names or getattr(kind, "__dataclass_fields__", ())
     same = [name for name in names if name not in others and hasattr(source, name)]

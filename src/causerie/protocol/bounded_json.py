@@ -59,7 +59,7 @@ class TooMuchWork(msgspec.DecodeError):
 
 def check(document: bytes, bounds: Bounds = DEFAULT) -> None:
     """Raise :class:`TooMuchWork` for a document that exceeds the bounds; invalid JSON may pass."""
-    if len(document) > SMALL or not _is_harmless(document, bounds):
+    if len(document) > SMALL or not _is_cheap(document, bounds):
         check_together((document,), bounds)
 
 
@@ -84,7 +84,7 @@ def decode(document: bytes, type: type[T] | Any = Any, bounds: Bounds = DEFAULT)
     return msgspec.json.decode(document, type=type)
 
 
-def _is_harmless(document: bytes, bounds: Bounds) -> bool:
+def _is_cheap(document: bytes, bounds: Bounds) -> bool:
     if document.count(b"[") + document.count(b"{") > bounds.nesting:
         return False
     if len(document) <= min(bounds.digits, bounds.exponents * len(_HUGE[0])):
@@ -100,39 +100,39 @@ def _is_harmless(document: bytes, bounds: Bounds) -> bool:
 class _Scan(Struct, eq=False):
     _bounds: Bounds
     _in_string: bool = False
-    _strings: int = 0
-    _escapes: int = 0
+    _quote_count: int = 0
+    _escape_count: int = 0
     _value_count: int = 1
     _bare_bytes: int = 0
-    _bare: list[bytes] = []
+    _bare_pieces: list[bytes] = []
 
     def feed(self, piece: bytes) -> None:
         bounds = self._bounds
         if b"\\" in piece:
-            self._escapes += piece.count(b"\\") - piece.count(b"\\\\")
-            if self._escapes > bounds.escapes:
+            self._escape_count += piece.count(b"\\") - piece.count(b"\\\\")
+            if self._escape_count > bounds.escapes:
                 raise TooMuchWork("escapes", f"it has more than {bounds.escapes} escapes in texts")
             piece = piece.replace(b"\\\\", b"").replace(b'\\"', b"")
         quotes = piece.count(b'"')
-        self._strings += quotes
+        self._quote_count += quotes
         parts = piece.split(b'"')
         bare = b" ".join(parts[self._in_string :: 2]).translate(None, b" \t\r\n")
         self._in_string ^= bool(quotes % 2)
         self._value_count += _count_marks(bare, _OF_VALUES)
-        if self._value_count > bounds.values or self._strings > 2 * bounds.values:
+        if self._value_count > bounds.values or self._quote_count > 2 * bounds.values:
             raise TooMuchWork("values", f"it has more than {bounds.values} values and keys")
         self._bare_bytes += len(bare)
         if self._bare_bytes > bounds.bare:
             why = f"it has more than {bounds.bare} bytes of numbers and punctuation"
             raise TooMuchWork("bare", why)
-        self._bare.append(bare)
+        self._bare_pieces.append(bare)
 
     def end_document(self) -> None:
         self._in_string = False
-        self._bare.append(b" ")
+        self._bare_pieces.append(b" ")
 
     def finish(self) -> None:
-        bare, bounds = b"".join(self._bare), self._bounds
+        bare, bounds = b"".join(self._bare_pieces), self._bounds
         plain = bare.translate(_PLAINLY)
         if _count_marks(plain, _HUGE) > bounds.exponents:
             why = f"it has more than {bounds.exponents} numbers such as 1e289"

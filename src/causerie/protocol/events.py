@@ -93,17 +93,13 @@ class PassedBytes(Struct, frozen=True, gc=False):
 
 
 class PassedReply(PassedBytes, frozen=True, gc=False):
-    """A whole reply that passes; it stands before the end of the only choice and the usage.
-
-    A stream cannot hold it, and is encoded from the other events.
-    """
+    """A whole reply that passes, before the end of the only choice and the usage, in no stream."""
 
 
 ContentEvent = ReasoningDelta | TextDelta | ToolCallStarted | ToolCallDelta
 Event = ContentEvent | Finished | Usage | PassedBytes
 Batch = Sequence[Event]
-BatchSink = Callable[[Batch], Awaitable[object] | None]
-"""Takes batches; its result, if any, is awaited before the next batch."""
+BatchSink = Callable[[Batch], Awaitable[object] | None]  # a result is awaited before the next
 ArrivalSink = Callable[[Batch], bool]  # false: the next batch is to be awaited
 
 
@@ -196,7 +192,7 @@ def in_portions(batch: Batch) -> list[Batch]:
 
 def joined_events(events: Batch) -> list[Event]:
     together: list[Event] = []
-    for key, run in groupby(events, key=_text_that_goes_on):
+    for key, run in groupby(events, key=_joinable_text_key):
         first, *others = run
         if key is not None and others:
             name = "arguments" if isinstance(first, ToolCallDelta) else "text"
@@ -207,7 +203,7 @@ def joined_events(events: Batch) -> list[Event]:
     return together
 
 
-def _text_that_goes_on(event: Event) -> tuple[object, ...] | None:
+def _joinable_text_key(event: Event) -> tuple[object, ...] | None:
     match event:
         case TextDelta(logprobs=()):
             return TextDelta, event.choice

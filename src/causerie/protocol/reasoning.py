@@ -37,10 +37,7 @@ def text_of(value: object) -> str:
 
 
 def foreign_block(text: str, signature: str, index: int) -> dict[str, Any]:
-    """Return a block whose text only a server of the Messages API can check.
-
-    No other target reads it: its text is not in the field where text is looked for.
-    """
+    """Return a block whose text only a server of the Messages API can check, and no other reads."""
     block = {"type": _FOREIGN, "thinking": text, "signature": signature}
     return {**block, "format": MESSAGES_FORMAT, "index": index}
 

@@ -391,10 +391,10 @@ def without_billing_line(messages: tuple[Message, ...]) -> tuple[Message, ...]:
         if message.text.startswith("x-anthropic-billing-header:"):
             content: str | tuple[Part, ...] = message.content or ""
             if isinstance(content, str):
-                content = _behind_line(content)
+                content = _text_after_first_line(content)
             else:
                 first, *others = content
-                left = _behind_line(first.text) if isinstance(first, TextPart) else ""
+                left = _text_after_first_line(first.text) if isinstance(first, TextPart) else ""
                 content = (TextPart(left), *others) if left else tuple(others)
             kept = structs.replace(message, content=content)
             # A request has at least one message.
@@ -403,7 +403,7 @@ def without_billing_line(messages: tuple[Message, ...]) -> tuple[Message, ...]:
     return messages
 
 
-def _behind_line(text: str) -> str:
+def _text_after_first_line(text: str) -> str:
     return text.partition("\n")[2].lstrip("\n")
 
 
@@ -435,7 +435,7 @@ def prompt_estimate(request: ChatRequest) -> int:
     else:
         tokens += sum(map(_message_tokens, request.messages))
     if request.tools or request.documents or request.output is not None:
-        tokens += _tokens_alongside(request)
+        tokens += _tokens_besides_messages(request)
     return tokens
 
 
@@ -448,7 +448,7 @@ def output_estimate(request: ChatRequest) -> int:
     return tokens * request.n
 
 
-def _tokens_alongside(request: ChatRequest) -> int:
+def _tokens_besides_messages(request: ChatRequest) -> int:
     tokens = sum(map(_json_tokens, request.documents))
     for tool in request.tools:
         tokens += (

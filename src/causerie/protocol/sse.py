@@ -18,9 +18,9 @@ class Brackets:
     """Finds the end of one object or array; each piece is read once."""
 
     strings: bool = False  # the value may also be a string
-    _depth: int = 0
+    _bracket_depth: int = 0
     quoted: bool = False  # in the middle of a string
-    _escaped: bool = False  # behind a backslash in one
+    _is_escaped: bool = False  # behind a backslash in one
     closed: bool = False  # the last bracket has been read
     empty: bool = True  # nothing but white space has been read
 
@@ -32,15 +32,15 @@ class Brackets:
         return at
 
     def _skip_string(self, text: str, at: int) -> int:
-        if self._escaped:
-            self._escaped = False
+        if self._is_escaped:
+            self._is_escaped = False
             return at + 1
         end = _END_OF_STRING.match(text, at)
         if end is not None:
             self.quoted = False
-            self.closed = self.strings and not self._depth
+            self.closed = self.strings and not self._bracket_depth
             return end.end()
-        self._escaped = (len(text) - len(text[at:].rstrip("\\")) - at) % 2 == 1
+        self._is_escaped = (len(text) - len(text[at:].rstrip("\\")) - at) % 2 == 1
         return len(text)
 
     def _skip_structure(self, text: str, at: int) -> int:
@@ -51,8 +51,8 @@ class Brackets:
             return len(text)
         mark = found.group()
         self.quoted = mark == '"'
-        self._depth += (mark in "{[") - (mark in "}]")
-        self.closed = mark in "}]" and self._depth <= 0
+        self._bracket_depth += (mark in "{[") - (mark in "}]")
+        self.closed = mark in "}]" and self._bracket_depth <= 0
         return found.end()
 
 
@@ -102,16 +102,16 @@ class EventDecoder(Struct, eq=False):
     is_between: bool = True  # nothing of an event is held
     _partial_line: list[bytes] = []  # the beginning of a line, in the pieces that it came in
     _pieces_length: int = 0  # of these
-    _data: list[bytes] = []
-    _name: bytes = b""
+    _data_lines: list[bytes] = []
+    _event_name: bytes = b""
     _held_bytes: int = 0
     _brackets: Brackets | None = None  # of a value without a field name
-    _started: bool = False
+    _is_started: bool = False
     _behind_cr: bool = False  # a line feed that comes next belongs to the last line
-    _most_alone: int = SMALL  # bytes of a piece that is read as one event
+    _max_single_event: int = SMALL  # bytes of a piece that is read as one event
 
     def __post_init__(self) -> None:
-        self._most_alone = min(self.max_bytes, SMALL)
+        self._max_single_event = min(self.max_bytes, SMALL)
 
     @property
     def held(self) -> int:
@@ -128,7 +128,7 @@ class EventDecoder(Struct, eq=False):
             events = piece[6:-2].split(b"\n\ndata: ")
             whole = piece.endswith(b"\n\n") and piece.count(b"\n") == 2 * len(events)
             if whole and all(events) and piece.find(b"\r") < 0:  # `in` raises before it looks
-                self._started = True
+                self._is_started = True
                 return events
         if piece and (self._behind_cr or piece.find(b"\r") >= 0):
             if self._behind_cr:
@@ -136,17 +136,17 @@ class EventDecoder(Struct, eq=False):
             self._behind_cr = piece.endswith(b"\r")
             piece = piece.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         events = self._complete_lines(piece)
-        self.is_between = not self._partial_line and not self._data and not self._name
+        self.is_between = not self._partial_line and not self._data_lines and not self._event_name
         return events
 
     def only(self, piece: bytes) -> bytes | None:
         """The data of a small piece that is one event of one line; else nothing is fed."""
-        if self.is_between and piece.startswith(BEFORE) and len(piece) <= self._most_alone:
+        if self.is_between and piece.startswith(BEFORE) and len(piece) <= self._max_single_event:
             if piece.find(b"\n") != len(piece) - 2 or not piece.endswith(b"\n"):
                 return None
             event = piece[6:-2]
             if event and event.find(b"\r") < 0:  # which ends a line as well
-                self._started = True
+                self._is_started = True
                 return event
         elif piece.startswith(_NAME) and piece.count(b"\n") == 3:
             named = self._named_events(piece)
@@ -157,12 +157,12 @@ class EventDecoder(Struct, eq=False):
         is_small = self.is_between and len(piece) <= self.max_bytes
         if not is_small or _NAMED_EVENTS.fullmatch(piece) is None:
             return None
-        self._started = True
+        self._is_started = True
         events = piece[:-2].split(BEHIND)
         return events if self.lines else [NamedEvent.of(event) for event in events]
 
     def _complete_lines(self, piece: bytes) -> list[bytes]:
-        if not self._started:
+        if not self._is_started:
             started = self._strip_byte_order_mark(piece)
             if started is None:
                 return []
@@ -180,11 +180,11 @@ class EventDecoder(Struct, eq=False):
     def close(self) -> list[bytes]:
         """The last event where the sender left out the empty line after it."""
         rest = self._take_partial_line()
-        if not self._data and self._begins_value(rest):
+        if not self._data_lines and self._begins_value(rest):
             return [rest]
         events = [self._read_line(rest), self._read_line(b"")]
         if self._brackets is not None:
-            events.append(self._take_event())
+            events.append(self._complete_event())
         return [event for event in events if event is not None]
 
     def _take_partial_line(self) -> bytes:
@@ -199,24 +199,24 @@ class EventDecoder(Struct, eq=False):
         if b"\xef\xbb\xbf".startswith(piece) and len(piece) < 3:
             self._partial_line.append(piece)
             return None
-        self._started = True
+        self._is_started = True
         return piece.removeprefix(b"\xef\xbb\xbf")
 
     def _read_line(self, line: bytes) -> bytes | None:
         if self._brackets is not None:
-            return self._line_of_value(line)
+            return self._read_value_line(line)
         if line:
             name, _, value = line.partition(b":")
             if name == b"data":
-                self._keep_data(value.removeprefix(b" "))
+                self._append_data(value.removeprefix(b" "))
             elif name == b"event":
-                self._name = value.strip()
-            elif not self._data and self._begins_value(line):
+                self._event_name = value.strip()
+            elif not self._data_lines and self._begins_value(line):
                 self._brackets = Brackets()
-                return self._line_of_value(line)
+                return self._read_value_line(line)
             return None
-        name, self._name = self._name, b""
-        event = self._take_event() if self._data else None
+        name, self._event_name = self._event_name, b""
+        event = self._complete_event() if self._data_lines else None
         if event and name and name != b"message":
             event = NamedEvent(event)
             event.name = name
@@ -225,25 +225,25 @@ class EventDecoder(Struct, eq=False):
     def _begins_value(self, line: bytes) -> bool:
         return self.values and line.lstrip()[:1] in (b"{", b"[")
 
-    def _line_of_value(self, line: bytes) -> bytes | None:
+    def _read_value_line(self, line: bytes) -> bytes | None:
         brackets = self._brackets
         assert brackets is not None
         if _FIELD_LINE.match(line):
-            value = self._take_event()
+            value = self._complete_event()
             self._read_line(line)
             return value
-        self._keep_data(line)
+        self._append_data(line)
         brackets.read(line.decode("latin-1"))
-        return self._take_event() if brackets.closed else None
+        return self._complete_event() if brackets.closed else None
 
-    def _keep_data(self, data: bytes) -> None:
-        self._data.append(data)
+    def _append_data(self, data: bytes) -> None:
+        self._data_lines.append(data)
         self._held_bytes += len(data) + _LINE_BYTES
         self._check_size(self._held_bytes)
 
-    def _take_event(self) -> bytes:
-        event = b"\n".join(self._data)
-        self._data.clear()
+    def _complete_event(self) -> bytes:
+        event = b"\n".join(self._data_lines)
+        self._data_lines.clear()
         self._held_bytes = 0
         self._brackets = None
         return event

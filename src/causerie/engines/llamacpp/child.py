@@ -104,7 +104,7 @@ def main() -> None:
 def _common_parameters(launch: dict[str, Any], key: str, socket: str | None) -> Any:
     params = xllamacpp.CommonParams()
     params.model.path = launch["weights"]
-    _keep_tokens(params, launch)
+    _set_cache_sizes(params, launch)
     params.cpuparams.n_threads = launch["threads"]
     params.cpuparams_batch.n_threads = launch["threads"]
     if launch["gpu_layers"] is not None:
@@ -146,7 +146,7 @@ def _common_parameters(launch: dict[str, Any], key: str, socket: str | None) -> 
     return params
 
 
-def _keep_tokens(params: Any, launch: dict[str, Any]) -> None:
+def _set_cache_sizes(params: Any, launch: dict[str, Any]) -> None:
     context, parallel, cache_tokens = (
         launch[name] for name in ("context", "parallel", "cache_tokens")
     )

@@ -49,12 +49,12 @@ class PartialTokens:
 
     def __init__(self, vocabulary: TokenTable) -> None:
         self._tokens = vocabulary.tokens
-        self._ids: dict[bytes, int] = {}
+        self._ids_by_bytes: dict[bytes, int] = {}
         for id, token in enumerate(vocabulary.tokens):
             try:
                 token.decode()
             except UnicodeDecodeError:
-                self._ids[token] = id
+                self._ids_by_bytes[token] = id
 
     def before(self, text: str, last: int, count: int) -> tuple[int, ...]:
         """Return the ids of the tokens left out before ``last``, which completed ``text``.
@@ -70,17 +70,17 @@ class PartialTokens:
             return ()
         head = written[: -len(end)] if end else written
         for number in (count, *range(1, len(head) + 1)):
-            found = self._tokens_spelling(head, number)
+            found = self._ids_spelling(head, number)
             if found:
                 return found
         return ()
 
-    def _tokens_spelling(self, head: bytes, count: int) -> tuple[int, ...]:
+    def _ids_spelling(self, head: bytes, count: int) -> tuple[int, ...]:
         if count == 1:
-            return (self._ids[head],) if head in self._ids else ()
+            return (self._ids_by_bytes[head],) if head in self._ids_by_bytes else ()
         for cut in range(len(head) - count + 1, 0, -1):
-            first = self._ids.get(head[:cut])
-            rest = self._tokens_spelling(head[cut:], count - 1) if first is not None else ()
+            first = self._ids_by_bytes.get(head[:cut])
+            rest = self._ids_spelling(head[cut:], count - 1) if first is not None else ()
             if first is not None and rest:
                 return (first, *rest)
         return ()
@@ -110,12 +110,8 @@ class ChunkedPrefill:
         self.speed = PrefillSpeed(token_seconds)
 
     def least_chunk(self, read: int, total: int, *, streaming: bool) -> int | None:
-        """Return the least tokens of a chunk, for a prompt of which so much was read.
-
-        ``None`` where it is read whole. One that does not fit is left to the engine, which refuses
-        it before it reads.
-        """
-        if not self.enabled or total >= self.context:
+        """Return the least tokens of a prompt's next chunk; ``None`` if it is read whole."""
+        if not self.enabled or total >= self.context:  # the engine refuses what does not fit
             return None
         rest, seconds = total - read, self.speed.token_seconds
         if rest * seconds > _LONG_SECONDS:
@@ -199,24 +195,19 @@ def biases(
 
 
 class LlamaCppClient(EngineTransport):
-    """Speaks to one child with its ``key``; ``close`` ends all connections.
-
-    ``place`` is its port on the loopback address, or the path of its Unix socket.
-    ``slots`` are the child's, ``prefill`` divides its long prompts. ``partial`` are tokens of its
-    vocabulary; ``pulse`` beats while a completion comes.
-    """
+    """Speaks to one child; ``close`` ends all connections."""
 
     def __init__(
         self,
-        place: int | str,
+        place: int | str,  # its port on the loopback address, or the path of its Unix socket
         key: str,
         slots: Slots,
         prefill: ChunkedPrefill,
-        partial: PartialTokens,
-        pulse: Pulse,
+        partial: PartialTokens,  # of its vocabulary
+        pulse: Pulse,  # beats while a completion comes
     ) -> None:
         self.images: ImagePrompts | None = None  # made for the first prompt with images
-        self._partial = partial
+        self._partial_tokens = partial
         self._pulse = pulse
         self._slots = slots
         self._prefill = prefill
@@ -256,12 +247,12 @@ class LlamaCppClient(EngineTransport):
             run = (
                 self._run_completion(request, slot)
                 if least is None
-                else aclosing(self._in_chunks(request, slot, least))
+                else aclosing(self._complete_in_chunks(request, slot, least))
             )
             async with run as outputs:
                 yield outputs
 
-    async def _in_chunks(
+    async def _complete_in_chunks(
         self, request: TextRequest, slot: Slot, least: int
     ) -> AsyncGenerator[Output, None]:
         begun = False
@@ -303,7 +294,7 @@ class LlamaCppClient(EngineTransport):
             speed = None if prompt is not None else self._prefill.speed
             stream = _Stream(response, self._pulse, slot, speed, made)
             async with aclosing(
-                _stream_outputs(stream, self._partial, request.logprobs)
+                _stream_outputs(stream, self._partial_tokens, request.logprobs)
             ) as outputs:
                 yield outputs
         finally:

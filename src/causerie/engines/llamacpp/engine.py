@@ -89,10 +89,7 @@ LlamaCppChild = EngineChild[LlamaCppClient]
 
 
 def environment(options: LlamaCppOptions) -> dict[str, str]:
-    """Return the environment of the child, in which a value that is set stays.
-
-    If its part of the machine has devices it sees no others, by whatever it reaches them.
-    """
+    """Return the child's environment: what is set stays, and it sees devices of its part only."""
     devices = options.part.devices
     seen = {} if devices is None else dict.fromkeys(_VISIBLE_DEVICES, devices)
     return {**_SHORT_SPIN, **engine_environment(options.environment), **seen}
@@ -141,11 +138,7 @@ class NativeBuild:
 
     @property
     def folder(self) -> str:
-        """Return the folder of the program, which is its working directory.
-
-        A build whose backends are libraries looks for them there and in the working directory. So
-        nothing in the service's working directory is taken for one.
-        """
+        """Return its folder, also its working directory: it loads backends from both alone."""
         return str(Path(self.program).resolve().parent)
 
     def computes_on_gpu(self, launch: Launch) -> bool:
@@ -174,10 +167,7 @@ def missing_program(command: str) -> str | None:
 
 
 async def examine_program(command: str, options: LlamaCppOptions) -> NativeBuild:
-    """Return what a program says of itself in its environment by the ``options``.
-
-    Raises :class:`LoadFailed` where it is none.
-    """
+    """Return what a program says of itself; raise :class:`LoadFailed` if it is none."""
     found = await asyncio.to_thread(shutil.which, command)
     if found is None:
         raise LoadFailed(f"the program {await asyncio.to_thread(missing_program, command)}")
@@ -339,15 +329,15 @@ class LlamaCppEngine(supervised.SupervisedEngine[LlamaCppClient]):
         if launch.cache_tokens < launch.context * launch.parallel:
             self.cache_tokens = launch.cache_tokens
         self._limiter = supervised.TokenizeLimit()
-        self._affixes: tuple[list[int], list[int]] | None = None
+        self._tokens_around_texts: tuple[list[int], list[int]] | None = None
         # A build with llguidance could, and nothing tells which one has it.
         self.keeps_grammars = launch.options.command is None
-        self._version = version("xllamacpp")
+        self._build_version = version("xllamacpp")
         if options.gpu_layers == 0 or not has_gpu():
             self._check_memory(Need(header, launch.cache_tokens, launch.kv_type, launch.memory))
         token_bytes = kv_bytes_per_token(header, launch.kv_type)
-        self._prompts = PromptStore(launch.prompt_cache_bytes, token_bytes)
-        self._partial: PartialTokens  # of the vocabulary, once that is read
+        self._prompt_store = PromptStore(launch.prompt_cache_bytes, token_bytes)
+        self._partial_tokens: PartialTokens  # of the vocabulary, once that is read
 
     def _check_memory(self, need: Need) -> None:
         model, total = self._model, available_memory() // self._launch.options.part.of
@@ -363,7 +353,7 @@ class LlamaCppEngine(supervised.SupervisedEngine[LlamaCppClient]):
             )
 
     async def _build_name(self, client: LlamaCppClient) -> str:
-        return f"llamacpp-{self._version}"
+        return f"llamacpp-{self._build_version}"
 
     async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
         supervised.ensure_can_fit(await self._vocabulary(), pieces, self.context)
@@ -392,13 +382,13 @@ class LlamaCppEngine(supervised.SupervisedEngine[LlamaCppClient]):
         vocabulary = await self._vocabulary()
         for text in texts:
             supervised.ensure_can_fit(vocabulary, [text], self.context)
-        if self._affixes is None:
+        if self._tokens_around_texts is None:
             body = {"content": LETTER, "parse_special": False, "add_special": True}
             whole = (await self._client().ask("POST", "/tokenize", body))["tokens"]
             inner = await self._token_ids([LETTER], special=False)
             at = next(n for n in range(len(whole)) if whole[n : n + len(inner)] == inner)
-            self._affixes = whole[:at], whole[at + len(inner) :]
-        before, behind = self._affixes
+            self._tokens_around_texts = whole[:at], whole[at + len(inner) :]
+        before, behind = self._tokens_around_texts
         parts = await self._token_ids(
             [part for text in texts for part in (text, NO_TOKEN)], special=False
         )
@@ -434,7 +424,7 @@ class LlamaCppEngine(supervised.SupervisedEngine[LlamaCppClient]):
             version=build.version,
             gpu=build.gpu,
         )
-        self._version = build.version
+        self._build_version = build.version
         self._facts = None  # which name the version
         return await self._start_native(build)
 
@@ -495,18 +485,18 @@ class LlamaCppEngine(supervised.SupervisedEngine[LlamaCppClient]):
         launch = self._launch
         sizes = batch, launch.context, launch.token_seconds, gpu_batch or FULL_SPEED
         prefill = ChunkedPrefill(*sizes, enabled=launch.cuts_back)
-        slots = Slots(launch.parallel, launch.cache_tokens, self._prompts)
-        client = LlamaCppClient(place, key, slots, prefill, self._partial, self._pulse)
+        slots = Slots(launch.parallel, launch.cache_tokens, self._prompt_store)
+        client = LlamaCppClient(place, key, slots, prefill, self._partial_tokens, self._pulse)
         return EngineChild(process, client, self._pulse, _QUESTIONS, _reason_of_abort)
 
     async def stop(self) -> None:
         """End the child process, and give back the memory of prompts that left their slots."""
         await super().stop()
-        self._prompts.close()
+        self._prompt_store.close()
 
     def _read_vocabulary(self) -> TokenTable:
         vocabulary = read_vocabulary(self._local.vocabulary)
-        self._partial = PartialTokens(vocabulary)
+        self._partial_tokens = PartialTokens(vocabulary)
         return vocabulary
 
     def _run_request(

@@ -167,10 +167,7 @@ class Launch:
 
     @property
     def files(self) -> str:
-        """Return the loaded files for error messages.
-
-        The engine does not report which file a failure is about.
-        """
+        """Return the loaded files for errors, since the engine does not say which one failed."""
         alongside = ", ".join(map(str, self.options.alongside))
         return f"{self.weights} with {alongside}" if alongside else self.weights
 
@@ -208,7 +205,7 @@ def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Laun
         token_seconds=token_seconds,
         cuts_back=header.cuts_back,
         drafted=drafted,
-        prompt_cache_bytes=_prompt_cache(options),
+        prompt_cache_bytes=_prompt_cache_bytes(options),
         memory=model_memory_bytes(header, cache_tokens, kv_type)
         + sum(file.stat().st_size for file in options.alongside if file.exists()),
         cpus=options.part.cpus(),
@@ -223,7 +220,7 @@ def _cache_sizes(options: LlamaCppOptions, header: Header, kv_type: str) -> tupl
     parallel = options.parallel or (
         1 if options.embeddings else _SLOTS_OF_FEW_CORES if few else _SLOTS
     )
-    total, prompts, parts = available_memory(), _prompt_cache(options), options.part.of
+    total, prompts, parts = available_memory(), _prompt_cache_bytes(options), options.part.of
     free = min(free_now(total) + options.spare, total)
     room = max(free * 9 // 10 - prompts * parts, 0) // parts  # a tenth stays free
     usual = _EMBEDDED_TEXT if options.embeddings else _SURE_CONTEXT
@@ -250,7 +247,7 @@ def _cache_sizes(options: LlamaCppOptions, header: Header, kv_type: str) -> tupl
     return min(context, cache_tokens), parallel, cache_tokens
 
 
-def _prompt_cache(options: LlamaCppOptions) -> int:
+def _prompt_cache_bytes(options: LlamaCppOptions) -> int:
     if options.draft or options.embeddings or not can_store_prompts():
         return 0
     if options.prompt_cache_bytes is not None:

@@ -53,8 +53,8 @@ class ImagePrompts:
     marker: str  # of the child
     vocabulary: TokenTable
     control: frozenset[int]  # ids of all its control tokens
-    _counts: dict[bytes, int] = field(default_factory=dict)  # tokens, by digest
-    _around: int | None = None  # tokens of a chat around one image
+    _token_counts: dict[bytes, int] = field(default_factory=dict)  # tokens, by digest
+    _chat_overhead: int | None = None  # tokens of a chat around one image
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)  # a large image takes 1 GB to count
     _bos: int | None = None  # the token that the child puts before a prompt with images
 
@@ -81,7 +81,7 @@ class ImagePrompts:
                 found += next(read)
             else:
                 async with self._turn:
-                    found += piece.placeholders(await self._tokens_of(piece))
+                    found += piece.placeholders(await self._image_token_count(piece))
         return found
 
     async def prompt(self, request: TextRequest) -> dict[str, object]:
@@ -91,7 +91,7 @@ class ImagePrompts:
         pieces = self._without_bos(pictured.pieces)
         texts = [self.marker if isinstance(piece, Image) else piece for piece in pieces]
         if generated := request.prompt[pictured.tokens :]:
-            texts.append(await self._text(pictured, generated))
+            texts.append(await self._spelled_text(pictured, generated))
         images = [piece.base64 for piece in pieces if isinstance(piece, Image)]
         return {"prompt_string": "".join(texts), "multimodal_data": images}
 
@@ -101,7 +101,7 @@ class ImagePrompts:
             return pieces
         return [first.removeprefix(self.vocabulary.text(self._bos)), *pieces[1:]]
 
-    async def _text(self, pictured: PicturedPrompt, generated: Sequence[int]) -> str:
+    async def _spelled_text(self, pictured: PicturedPrompt, generated: Sequence[int]) -> str:
         known = len(self.vocabulary.tokens)  # a model may have more rows than words
         words = (self.vocabulary.tokens[id] for id in generated if id < known)
         text = b"".join(words).decode("utf-8", "replace")
@@ -115,16 +115,16 @@ class ImagePrompts:
             raise EngineRefused("the reply spells a control token, and its prompt has images")
         return text
 
-    async def _tokens_of(self, image: Image) -> int:
-        known = self._counts.get(image.digest)
+    async def _image_token_count(self, image: Image) -> int:
+        known = self._token_counts.get(image.digest)
         if known is None:
-            if self._around is None:
+            if self._chat_overhead is None:
                 one, two = await self._chat_tokens(_BLACK), await self._chat_tokens(_BLACK, _BLACK)
-                self._around = one - (two - one)
-            known = await self._chat_tokens(image) - self._around
-            if len(self._counts) >= _MOST_COUNTS:
-                self._counts.clear()
-            self._counts[image.digest] = known
+                self._chat_overhead = one - (two - one)
+            known = await self._chat_tokens(image) - self._chat_overhead
+            if len(self._token_counts) >= _MOST_COUNTS:
+                self._token_counts.clear()
+            self._token_counts[image.digest] = known
         return known
 
     async def _chat_tokens(self, *images: Image) -> int:

@@ -83,7 +83,7 @@ class PromptStore:
     token_bytes: int
     _stored_prompts: list[_StoredPrompt] = field(default_factory=list)
     _spare_files: list[int] = field(default_factory=list)  # files without a state
-    _uses: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+    _use_numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     @property
     def size(self) -> int:
@@ -108,10 +108,7 @@ class PromptStore:
         tokens: bytes,
         needed: _StoredPrompt | None = None,
     ) -> None:
-        """Keep the state of a slot that holds these tokens, if it is worth it and has room.
-
-        No room is made by dropping the one that is ``needed``.
-        """
+        """Keep the state of a slot with these tokens if it is worth it; never drop ``needed``."""
         expected = token_count(tokens) * self.token_bytes
         if len(tokens) < _LEAST_BYTES or self.covers(scope, tokens):
             return
@@ -125,7 +122,7 @@ class PromptStore:
         if self.size + expected > self.limit or expected > free_memory() // 2:
             return
         file = self._spare_files.pop() if self._spare_files else os.memfd_create("prompt")
-        state = _StoredPrompt(file, scope, tokens, expected, next(self._uses))
+        state = _StoredPrompt(file, scope, tokens, expected, next(self._use_numbers))
         try:
             body = {"filename": str(file)}
             await engine.ask("POST", f"/slots/{slot}?action=save", body)
@@ -141,7 +138,7 @@ class PromptStore:
 
     async def restore(self, engine: EngineClient, slot: int, state: _StoredPrompt) -> bool:
         """Copy a state into a slot; return whether that worked. One that fails is dropped."""
-        state.used = next(self._uses)
+        state.used = next(self._use_numbers)
         try:
             body = {"filename": str(state.file)}
             await engine.ask("POST", f"/slots/{slot}?action=restore", body)
@@ -232,10 +229,10 @@ class Slots:
     def __init__(self, count: int, cache_tokens: int, store: PromptStore) -> None:
         self._slots = [Slot(id) for id in range(count)]
         self._cache_tokens = cache_tokens
-        self._store = store
+        self._prompt_store = store
         self._free_slots = asyncio.Semaphore(count)
         self._slot_lock = asyncio.Lock()  # also while others make room for the one that was chosen
-        self._uses = itertools.count(1)
+        self._use_numbers = itertools.count(1)
 
     @property
     def streaming(self) -> bool:
@@ -246,10 +243,7 @@ class Slots:
     async def hold(
         self, engine: EngineClient, prompt: Sequence[int], max_tokens: int, scope: str = ""
     ) -> AsyncIterator[Slot]:
-        """Wait for a free slot, reserve room for prompt and ``max_tokens``, and yield it.
-
-        Raises :class:`EngineFailed` where they do not fit next to what runs.
-        """
+        """Yield a free slot with room for the request; raise :class:`EngineFailed` without room."""
         tokens = packed(prompt)
         async with self._free_slots:
             cells = len(prompt) + max_tokens
@@ -258,7 +252,7 @@ class Slots:
                 slot.begin(await self._fill_slot(engine, slot, scope, shared, stored))
                 yield slot
             finally:
-                slot.leave(tokens, next(self._uses))
+                slot.leave(tokens, next(self._use_numbers))
 
     async def _reserve_slot(
         self, engine: EngineClient, scope: str, tokens: bytes, cells: int
@@ -285,7 +279,7 @@ class Slots:
                     "the engine's cache holds"
                 )
             oldest = min(idle, key=lambda slot: slot.used)
-            await self._store.save(engine, oldest.id, oldest.scope, oldest.tokens, needed)
+            await self._prompt_store.save(engine, oldest.id, oldest.scope, oldest.tokens, needed)
             await _erase_slot(engine, oldest)
             oldest.cells = 0
 
@@ -294,7 +288,7 @@ class Slots:
     ) -> tuple[Slot, int, _StoredPrompt | None]:
         found = [(slot.shares(scope, tokens), slot) for slot in free]
         shared, own = max(found, key=lambda each: (each[0], -each[1].used))
-        stored, more = self._store.best(scope, tokens)
+        stored, more = self._prompt_store.best(scope, tokens)
         oldest = min(free, key=lambda slot: slot.used)
         if stored is not None and more >= shared + LEAST_TOKENS:
             return oldest, more, stored
@@ -312,13 +306,13 @@ class Slots:
         lost = token_count(slot.tokens) - (0 if stored else shared)
         goes_on = stored is None and slot.continued_by(shared)
         if lost >= LEAST_TOKENS and not goes_on:
-            await self._store.save(engine, slot.id, slot.scope, slot.tokens, stored)
+            await self._prompt_store.save(engine, slot.id, slot.scope, slot.tokens, stored)
         if slot.scope != scope and not slot.empty:
             await _erase_slot(engine, slot)
         slot.scope, slot.empty = scope, False
         if stored is None:
             return shared
-        return shared if await self._store.restore(engine, slot.id, stored) else 0
+        return shared if await self._prompt_store.restore(engine, slot.id, stored) else 0
 
 
 async def _erase_slot(engine: EngineClient, slot: Slot) -> None:

@@ -47,10 +47,7 @@ _MOST_BITS = 256  # beyond the members that there are
 
 
 def chain(tokens: Sequence[int], scope: str = "") -> list[int]:
-    """Return the blocks of the tokens of a prompt in a scope.
-
-    The last tokens that fill no block are left out. The hashes hold in this process only.
-    """
+    """Return the full blocks of a prompt in a scope; their hashes hold in this process only."""
     return extended(root(scope), tokens)
 
 
@@ -111,16 +108,16 @@ class PrefixIndex:
                 here = holding & held
                 if here != holding:
                     if length:
-                        self._note_run(found, holding & ~here, length)
+                        self._note_run_length(found, holding & ~here, length)
                     if not here:
                         return found
                     holding = held if here == held else here
             length += 1
         if length:
-            self._note_run(found, holding, length)
+            self._note_run_length(found, holding, length)
         return found
 
-    def _note_run(self, found: dict[str, int], members: int, length: int) -> None:
+    def _note_run_length(self, found: dict[str, int], members: int, length: int) -> None:
         while members:
             bit = members & -members
             found[self._names_by_bit[bit]] = length
@@ -128,7 +125,7 @@ class PrefixIndex:
 
     def add(self, name: str, blocks: Iterable[int]) -> None:
         """Record that a member holds these blocks, and has used them now."""
-        bit, sets = self._bit_of(name), self._member_sets
+        bit, sets = self._bit_of_member(name), self._member_sets
         young, old, half = self._young_shards, self._old_shards, self._half_capacity
         for block in blocks:
             shard = block >> _SHARD
@@ -157,7 +154,7 @@ class PrefixIndex:
                 if left := table.get(block, 0) & bit:
                     table[block] ^= left
 
-    def _bit_of(self, name: str) -> int:
+    def _bit_of_member(self, name: str) -> int:
         bit = self._bits_by_name.get(name)
         if bit is None:
             # Sets are not to grow without end.
@@ -175,8 +172,6 @@ class PrefixIndex:
         self._young_shards: list[dict[int, int]] = [{} for _ in range(_SHARDS)]
         self._old_shards: list[dict[int, int]] = [{} for _ in range(_SHARDS)]
 
-
-# What a member publishes.
 
 BlockHash = int | bytes
 _GPU = "GPU"
@@ -204,9 +199,7 @@ class Stored(Struct, frozen=True, tag="BlockStored"):
     medium: str | None = None
     lora_name: str | None = None
     extra_keys: list[Any] | None = None
-    """For each block what else than its tokens it depends on, such as images, or for the first one
-    of a prompt its salt.
-    """
+    """What else each block depends on, such as images, or the first one of a prompt on its salt."""
     group_idx: int | None = None
     kv_cache_spec_kind: str | None = None  # kind of the group's cache, of models with several
 
@@ -250,7 +243,7 @@ class Cleared(Struct, frozen=True, tag="AllBlocksCleared"):
 Event = Stored | Removed | Cleared
 
 
-def _as_array(kind: type[Struct]) -> Any:
+def _as_array(kind: Any) -> Any:
     return msgspec.defstruct(kind.__name__, (), bases=(kind,), frozen=True, array_like=True)
 
 
@@ -285,9 +278,9 @@ def decoded_events(payload: bytes) -> EventBatch:
 class KvView:
     """The content of one cache of a member."""
 
-    _index: PrefixIndex
+    _prefix_index: PrefixIndex
     name: str  # of the cache in the index
-    _member: str  # what was sent to it is in the index by its name, until the blocks are gone
+    _member_name: str  # what was sent to it is in the index by its name, until the blocks are gone
 
     def __post_init__(self) -> None:
         self.complete = False  # whether every block that is there is known
@@ -314,13 +307,13 @@ class KvView:
 
     def missing(self, number: int, batch: EventBatch) -> int | None:
         """Return the first batch that is missing before this one, or ``None``."""
-        if self._next_batch is None or self._other_publisher(number, batch):
+        if self._next_batch is None or self._is_other_publisher(number, batch):
             return 0 if number else None
         return self._next_batch if number > self._next_batch else None
 
     def receive(self, number: int, batch: EventBatch) -> None:
         """Apply a batch, unless it was before; raise :class:`UnreadableEvents`."""
-        if self._next_batch is None or self._other_publisher(number, batch):
+        if self._next_batch is None or self._is_other_publisher(number, batch):
             self._reset_view(complete=number == 0)
         elif number < self._next_batch:
             return
@@ -331,13 +324,13 @@ class KvView:
             if isinstance(event, Cleared):
                 self._reset_view(complete=True)
                 self._last_timestamp = batch.ts
-                self._index.forget(self._member)
+                self._prefix_index.forget(self._member_name)
             elif isinstance(event, Stored):
                 self._store_blocks(event)
             else:
                 self._remove_blocks(event)
 
-    def _other_publisher(self, number: int, batch: EventBatch) -> bool:
+    def _is_other_publisher(self, number: int, batch: EventBatch) -> bool:
         # Numbers that start at 0 again mean that the server was restarted.
         return (
             self._next_batch is not None
@@ -351,11 +344,11 @@ class KvView:
         self._main_group = None
         self._blocks_by_hash.clear()
         self._extra_copies.clear()
-        self._index.forget(self.name)
+        self._prefix_index.forget(self.name)
 
     def _store_blocks(self, event: Stored) -> None:
         size, hashes = event.block_size, event.block_hashes
-        if not event.of_text or not self._of_main_group(event):
+        if not event.of_text or not self._is_of_main_group(event):
             return
         if size < 1 or size % BLOCK or len(event.token_ids) != size * len(hashes):
             raise UnreadableEvents(f"blocks of {size} tokens cannot be compared with those here")
@@ -375,7 +368,7 @@ class KvView:
             blocks = extended(before, event.token_ids)
         except (OverflowError, TypeError) as error:
             raise UnreadableEvents(f"a token id is none: {error}") from error
-        self._index.add(self.name, blocks)
+        self._prefix_index.add(self.name, blocks)
         each = size // BLOCK
         for at, name in enumerate(hashes):
             key = hash(name)
@@ -384,7 +377,7 @@ class KvView:
             else:
                 self._blocks_by_hash[key] = tuple(blocks[at * each : (at + 1) * each])
 
-    def _of_main_group(self, event: Stored) -> bool:
+    def _is_of_main_group(self, event: Stored) -> bool:
         if self._main_group is None:
             self._main_group = event.group_idx
         return event.group_idx == self._main_group
@@ -398,8 +391,8 @@ class KvView:
                 if copies > 1:
                     self._extra_copies[key] = copies - 1
             elif (blocks := self._blocks_by_hash.pop(key, None)) is not None:
-                self._index.remove(self.name, blocks)
-                self._index.remove(self._member, blocks)
+                self._prefix_index.remove(self.name, blocks)
+                self._prefix_index.remove(self._member_name, blocks)
 
 
 log = structlog.get_logger(__name__)
@@ -428,14 +421,14 @@ class KvSubscriber:
     _on_change: Callable[[], None]  # of the view, also when it can be used no more
     failure: str = "no KV events yet"  # why the view says nothing; empty where it says something
     heard: float = 0.0  # when the last batch came, on the monotonic clock
-    _task: asyncio.Task[None] | None = None
+    _subscription: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._keep_subscribed())
+        if self._subscription is None:
+            self._subscription = asyncio.get_running_loop().create_task(self._keep_subscribed())
 
     async def stop(self) -> None:
-        task, self._task = self._task, None
+        task, self._subscription = self._subscription, None
         await end_task(task)
 
     def fail(self, why: str) -> None:

@@ -77,55 +77,55 @@ class MemberCache:
     def __init__(
         self, index: kv_events.PrefixIndex, name: str, endpoints: Sequence[kv_events.KvEndpoint]
     ) -> None:
-        self._index = index
+        self._prefix_index = index
         self._name = name
-        self._running = f"{name} running"
-        self._caches = [
+        self._running_entry = f"{name} running"
+        self._subscribers = [
             kv_events.KvSubscriber(
                 endpoint, kv_events.KvView(index, f"{name} rank {rank}", name), self._update_source
             )
             for rank, endpoint in enumerate(endpoints)
         ]
-        self._source = SENT
-        self._expected: tuple[float, float] | None = None  # since when, and noted when
+        self._prefix_source = SENT
+        self._expected_events: tuple[float, float] | None = None  # since when, and noted when
 
     def __len__(self) -> int:
         """Return the number of blocks that events say are there."""
-        return sum(len(cache.view) for cache in self._caches)
+        return sum(len(cache.view) for cache in self._subscribers)
 
     @property
     def source(self) -> str:
         """Return what is used: ``kv_events``, ``sent`` or both."""
-        if self._expected is not None:
-            since, noted = self._expected
-            if any(cache.heard >= since for cache in self._caches):
-                self._expected = None
+        if self._expected_events is not None:
+            since, noted = self._expected_events
+            if any(cache.heard >= since for cache in self._subscribers):
+                self._expected_events = None
             elif monotonic() - noted > _SILENCE_SECONDS:
-                self._expected = None
+                self._expected_events = None
                 why = f"no KV events for {_SILENCE_SECONDS:g} s, although a prompt was read"
-                for cache in self._caches:
+                for cache in self._subscribers:
                     cache.fail(why)
-        return self._source
+        return self._prefix_source
 
     @property
     def failure(self) -> str:
-        return next((cache.failure for cache in self._caches if cache.failure), "")
+        return next((cache.failure for cache in self._subscribers if cache.failure), "")
 
     def start(self) -> None:
-        for cache in self._caches:
+        for cache in self._subscribers:
             cache.start()
 
     async def stop(self) -> None:
         """Stop listening to the member's KV events, and take this member out of the index."""
-        for cache in self._caches:
+        for cache in self._subscribers:
             await cache.stop()
         self.forget()
-        self._index.forget(self._running)
+        self._prefix_index.forget(self._running_entry)
 
     def forget(self) -> None:
         """Take the member as one that holds nothing: it has started again."""
-        self._index.forget(self._name)
-        for cache in self._caches:
+        self._prefix_index.forget(self._name)
+        for cache in self._subscribers:
             cache.view.forget()
         self._update_source()
 
@@ -139,38 +139,38 @@ class MemberCache:
         source = self.source
         if source == SENT:
             return sent
-        each = [runs.get(cache.view.name, 0) for cache in self._caches]
-        known = max(sum(each) // len(each), runs.get(self._running, 0))
-        told = not scope or any(cache.view.salted for cache in self._caches)
+        each = [runs.get(cache.view.name, 0) for cache in self._subscribers]
+        known = max(sum(each) // len(each), runs.get(self._running_entry, 0))
+        told = not scope or any(cache.view.salted for cache in self._subscribers)
         return known if source == KV_EVENTS and told else max(known, sent)
 
     def enter(self, blocks: Sequence[int]) -> None:
         """Record a prompt that is sent to the member; no event tells of it yet."""
-        self._index.add(self._name, blocks)
-        if self._caches:
-            self._index.add(self._running, blocks)
+        self._prefix_index.add(self._name, blocks)
+        if self._subscribers:
+            self._prefix_index.add(self._running_entry, blocks)
 
     def holds(self, blocks: Sequence[int]) -> None:
         """Record what the member has made, where no event tells of it."""
-        self._index.add(self._name, blocks)
+        self._prefix_index.add(self._name, blocks)
 
     def leave(self, blocks: Sequence[int]) -> None:
         """Record that such a prompt is not being answered any more: from here on events tell."""
-        if self._caches:
-            self._index.remove(self._running, blocks)
+        if self._subscribers:
+            self._prefix_index.remove(self._running_entry, blocks)
 
     def expect(self, unread: int, since: float) -> None:
         """Note that so many tokens were read, so that events must have come since then."""
-        sizes = [cache.view.block_size for cache in self._caches]
-        if self._caches and unread >= 2 * max(*sizes, 0) and (any(sizes) or unread >= _UNREAD):
-            self._expected = self._expected or (since, monotonic())
+        sizes = [cache.view.block_size for cache in self._subscribers]
+        if self._subscribers and unread >= 2 * max(*sizes, 0) and (any(sizes) or unread >= _UNREAD):
+            self._expected_events = self._expected_events or (since, monotonic())
 
     def _update_source(self) -> None:
-        if not self._caches or any(cache.failure for cache in self._caches):
-            self._source = SENT
+        if not self._subscribers or any(cache.failure for cache in self._subscribers):
+            self._prefix_source = SENT
         else:
-            complete = all(cache.view.complete for cache in self._caches)
-            self._source = KV_EVENTS if complete else BOTH
+            complete = all(cache.view.complete for cache in self._subscribers)
+            self._prefix_source = KV_EVENTS if complete else BOTH
 
 
 log = structlog.get_logger(__name__)
@@ -255,40 +255,35 @@ class MemberTurn:
     at: Member
     prompt: InitVar[Sequence[int]]
     _root_block: int  # of the prompt's chain of blocks
-    _blocks: Sequence[int]  # of the prompt
-    _unread: int  # tokens of the prompt that the member has to read
+    _prompt_blocks: Sequence[int]  # of the prompt
+    _unread_tokens: int  # tokens of the prompt that the member has to read
     _on_end: Callable[[Member], None]
 
     def __post_init__(self, prompt: Sequence[int]) -> None:
-        self._partial_block = prompt[
-            len(self._blocks) * kv_events.BLOCK :
-        ]  # the tokens that fill no block
-        self._tokens_read, self._since = self._unread, monotonic()
+        whole = len(self._prompt_blocks) * kv_events.BLOCK
+        self._partial_block = prompt[whole:]  # the tokens that fill no block
+        self._tokens_read, self._started_at = self._unread_tokens, monotonic()
         self.at.running += 1
-        self.at.unread += self._unread
-        self.at.cache.enter(self._blocks)
+        self.at.unread += self._unread_tokens
+        self.at.cache.enter(self._prompt_blocks)
 
     def answered(self) -> None:
-        self.at.unread -= self._unread
-        self._unread = 0
+        self.at.unread -= self._unread_tokens
+        self._unread_tokens = 0
         self.at.answered()
 
     def end(self, made: Sequence[int] | None = None, failure: str = "") -> None:
-        """Free the member.
-
-        ``made`` are the tokens of a generation that is complete; ``failure`` is what the member
-        failed by. With neither, the generation was left, or refused.
-        """
+        """Free the member: with the tokens ``made`` if complete, or with its ``failure``."""
         at = self.at
         at.running -= 1
-        at.unread -= self._unread
-        at.cache.leave(self._blocks)
-        self._unread = 0
+        at.unread -= self._unread_tokens
+        at.cache.leave(self._prompt_blocks)
+        self._unread_tokens = 0
         if made is not None:
             at.answered()
-            at.cache.expect(self._tokens_read, self._since)
+            at.cache.expect(self._tokens_read, self._started_at)
             # The reply is in its cache too, for the next turn of the conversation.
-            before = self._blocks[-1] if self._blocks else self._root_block
+            before = self._prompt_blocks[-1] if self._prompt_blocks else self._root_block
             at.cache.holds(kv_events.extended(before, [*self._partial_block, *made]))
         elif failure:
             at.failed(failure)

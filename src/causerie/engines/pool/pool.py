@@ -116,51 +116,47 @@ class Discovery:
 
     _on_members: Callable[[Sequence[MemberAddress]], None]
     _members_by_url: dict[str, Sequence[MemberAddress]] = field(default_factory=dict)  # in order
-    _failures: dict[str, str] = field(default_factory=dict)
+    _lookup_errors: dict[str, str] = field(default_factory=dict)
     _listed_members: Sequence[MemberAddress] | None = None
-    _running: bool = False
-    _task: asyncio.Task[None] | None = None
+    _is_running: bool = False
+    _lookup_task: asyncio.Task[None] | None = None
     _lookup_urls: Sequence[str] = ()
 
     @property
     def detail(self) -> str:
-        return next(iter(self._failures.values()), "")
+        return next(iter(self._lookup_errors.values()), "")
 
     def renew(self, urls: Sequence[str]) -> None:
-        """Replace the base URLs; members stay until the new names are looked up.
-
-        Where a name is new, those before are kept until it has been looked up.
-        """
+        """Replace the base URLs; where a name is new, members stay until it was looked up."""
         names = [url for url in urls if not _is_literal(url)]
         unknown = [url for url in names if url not in self._members_by_url]
         self._members_by_url = {
             url: self._members_by_url.get(url, ()) if url in names else [MemberAddress(url)]
             for url in urls
         }
-        self._failures = {url: why for url, why in self._failures.items() if url in names}
+        self._lookup_errors = {url: why for url, why in self._lookup_errors.items() if url in names}
         self._lookup_urls = names
         if not unknown:
             self._publish_members()
-        if self._running:
+        if self._is_running:
             self._watch_names()
 
     def start(self) -> None:
-        self._running = True
+        self._is_running = True
         self._watch_names()
 
     async def stop(self) -> None:
-        self._running = False
-        task, self._task = self._task, None
+        self._is_running = False
+        task, self._lookup_task = self._lookup_task, None
         await end_task(task)
 
     def _watch_names(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-        self._task = (
-            asyncio.get_running_loop().create_task(self._watch()) if self._lookup_urls else None
-        )
+        if self._lookup_task is not None:
+            self._lookup_task.cancel()
+        loop = asyncio.get_running_loop()
+        self._lookup_task = loop.create_task(self._refresh_names()) if self._lookup_urls else None
 
-    async def _watch(self) -> None:
+    async def _refresh_names(self) -> None:
         while True:
             await asyncio.gather(*(self._look_up(url) for url in self._lookup_urls))
             self._publish_members()
@@ -172,11 +168,11 @@ class Discovery:
             if not found:
                 raise Unresolved(f"{urlsplit(url).hostname} stands for no server")
         except Unresolved as failure:
-            if url not in self._failures:
+            if url not in self._lookup_errors:
                 log.warning("servers of a pool cannot be looked up", why=str(failure))
-            self._failures[url] = str(failure)
+            self._lookup_errors[url] = str(failure)
             return
-        self._failures.pop(url, None)
+        self._lookup_errors.pop(url, None)
         self._members_by_url[url] = found
 
     def _publish_members(self) -> None:
@@ -193,8 +189,6 @@ def _is_literal(url: str) -> bool:
     return False
 
 
-# The pool.
-
 _MOST_MEMBERS = 3  # that one request may try: it may be what they fail by
 
 
@@ -210,7 +204,7 @@ class _Generation:
         self._generated_before = 0  # of those made, by servers that have failed
         self._tried_members: list[str] = []
         self._turn: MemberTurn | None = None
-        self._answered = False  # by the present server
+        self._has_answered = False  # by the present server
         self._stack = AsyncExitStack()
         self._outputs: AsyncIterator[base.Output]
 
@@ -218,7 +212,7 @@ class _Generation:
         rest = self._remaining_request()
         while True:
             turn = self._turn = self._pool.choose(rest.prompt, rest.scope, self._tried_members)
-            self._answered = False
+            self._has_answered = False
             self._tried_members.append(turn.at.name)
             try:
                 self._outputs = await self._stack.enter_async_context(turn.at.engine.generate(rest))
@@ -231,8 +225,8 @@ class _Generation:
             try:
                 async for output in self._outputs:
                     if isinstance(output, base.Token):
-                        if self._turn is not None and not self._answered:
-                            self._answered = True
+                        if self._turn is not None and not self._has_answered:
+                            self._has_answered = True
                             self._turn.answered()
                         self._generated.append(output.id)
                     elif isinstance(output, base.Stopped) and self._generated_before:
@@ -246,7 +240,7 @@ class _Generation:
                 return
             except base.EngineFailed as failure:
                 await self._leave_failed(failure)
-            if stopped := self._stopped_early():
+            if stopped := self._early_stop():
                 yield stopped
                 return
             self._generated_before = len(self._generated)
@@ -287,7 +281,7 @@ class _Generation:
             accepted=(*request.accepted, *made) if request.grammar is not None else (),
         )
 
-    def _stopped_early(self) -> base.Stopped | None:
+    def _early_stop(self) -> base.Stopped | None:
         if (
             self._generated
             and self._generated[-1] in self._end_ids
@@ -323,25 +317,25 @@ class EnginePool:
         close: Callable[[], None] = lambda: None,
     ) -> None:
         self._model = model
-        self._close = close
+        self._free_shared = close
         self._new_engine = make
         self._event_endpoints_of = events
         self._members: dict[str, Member] = {}
-        self._leaving: set[Member] = set()
+        self._leaving_members: set[Member] = set()
         self._end_tasks: set[asyncio.Task[None]] = set()
         self._member_numbers = count(1)
-        self._index = PrefixIndex(_BLOCKS)
+        self._prefix_index = PrefixIndex(_BLOCKS)
         self._member_changed = asyncio.Event()
-        self._started = False
+        self._is_started = False
         self._discovery = Discovery(self._set_members)
         self._discovery.renew(addresses)
         self._facts: base.ModelFacts | None = None
-        self._facts_of: object = None
+        self._facts_members: object = None
 
     @property
     def slots(self) -> int:
         """Return the number of concurrent requests of all members that can generate now."""
-        return sum(member.engine.slots for member in self._ready())
+        return sum(member.engine.slots for member in self._loaded_members())
 
     @property
     def memory_bytes(self) -> int:
@@ -352,14 +346,11 @@ class EnginePool:
         self._discovery.renew(addresses)
 
     async def start(self) -> None:
-        """Load the members, and return when one is ready; raise if all have failed.
-
-        A name that stands for no server yet is waited for.
-        """
-        self._started = True
+        """Load members until one is ready; raise if all have failed; wait for names without any."""
+        self._is_started = True
         self._discovery.start()
-        self._begin_loading()
-        while not self._ready():
+        self._begin_loading_members()
+        while not self._loaded_members():
             members = self._members.values()
             if members and all(member.failure for member in members):
                 raise base.EngineFailed(str(self._no_member_error()))
@@ -367,20 +358,20 @@ class EnginePool:
             await self._member_changed.wait()
 
     async def stop(self) -> None:
-        self._started = False
+        self._is_started = False
         try:
             await self._discovery.stop()
-            everybody = [*self._members.values(), *self._leaving]
+            everybody = [*self._members.values(), *self._leaving_members]
             await asyncio.gather(*(member.stop() for member in everybody))
             await asyncio.gather(*self._end_tasks)
         finally:
-            self._close()
+            self._free_shared()
 
     def status(self) -> base.EngineStatus:
         members = tuple(member.status() for member in self._members.values())
         ready = [one for one in members if one.state is base.EngineState.READY]
         states = {one.state for one in members}
-        without_members = base.EngineState.LOADING if self._started else base.EngineState.ABSENT
+        without_members = base.EngineState.LOADING if self._is_started else base.EngineState.ABSENT
         return base.EngineStatus(
             model=self._model,
             state=next((one for one in _BEST_FIRST if one in states), without_members),
@@ -398,28 +389,28 @@ class EnginePool:
         """Return the facts of the pool: the least context, all slots, the rest of one member."""
         ready = self._ready_members()
         facts_of = [(member.name, member.restarts) for member in ready]
-        if self._facts is not None and facts_of == self._facts_of:
+        if self._facts is not None and facts_of == self._facts_members:
             return self._facts
         facts = replace(
-            await self._asked(lambda engine: engine.facts()),
+            await self._ask_member(lambda engine: engine.facts()),
             context_length=min(member.engine.context for member in ready),
             parallel=sum(member.engine.slots for member in self._members.values()),
         )
         if self._facts is None or facts != self._facts:  # the chat knows them by identity
             self._facts = facts
-        self._facts_of = facts_of
+        self._facts_members = facts_of
         return self._facts
 
     async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
-        return await self._asked(lambda engine: engine.tokenize(pieces, special=special))
+        return await self._ask_member(lambda engine: engine.tokenize(pieces, special=special))
 
     async def pictured_tokens(self, pieces: Sequence[str | base.Image]) -> list[int]:
-        return await self._asked(
+        return await self._ask_member(
             lambda engine: cast(base.ImageEngine, engine).pictured_tokens(pieces)
         )
 
     async def texts(self, tokens: Sequence[int], *, visible: Sequence[str] = ()) -> list[str]:
-        return await self._asked(lambda engine: engine.texts(tokens, visible=visible))
+        return await self._ask_member(lambda engine: engine.texts(tokens, visible=visible))
 
     @asynccontextmanager
     async def generate(
@@ -436,7 +427,7 @@ class EnginePool:
             raise
         await generation.leave(None)
 
-    async def _asked(self, question: Callable[[SupervisedEngine[Any]], Awaitable[R]]) -> R:
+    async def _ask_member(self, question: Callable[[SupervisedEngine[Any]], Awaitable[R]]) -> R:
         """Ask one member; where it has just died, another one."""
         asked = self._ready_members()[:_MOST_MEMBERS]
         for member in asked:
@@ -448,7 +439,7 @@ class EnginePool:
         raise self._no_member_error()
 
     def _ready_members(self) -> Sequence[Member]:
-        ready = self._ready()
+        ready = self._loaded_members()
         if not ready:
             raise self._no_member_error()
         return ready
@@ -459,22 +450,22 @@ class EnginePool:
         None that was ``tried`` is chosen. Raise :class:`EngineFailed` if there is no other.
         """
         blocks = chain(prompt, scope)
-        there = [member for member in self._ready() if member.name not in tried]
+        there = [member for member in self._loaded_members() if member.name not in tried]
         awake = [member for member in there if not member.rests] or there
         able = [member for member in awake if member.running < member.engine.slots] or awake
         if not able:
             raise self._no_member_error()
-        found = self._index.runs(blocks)
+        found = self._prefix_index.runs(blocks)
         runs = {member.name: member.cache.run(found, scope) for member in able} if found else found
         member = least_cost(able, len(prompt), runs)
         unread = max(len(prompt) - runs.get(member.name, 0) * BLOCK, 1)
         member.chosen = next(self._member_numbers)
-        turn = MemberTurn(member, prompt, root(scope), blocks, unread, self._end_unused)
+        turn = MemberTurn(member, prompt, root(scope), blocks, unread, self._stop_unused_member)
         if member.chosen % _FIT_EVERY == 0:
             self._resize_index()
         return turn
 
-    def _ready(self) -> Sequence[Member]:
+    def _loaded_members(self) -> Sequence[Member]:
         ready = [member for member in self._members.values() if member.engine.supervisor.child]
         for member in ready:
             if member.restarts != (restarts := member.engine.supervisor.restarts):
@@ -493,31 +484,31 @@ class EnginePool:
             name = address.name
             member = before.pop(name, None)
             if member is None:
-                cache = MemberCache(self._index, name, self._event_endpoints_of(address))
+                cache = MemberCache(self._prefix_index, name, self._event_endpoints_of(address))
                 member = Member(name, self._new_engine(address), cache)
             self._members[name] = member
         for member in before.values():
             member.cache.forget()
-            self._leaving.add(member)
-            self._end_unused(member)
+            self._leaving_members.add(member)
+            self._stop_unused_member(member)
         self._resize_index()
-        if self._started:
-            self._begin_loading()
+        if self._is_started:
+            self._begin_loading_members()
             self._member_changed.set()
 
     def _resize_index(self) -> None:
         held = sum(len(member.cache) for member in self._members.values())
-        self._index.resize(max(_BLOCKS * len(self._members), min(2 * held, _MOST_BLOCKS)))
+        self._prefix_index.resize(max(_BLOCKS * len(self._members), min(2 * held, _MOST_BLOCKS)))
 
-    def _end_unused(self, member: Member) -> None:
-        if member in self._leaving and not member.running:
-            self._leaving.discard(member)
+    def _stop_unused_member(self, member: Member) -> None:
+        if member in self._leaving_members and not member.running:
+            self._leaving_members.discard(member)
             # Awaited by `stop`.
             task = asyncio.get_running_loop().create_task(member.stop())
             self._end_tasks.add(task)
             task.add_done_callback(self._end_tasks.discard)
 
-    def _begin_loading(self) -> None:
+    def _begin_loading_members(self) -> None:
         for member in self._members.values():
             member.begin(self._member_changed)
 

@@ -64,13 +64,13 @@ def choose_gguf(repository: str, files: Iterable[str], wanted: str | None) -> tu
                 f"{repository} has no file {wanted!r}; it has {_joined_file_names(groups)}."
             )
     else:
-        found = _of_quantization(repository, groups, wanted)
+        found = _quantized_stems(repository, groups, wanted)
     if len(found) > 1:
         raise Ambiguous(
             f"Several files of {repository} fit: {_joined_file_names(found)}; name one, "
             f"like hf:{repository}:{found[0].rsplit('/', 1)[-1]}.gguf."
         )
-    return _all_parts(repository, groups[found[0]])
+    return _complete_parts(repository, groups[found[0]])
 
 
 def _file_groups(files: Iterable[str]) -> Mapping[str, list[str]]:
@@ -81,7 +81,7 @@ def _file_groups(files: Iterable[str]) -> Mapping[str, list[str]]:
     return groups
 
 
-def _of_quantization(repository: str, stems: Iterable[str], wanted: str | None) -> Sequence[str]:
+def _quantized_stems(repository: str, stems: Iterable[str], wanted: str | None) -> Sequence[str]:
     names = [name for name in stems if not _COMPANION.search(name)]
     for quant in _PREFERRED if wanted is None else [wanted]:
         pattern = re.compile(rf"(?<![a-z0-9]){re.escape(quant)}(?![a-z0-9_])", re.IGNORECASE)
@@ -114,7 +114,7 @@ def _joined_file_names(names: Iterable[str]) -> str:
     return ", ".join(every[:_LISTED]) + more
 
 
-def _all_parts(repository: str, files: Sequence[str]) -> tuple[str, ...]:
+def _complete_parts(repository: str, files: Sequence[str]) -> tuple[str, ...]:
     match = _SPLIT.search(files[0][: -len(".gguf")])
     if match is not None and len(files) != int(match.group(2)):
         raise WeightsNotFound(
@@ -144,15 +144,12 @@ def choose_folder(repository: str, files: Iterable[str]) -> tuple[str, ...]:
     chosen = [name for name in every if is_of_folder(name)]
     weights = [name for name in chosen if name.endswith(SAFETENSORS)]
     if CONFIG not in chosen or not weights:
-        raise WeightsNotFound(f"{repository} {_missing_words(every, with_weights=bool(weights))}")
+        raise WeightsNotFound(f"{repository} {_why_no_folder(every, with_weights=bool(weights))}")
     return (*weights, *(name for name in chosen if name not in weights))
 
 
 def choose_openvino(repository: str, files: Iterable[str]) -> tuple[str, ...]:
-    """Return the files of a repository that was converted for OpenVINO, weights first.
-
-    Raises :class:`NotForOpenVino` for another one.
-    """
+    """Return files converted for OpenVINO, weights first; raise :class:`NotForOpenVino`."""
     every = sorted(files)
     missing = next((name for name in (*OPENVINO, CONFIG) if name not in every), None)
     if missing is not None:
@@ -164,7 +161,7 @@ def choose_outline(repository: str, files: Iterable[str]) -> tuple[str, ...]:
     """Return the files of the folder but for its weights. Raises :class:`WeightsNotFound`."""
     every = sorted(files)
     if CONFIG not in every:
-        raise WeightsNotFound(f"{repository} {_missing_words(every, with_weights=True)}")
+        raise WeightsNotFound(f"{repository} {_why_no_folder(every, with_weights=True)}")
     return tuple(_without_weights(every))
 
 
@@ -173,7 +170,7 @@ def _without_weights(files: Iterable[str]) -> list[str]:
     return [name for name in small if not name.endswith(SAFETENSORS)]
 
 
-def _missing_words(files: Collection[str], *, with_weights: bool) -> str:
+def _why_no_folder(files: Collection[str], *, with_weights: bool) -> str:
     if OPENVINO[0] in files:
         return "was converted for OpenVINO; it is for the engine openvino."
     if any(name.lower().endswith(".gguf") for name in files):
@@ -201,8 +198,6 @@ def ensure_complete(repository: str, index: Path, files: Collection[str]) -> Non
         )
 
 
-# Fetches.
-
 _USUAL = HubOptions()
 _DEFAULT = Reference.parse(DEFAULT_REFERENCE).settled  # pinned, with a known checksum
 _DEFAULT_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
@@ -212,13 +207,10 @@ _CHOICES = {"folder": choose_folder, "outline": choose_outline, "openvino": choo
 async def fetch(
     ref: str | Reference, cache: Path, *, progress: Progress, hub: HubOptions = _USUAL
 ) -> CachedWeights:
-    """Return the weights of ``ref``, fetched into the folder ``cache`` unless they are there.
-
-    Weights once fetched are found again without any network. Raises ``WeightsError``.
-    """
+    """Return the weights of ``ref``, fetched unless ``cache`` has them; raise ``WeightsError``."""
     reference = (Reference.parse(ref) if isinstance(ref, str) else ref).settled
     if reference.kind is Kind.PATH:
-        return await _at_path(reference, _own_file)
+        return await _read_at_path(reference, _weights_at_file)
     return await _Fetching(reference, Cache(cache), progress, hub).result()
 
 
@@ -238,7 +230,7 @@ async def fetch_folder(
     """
     reference = Reference.parse(ref) if isinstance(ref, str) else ref
     if reference.kind is Kind.PATH:
-        return await _at_path(reference, _own_folder)
+        return await _read_at_path(reference, _weights_at_folder)
     if reference.kind is Kind.PACKAGE:
         raise BadReference(
             f"{reference} is a package, and packages carry GGUF files, which are for the engine "
@@ -266,7 +258,7 @@ async def fetch_for_openvino(
     """
     reference = Reference.parse(ref) if isinstance(ref, str) else ref
     if reference.kind is Kind.PATH and reference.path.is_dir():
-        return await _at_path(reference, _own_folder)
+        return await _read_at_path(reference, _weights_at_folder)
     if reference.kind is Kind.HUB and reference.wanted is None:
         # Without the network the file may be here, though the folder is not.
         with suppress(NotForOpenVino, Offline):
@@ -289,7 +281,7 @@ class _Fetching:
 
     async def result(self) -> CachedWeights:
         reference, store = self.reference, self.store
-        fetched = self._file if store.kind == "file" else self._whole_folder
+        fetched = self._fetched_gguf_files if store.kind == "file" else self._fetched_folder_files
         if kept := await asyncio.to_thread(store.find, reference):
             return kept
         if self.options.offline:
@@ -304,13 +296,13 @@ class _Fetching:
             except OSError as error:
                 raise CacheUnusable(store.folder, error) from error
 
-    async def _file(self) -> Sequence[StoredFile]:
+    async def _fetched_gguf_files(self) -> Sequence[StoredFile]:
         if self.reference.kind is Kind.HUB:
             files = await self._downloaded_files(
                 await self._list_sources(self._choose_gguf_files), self.progress
             )
         else:
-            files = [await self._from_package()]
+            files = [await self._unpacked_model_file()]
         try:
             await asyncio.to_thread(read_header, files[0].path)
         except NotGguf:
@@ -323,7 +315,7 @@ class _Fetching:
         chosen = choose_gguf(repository, files, self.reference.wanted)
         return (*chosen, *(one for one in choose_projector(files) if one not in chosen))
 
-    async def _whole_folder(self) -> Sequence[StoredFile]:
+    async def _fetched_folder_files(self) -> Sequence[StoredFile]:
         name = self.reference.name
         sources = await self._list_sources(_CHOICES[self.store.kind])
         sizes = [source.size for source in self._missing_sources(sources)]
@@ -373,7 +365,7 @@ class _Fetching:
                 files.append(file)
         return files
 
-    async def _from_package(self) -> StoredFile:
+    async def _unpacked_model_file(self) -> StoredFile:
         pip = await pip_configuration()
         folder, progress = self.store.home(self.reference), self.progress
         async with transfer.session(self.options, pip.certificates) as client:
@@ -406,7 +398,7 @@ class _Fetching:
         ]
 
 
-async def _at_path(
+async def _read_at_path(
     reference: Reference, read: Callable[[Reference], CachedWeights]
 ) -> CachedWeights:
     try:
@@ -419,7 +411,7 @@ def _repository_hint(reference: Reference) -> str:
     return f" A repository is written hf:{reference.name}." if reference.like_repository else ""
 
 
-def _own_file(reference: Reference) -> CachedWeights:
+def _weights_at_file(reference: Reference) -> CachedWeights:
     path = reference.path.absolute()
     if (path / CONFIG).is_file():
         engine = "openvino" if (path / OPENVINO_MODEL).is_file() else "vllm"
@@ -436,7 +428,7 @@ def _own_file(reference: Reference) -> CachedWeights:
     return CachedWeights(files[0], str(reference), None, header.file_size)
 
 
-def _own_folder(reference: Reference) -> CachedWeights:
+def _weights_at_folder(reference: Reference) -> CachedWeights:
     path = reference.path.absolute()
     if not path.is_dir():
         kind = "does not exist"

@@ -62,10 +62,7 @@ class ModelFolder:
 
     @property
     def kept_elements(self) -> int:
-        """Return the elements of the key-value cache that a token has over all layers.
-
-        An upper bound where layers differ; 0 where the configuration does not say.
-        """
+        """Return the elements that a cache keeps of a token, at most; 0 if that is unknown."""
         heads, width = self._config_number("num_attention_heads"), self.embedding_length
         each = self._config_number("head_dim") or (width // heads if heads else 0)
         kept = self._config_number("num_key_value_heads") or heads
@@ -73,10 +70,7 @@ class ModelFolder:
 
     @property
     def is_recurrent(self) -> bool:
-        """Return whether some layers keep one state in the place of keys and values.
-
-        Told by the kinds of its layers, or by the sizes of such states.
-        """
+        """Return whether some layers keep one state, by their kinds or the sizes of such states."""
         kinds = in_config(self.config, "layer_types")
         if isinstance(kinds, list):
             return any("attention" not in str(kind) or "linear" in str(kind) for kind in kinds)
@@ -108,10 +102,7 @@ def read_folder(path: Path, *, weights: bool = True) -> ModelFolder:
 
 
 def read_openvino_folder(path: Path) -> ModelFolder:
-    """Return the facts of a model that was converted for OpenVINO.
-
-    Raises :class:`NotModelFolder` as well where the weights are of another kind.
-    """
+    """Return the facts of a folder converted for OpenVINO; raise :class:`NotModelFolder`."""
     files = _file_sizes(path)
     missing = next((name for name in OPENVINO if name not in files), None)
     if missing is not None:

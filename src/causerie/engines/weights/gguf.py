@@ -46,26 +46,26 @@ class GgufMetadata:
     def __init__(self, path: Path, data: mmap.mmap) -> None:
         self._path = path
         self._data = data
-        self._offset = 4
-        self._values: dict[str, _Value] = {}
+        self._read_offset = 4
+        self._values_by_key: dict[str, _Value] = {}
         if data[:4] != b"GGUF":
             raise NotGguf(path, "it does not begin with the letters GGUF")
         version = self._read_number("I")
         if version not in (2, 3):
             raise NotGguf(path, f"version {version:#x} is neither 2 nor 3 (little-endian)")
-        self._tensors = self._read_number("Q")
+        self._tensor_count = self._read_number("Q")
         count = self._read_number("Q")
         if count > _MAX_KEYS:
             raise NotGguf(path, f"it claims {count} metadata keys; {_MAX_KEYS} is the most allowed")
         for _ in range(count):
             key = self._read_string().decode("utf-8", "replace")
-            self._values[key] = self._read_value(key)
+            self._values_by_key[key] = self._read_value(key)
 
     def _skip_bytes(self, size: int) -> int:
-        start, end = self._offset, len(self._data)
+        start, end = self._read_offset, len(self._data)
         if size > end - start:
             raise NotGguf(self._path, f"it ends inside its metadata (at byte {end})")
-        self._offset = start + size
+        self._read_offset = start + size
         return start
 
     def _read_number(self, letter: str) -> int:
@@ -87,9 +87,9 @@ class GgufMetadata:
             what = "is an array of the unsupported" if is_array else "has the unknown"
             raise NotGguf(self._path, f"key {key!r} {what} type {kind}")
         least = 8 if kind == _STRING else struct.calcsize(f"<{_LETTERS[kind]}")
-        if is_array and (count > _MAX_ITEMS or count * least > len(self._data) - self._offset):
+        if is_array and (count > _MAX_ITEMS or count * least > len(self._data) - self._read_offset):
             raise NotGguf(self._path, f"key {key!r} claims {count} items, more than the file holds")
-        value = _Value(kind, count, self._offset, is_array)
+        value = _Value(kind, count, self._read_offset, is_array)
         if kind != _STRING:
             self._skip_bytes(count * least)
         elif is_array:
@@ -99,25 +99,25 @@ class GgufMetadata:
         return value
 
     def _skip_strings(self, count: int) -> None:
-        data, end, at = self._data, len(self._data), self._offset
+        data, end, at = self._data, len(self._data), self._read_offset
         for _ in range(count):
             if at + 8 > end:
                 break
             at += 8 + _SIZE(data, at)[0]
-        self._skip_bytes(max(at - self._offset, 8 * count))
+        self._skip_bytes(max(at - self._read_offset, 8 * count))
 
     def require_tensors(self) -> None:
         """Raise :class:`NotGguf` if the file ends before its last tensor begins."""
-        if self._tensors > _MAX_TENSORS:
-            raise NotGguf(self._path, f"it claims {self._tensors} tensors; {_MAX_TENSORS} is most")
+        if (count := self._tensor_count) > _MAX_TENSORS:
+            raise NotGguf(self._path, f"it claims {count} tensors; {_MAX_TENSORS} is most")
         last = 0
-        for _ in range(self._tensors):
+        for _ in range(self._tensor_count):
             _ = self._skip_bytes(self._read_number("Q"))  # the name
             _ = self._skip_bytes(8 * self._read_number("I") + 4)  # dimensions and type
             last = max(last, self._read_number("Q"))
         alignment = max(self.integer("general.alignment") or _ALIGNMENT, 1)
-        begins = -(-self._offset // alignment) * alignment + last
-        if self._tensors and begins >= len(self._data):
+        begins = -(-self._read_offset // alignment) * alignment + last
+        if self._tensor_count and begins >= len(self._data):
             raise NotGguf(
                 self._path,
                 f"it ends at byte {len(self._data):,} and its last tensor begins at byte "
@@ -125,14 +125,14 @@ class GgufMetadata:
             )
 
     def _array_of_numbers(self, key: str) -> tuple[int | float | bool, ...]:
-        value = self._values.get(key)
+        value = self._values_by_key.get(key)
         if value is None or value.type == _STRING:
             return ()
         return struct.unpack_from(f"<{value.count}{_LETTERS[value.type]}", self._data, value.offset)
 
     def length(self, key: str) -> int:
         """Return the number of items of an array; 0 where there is none."""
-        value = self._values.get(key)
+        value = self._values_by_key.get(key)
         return value.count if value is not None and value.is_array else 0
 
     def integers(self, key: str) -> tuple[int, ...]:
@@ -144,26 +144,23 @@ class GgufMetadata:
         return max(self.integers(key), default=None)
 
     def numbers_below(self, prefix: str) -> dict[str, float]:
-        """Return the single numbers whose keys begin so, by the rest of their keys.
-
-        Fractions are rounded to the digits that single precision holds: 0.6 is 0.6.
-        """
+        """Return single numbers by the rest of their keys, in the digits of single precision."""
         return {
             key.removeprefix(prefix): number if isinstance(number, int) else float(f"{number:.6g}")
-            for key, value in self._values.items()
+            for key, value in self._values_by_key.items()
             if key.startswith(prefix) and not value.is_array
             for number in self._array_of_numbers(key)
             if not isinstance(number, bool)
         }
 
     def text(self, key: str) -> str:
-        value = self._values.get(key)
+        value = self._values_by_key.get(key)
         if value is None or value.is_array or value.type != _STRING:
             return ""
         return b"".join(self._array_of_strings(value)).decode("utf-8", "replace")
 
     def strings(self, key: str) -> list[bytes]:
-        value = self._values.get(key)
+        value = self._values_by_key.get(key)
         if value is None or not value.is_array or value.type != _STRING:
             return []
         return list(self._array_of_strings(value))
@@ -257,10 +254,7 @@ class Header:
     file_type: int | None = None  # number of the quantization that most tensors have
     pooling: int | None = None  # number of the pooling of an embedding model
     cuts_back: bool = True
-    """Whether the state of a prompt can be cut back to any of its tokens.
-
-    A sliding window and recurrent layers forget what stood before.
-    """
+    """Prompts can be cut back to any token: sliding windows and recurrent layers forget."""
 
     @property
     def kept_elements(self) -> int:
@@ -351,10 +345,7 @@ def choose_projector(files: Iterable[str]) -> tuple[str, ...]:
 
 
 def projector_beside(header: Header) -> Path | None:
-    """Return the projector in the folder of a model's weights, or ``None``. Blocks.
-
-    Of several that fit the model, its name is likest to the chosen one's.
-    """
+    """Return the fitting projector beside a model whose name is likest; else ``None``. Blocks."""
     if _MMPROJ.search(header.path.name):
         return None
     try:

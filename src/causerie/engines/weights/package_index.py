@@ -151,7 +151,7 @@ async def _project_page(url: str, client: aiohttp.ClientSession) -> _Page | None
         if not file.is_file():
             return None
         return _Page(await asyncio.to_thread(file.read_bytes), url, {})
-    address, headers = _with_authorization(url)
+    address, headers = _address_and_authorization(url)
     host = urlsplit(address).hostname
     try:
         async with client.get(address, headers={**headers, "Accept": "text/html"}) as response:
@@ -168,7 +168,7 @@ async def _project_page(url: str, client: aiohttp.ClientSession) -> _Page | None
         raise _Unreachable(f"{host} could not be reached ({why})") from error
 
 
-def _with_authorization(url: str) -> tuple[str, Mapping[str, str]]:
+def _address_and_authorization(url: str) -> tuple[str, Mapping[str, str]]:
     parts = urlsplit(url)
     if parts.username is None:
         return url, {}

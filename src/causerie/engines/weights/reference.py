@@ -62,10 +62,7 @@ class Reference:
 
     @property
     def path(self) -> Path:
-        """Return the file that a path reference names; ``~`` is the user's home.
-
-        Raises :class:`BadReference` where there is no such home.
-        """
+        """Return a path's file; raise :class:`BadReference` for ``~`` of an unknown user."""
         try:
             return Path(self.name).expanduser()
         except RuntimeError:
@@ -138,18 +135,18 @@ class Library:
         for model in reversed(self.models):
             family = model.name.partition(":")[0]
             self._by_name[family] = self._by_name[f"{family}:{_LATEST}"] = model
-        self._suggested = [name for name in self._by_name if not name.endswith(f":{_LATEST}")]
+        self._suggestions = [name for name in self._by_name if not name.endswith(f":{_LATEST}")]
         for model in self.models:
             _ = self._by_name.setdefault(_library_id(model), model)
 
     def reference(self, text: str) -> Reference:
         text = text.strip()
-        if not _is_name(text):
+        if not _is_short_name(text):
             return Reference.parse(text)
         model = self._by_name.get(text.lower())
         if model is not None:
             return Reference.parse(model.ref)
-        near = difflib.get_close_matches(text.lower(), self._suggested, n=3, cutoff=0.5)
+        near = difflib.get_close_matches(text.lower(), self._suggestions, n=3, cutoff=0.5)
         meant = f"did you mean {' or '.join(near)}? " if near else ""
         raise BadReference(
             f"{text!r} is no name of the library; {meant}"
@@ -195,10 +192,7 @@ def _library_id(model: LibraryModel) -> str:
 
 
 def load_library(own: Path | None = None) -> Library:
-    """Return the shipped library with the file ``own`` over it, where that exists.
-
-    Raises :class:`BadLibrary` if the file is not of the form.
-    """
+    """Return the shipped library with the file ``own`` over it; raise :class:`BadLibrary`."""
     families = dict(_read_library(_SHIPPED))
     if own is not None and own.is_file():
         for name, family in _read_library(own).items():
@@ -223,7 +217,7 @@ def _read_library(file: Path) -> Mapping[str, _Family]:
     return found
 
 
-def _is_name(text: str) -> bool:
+def _is_short_name(text: str) -> bool:
     kind, colon, _ = text.partition(":")
     if not text or (colon and kind in {Kind.HUB.value, Kind.PACKAGE.value}):
         return False

@@ -92,10 +92,7 @@ def ensure_space(folder: Path, needed: int) -> None:
 
 
 def session(options: HubOptions, certificates: Path | None = None) -> aiohttp.ClientSession:
-    """Return a client with the environment's proxies; the caller closes it.
-
-    ``certificates`` is a file or folder of authorities to trust instead of the usual ones.
-    """
+    """Return a client with the environment's proxies, trusting a file or folder if given."""
     trust: ssl.SSLContext | bool = True
     if certificates is not None:
         path, folder = str(certificates), certificates.is_dir()
@@ -141,7 +138,7 @@ async def download(
         with partial.open("a+b") as file:
             sink = HashedFile(file, progress)
             await sink.resume()
-            await _append_all(source, sink, client, options)
+            await _download_rest(source, sink, client, options)
             found = sink.digest.hexdigest()
     except OSError as error:
         folder = target.parent
@@ -161,14 +158,14 @@ async def download(
     return found
 
 
-async def _append_all(
+async def _download_rest(
     source: DownloadSource, sink: HashedFile, client: aiohttp.ClientSession, options: HubOptions
 ) -> None:
     failures, pause, furthest = 0, options.retry_seconds, sink.size
     if source.size is not None and sink.size > source.size:
         sink.restart()
     while source.size is None or sink.size != source.size:
-        why = await _append_once(source, sink, client)
+        why = await _try_download_rest(source, sink, client)
         if not why:
             return
         moved = sink.size > furthest
@@ -184,7 +181,7 @@ async def _append_all(
         pause = options.retry_seconds if moved else pause * 2
 
 
-async def _append_once(
+async def _try_download_rest(
     source: DownloadSource, sink: HashedFile, client: aiohttp.ClientSession
 ) -> str:
     try:

@@ -124,10 +124,7 @@ def _end_tokens(
 
 
 def read_gguf_vocabulary(path: Path) -> TokenTable:
-    """Return the vocabulary of the model file at ``path``; about 100 ms for the largest.
-
-    Raises :class:`NotGguf` for a file that is none, or has no vocabulary.
-    """
+    """Return a model file's vocabulary, in 100 ms at most; raise :class:`NotGguf` without one."""
     with open_metadata(path) as data:
         tokens = data.strings("tokenizer.ggml.tokens")
         types = data.integers("tokenizer.ggml.token_type") or (TokenType.NORMAL,) * len(tokens)
@@ -210,7 +207,7 @@ _decode = msgspec.json.Decoder(_File).decode
 # Ids that no token has are unused, up to the size that `config.json` says.
 def _read_tokenizer_vocabulary(path: Path) -> TokenTable:
     folder = path.parent
-    file = _read_file(path)
+    file = _read_tokenizer_file(path)
     model, ids = file.model, file.model.vocab
     if model.continuing_subword_prefix or model.end_of_word_suffix:
         raise NotModelFolder(folder, f"{TOKENIZER} marks parts of words, which is not read here")
@@ -227,14 +224,14 @@ def _read_tokenizer_vocabulary(path: Path) -> TokenTable:
     _fill_tokens(folder, file, ids, tokens, types)
     by_text = ids | {one.content: one.id for one in file.added_tokens}
     named = _optional_object(folder, "tokenizer_config.json")
-    bos, eos = (_named_token(named, config, by_text, name) for name in ("bos", "eos"))
+    bos, eos = (_special_token_id(named, config, by_text, name) for name in ("bos", "eos"))
     told = (_optional_object(folder, GENERATION), config)
     other = [id for one in told for id in _integer_items(in_config(one, "eos_token_id"))]
     end = _end_tokens((eos, *other), tokens, types)
     return TokenTable(tuple(tokens), tuple(types), bos, eos, end)
 
 
-def _read_file(path: Path) -> _File:
+def _read_tokenizer_file(path: Path) -> _File:
     try:
         file = _decode(read_bytes(path))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -273,7 +270,7 @@ def _optional_object(folder: Path, name: str) -> dict[str, object]:
     return read_object(folder / name) if (folder / name).exists() else {}
 
 
-def _named_token(
+def _special_token_id(
     named: Mapping[str, object], config: Mapping[str, object], ids: Mapping[str, int], name: str
 ) -> int | None:
     token = named.get(f"{name}_token", "")
