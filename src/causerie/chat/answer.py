@@ -20,7 +20,6 @@ from causerie.chat.lark import EMBEDDED, Embedded, embed, embed_in_json
 from causerie.chat.schema import WhiteSpace, check_size, choice, constraint, prepare, regex
 from causerie.chat.schema.bounded_cache import BoundedCache
 from causerie.chat.schema.compiled import HEADER, Work, WorkExceeded, follows, matcher_of
-from causerie.chat.schema.finite import Endless, without_endless
 from causerie.chat.schema.keywords import SchemaRefused, ignored_sibling
 from causerie.chat.schema.references import without_siblings
 from causerie.chat.validation import AT_ONCE, CheckedSchema
@@ -136,7 +135,7 @@ def _checked_functions(
             schema, siblings = {"type": "object"}, []
             prepared = prepare(schema, param=param)
             ignored.append(f"{param} not enforced")
-        tools[tool.name] = without_endless(dict(closed_schema(anchored(schema))))
+        tools[tool.name] = closed_schema(anchored(schema))
         ignored += (f"{param} {ignored_sibling(key)}" for key in siblings)
         ignored += prepared.ignored
         watched = watched or bool(prepared.left)
@@ -247,8 +246,8 @@ def _document_plan(
     if white_space is WhiteSpace.PRETTY and isinstance(schema, Mapping):
         grammar = GrammarText({}, param=param, prefix="answer_", most=MOST_RULES)
         try:
-            written = pretty_grammar(without_endless(dict(anchored(schema))), grammar)
-        except (SchemaRefused, Endless):
+            written = pretty_grammar(anchored(schema), grammar)
+        except SchemaRefused:
             pass
         else:
             return AnswerPlan(written, grammar.rules)

@@ -24,7 +24,6 @@ from causerie.chat.formats import format as forms
 from causerie.chat.grammar_text import ANY_TEXT, USUAL, GrammarText, Manner
 from causerie.chat.lark import Embedded
 from causerie.chat.schema import WhiteSpace
-from causerie.chat.schema.finite import Endless
 from causerie.chat.schema.keywords import SchemaRefused
 
 MAX_CALLS = 32  # in one message
@@ -340,7 +339,7 @@ class _Section:
                     scope = GrammarText({}, prefix=prefix, most=most, function=text.function)
                     try:
                         written = pretty_grammar(schema, scope)
-                    except (SchemaRefused, Endless):
+                    except SchemaRefused:
                         pass
                     else:
                         text.include(scope.rules)

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from causerie.chat.call_syntax.base import Schema
 from causerie.chat.schema import keywords as words
-from causerie.chat.schema.finite import Contradictions
-from causerie.chat.schema.keywords import as_list, as_mapping, constants, one_or_several, step
-from causerie.chat.schema.narrowing import SchemaNarrowing
-from causerie.chat.schema.references import placed
-from causerie.chat.schema.rewriting import plain
+from causerie.chat.schema.keywords import AT, as_list, as_mapping, constants, one_or_several, step
+from causerie.chat.schema.normal import Rewriter
 from causerie.chat.schema.values import canonical, is_number, json_type
 from causerie.chat.validation import following
 
@@ -58,66 +54,16 @@ def resolved(root: Schema, reference: str) -> Schema | bool:
 def anchored(root: Schema) -> Schema:
     """Return the same schema, whose parts mean what they mean with nothing but its definitions.
 
-    Every schema that is referred to becomes one of them, and nothing else: others have not been
-    counted. A schema that is applied alone stands for itself: a reference of the whole, and an
-    ``allOf`` of one. Every part with keywords records its original place (``AT``), for refusals.
+    A reference of the whole stands for itself. Raises ``SchemaRefused``.
     """
-    root = placed(root)
-    narrowing = SchemaNarrowing(partial(resolved, root))
-    possible = Contradictions(partial(resolved, root)).possible
-    names: dict[str, str] = {}
-    waiting: list[str] = []
-
-    def moved(reference: str) -> str:
-        if reference not in names:
-            names[reference] = f"#{len(names)}"
-            waiting.append(reference)
-        return f"#/$defs/{names[reference]}"
-
-    def walked(value: object, at: str) -> object:
-        if isinstance(value, list):
-            return [walked(item, step(at, index)) for index, item in enumerate(value)]
-        if not isinstance(value, Mapping) or not value:
-            return value
-        value, at = _without_single_all_of(value, at)
-        out: dict[str, object] = {AT: at}
-        said = {key: of for key, of in value.items() if key not in _DEFINITIONS}
-        spelled = possible(plain(said, at, partial(resolved, root)))
-        if isinstance(spelled, bool):
-            return spelled
-        spelled, _ = narrowing.of(spelled, at, alone=False)
-        for key, of in spelled.items():
-            below = step(at, key)
-            if key in ("properties", "patternProperties") and isinstance(of, Mapping):
-                out[key] = {name: walked(each, step(below, name)) for name, each in of.items()}
-            else:
-                out[key] = walked(of, below) if _holds_subschemas(key, spelled) else of
-        reference = out.get("$ref")
-        if isinstance(reference, str):
-            out["$ref"] = moved(reference)
-        return out
-
-    whole = walked(root, "#")
-    assert isinstance(whole, dict)  # one that nothing satisfies has been refused
-    found = {names[each]: walked(resolved(root, each), each) for each in waiting}  # which grows
-    return _without_single_reference({**whole, "$defs": found} if found else whole)
-
-
-def _without_single_reference(whole: Schema) -> Schema:
+    whole = Rewriter(root, "tools", for_parts=True).rewrite()
     reference = whole.get("$ref")
-    others = whole.keys() - {"$ref", "type", AT}
-    if not isinstance(reference, str) or not all(map(words.is_annotation, others)):
+    if not isinstance(reference, str) or whole.keys() - {"$ref", "type", "$defs", AT}:
         return whole
     target = resolved(whole, reference)
     if not isinstance(target, Mapping) or whole.get("type") not in (None, target.get("type")):
         return whole
     return {**{key: of for key, of in whole.items() if key != "$ref"}, **target}
-
-
-def _holds_subschemas(key: str, schema: Schema) -> bool:
-    if key == "additionalItems":
-        return isinstance(schema.get("items"), list)
-    return key not in ("const", "enum") and not words.is_annotation(key)
 
 
 def closed_schema(parameters: Schema) -> Schema:
@@ -142,15 +88,6 @@ def closed_schema(parameters: Schema) -> Schema:
     ):
         schema.setdefault("additionalProperties", False)
     return schema
-
-
-def _without_single_all_of(schema: Schema, at: str) -> tuple[Schema, str]:
-    parts = schema.get("allOf")
-    if isinstance(parts, list) and len(parts) == 1 and isinstance(parts[0], Mapping):
-        rest = {key: value for key, value in schema.items() if key != "allOf"}
-        if all(map(words.is_annotation, rest)):
-            return {**rest, **parts[0]}, step(at, "allOf", 0)
-    return schema, at
 
 
 def choices(schema: Schema) -> Sequence[Schema]:
@@ -258,7 +195,6 @@ def is_meant(value: object, schema: Schema) -> bool:
 
 # The conjunction of two schemas. It is exact, or the schema is refused.
 
-AT = "x-at"  # where a part of a schema stood in what was sent
 _OBJECTS = frozenset({"properties", "additionalProperties"})
 _REPEATED = frozenset({"pattern", "format", "multipleOf"})  # side by side in an ``allOf``
 _ALONE = frozenset({"prefixItems", "items", "additionalItems", "patternProperties"})

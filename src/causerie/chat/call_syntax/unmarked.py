@@ -14,7 +14,6 @@ from causerie.chat.call_syntax.json import MOST_RULES, JsonReader, pretty_gramma
 from causerie.chat.call_syntax.python import PythonReader
 from causerie.chat.formats.format import CallSection, Literal
 from causerie.chat.grammar_text import SOME, GrammarText
-from causerie.chat.schema.finite import Endless
 from causerie.chat.schema.keywords import SchemaRefused
 
 _LANGUAGES = ("", "json", "tool_call", "tool_calls", "function_call")
@@ -277,5 +276,5 @@ def _arguments_grammar(name: str, schema: Schema, scope: GrammarText) -> str:
     scope.function = name
     try:
         return pretty_grammar(schema, scope)
-    except (SchemaRefused, Endless, RecursionError):
+    except (SchemaRefused, RecursionError):
         return scope.json(schema)

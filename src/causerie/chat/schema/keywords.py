@@ -88,6 +88,7 @@ class Place:
         return self.alone and self.schema.keys().isdisjoint(IN_PLACE)
 
 
+AT = "x-at"  # where a part of a schema stood in what was sent
 _LONGEST_NAME = 60  # of what a header names
 
 TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")

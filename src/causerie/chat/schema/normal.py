@@ -43,12 +43,17 @@ class Rewriter:
     no others: a model left free to invent some often never stops. Each admits only valid documents,
     apart from the rules that :meth:`left` names.
 
+    With ``for_parts``, it is what our own grammars of calls say, which combine the parts that hold
+    at once: each part tells where it stood (``AT``), and none is closed. Constants, patterns and
+    formats are as they were sent.
+
     Unknown keywords and formats are annotations; :meth:`ignored` names them.
     """
 
     root: JsonSchema
     param: str
     for_grammar: bool = False
+    for_parts: bool = False
     checked: set[str] = field(default_factory=set)
     """Pointers of schemas of which the grammar admits more than they do; they are marked."""
     _definition_names: dict[tuple[str, bool], str] = field(default_factory=dict)
@@ -140,32 +145,38 @@ class Rewriter:
             raise self._refusal_at(pointer, "a schema is an object or a boolean.")
         if depth > MAX_DEPTH:
             raise self._refusal_at(pointer, f"it nests deeper than {MAX_DEPTH} levels.")
+        out: Node = {}
+        if self.for_parts and schema:
+            schema, pointer = _without_single_all_of(schema, pointer)
+            alone, out = False, {words.AT: pointer}
         schema = self._simplified(schema, pointer, alone)
         if isinstance(schema, bool):
             return schema
-        out: Node = {}
         place = Place(schema, pointer, depth, alone, out)
-        for key, value in schema.items():
-            handler = _HANDLERS.get(key)
-            if handler is not None:
-                handler(self, place, key, value, step(pointer, key))
-            elif key in words.REFUSED:
-                raise self._refusal_at(pointer, f"`{key}` is not supported; use $ref.")
-            elif words.is_unknown(key):
-                self._ignore_keyword(pointer, key)
+        self._write_keywords(place)
         self._finish(place, out)
         if is_leaky_range(out):
             raise self._refusal_at(step(pointer, "exclusiveMinimum"), LEAKY_RANGE)
         return out
 
+    def _write_keywords(self, place: Place) -> None:
+        for key, value in place.schema.items():
+            handler = _HANDLERS.get(key)
+            if handler is not None:
+                handler(self, place, key, value, step(place.pointer, key))
+            elif key in words.REFUSED:
+                raise self._refusal_at(place.pointer, f"`{key}` is not supported; use $ref.")
+            elif words.is_unknown(key):
+                self._ignore_keyword(place.pointer, key)
+
     def _simplified(self, schema: Schema, pointer: str, alone: bool) -> Schema | bool:
-        if not self.for_grammar:
+        if not (self.for_grammar or self.for_parts):
             return satisfiable(schema)
         said = self._contradictions.possible(plain(schema, pointer, self._resolve))
         if isinstance(said, bool):
             return said
         narrowed, left = self._narrowing.of(said, pointer, alone=alone)
-        for keyword in left:
+        for keyword in left if self.for_grammar else ():
             self._leave_to_check(pointer, step(pointer, keyword), keyword)
         return narrowed
 
@@ -189,7 +200,8 @@ class Rewriter:
         place.out["type"] = named[0] if len(named) == 1 else list(dict.fromkeys(named))
 
     def _const(self, place: Place, key: str, value: object, at: str) -> None:
-        place.out[key] = self._values.constant(value, at)
+        written = self._values.constant(value, at)
+        place.out[key] = value if self.for_parts else written
 
     def _enum(self, place: Place, key: str, value: object, at: str) -> None:
         if not isinstance(value, list):
@@ -197,7 +209,8 @@ class Rewriter:
         if not value:
             raise self._refusal_at(at, "it lists nothing, so no document can satisfy it.")
         places = (step(at, index) for index in range(len(value)))
-        place.out[key] = [*map(self._values.constant, value, places)]
+        written = [*map(self._values.constant, value, places)]
+        place.out[key] = value if self.for_parts else written
 
     def _reference(self, place: Place, key: str, value: object, at: str) -> None:
         if not isinstance(value, str) or not (value == "#" or value.startswith("#/")):
@@ -270,16 +283,17 @@ class Rewriter:
             raise self._refusal_at(pointer, "it must be a string.")
         self._values.count(pointer, text=len(pattern))
         try:
-            return searches(pattern)
+            rewritten = searches(pattern)
         except Refused as refused:
             raise self._refusal_at(pointer, str(refused)) from None
+        return [pattern] if self.for_parts else rewritten
 
     def _format(self, place: Place, key: str, value: object, at: str) -> None:
         if "string" not in one_or_several(place.schema.get("type", "string")):
             return  # says nothing about other values (`int32`, `double`)
         if not isinstance(value, str):
             raise self._refusal_at(at, "it must be a string.")
-        if value in words.FORMATS:
+        if value in words.FORMATS or (self.for_parts and value in words.SPELLED):
             place.out[key] = value
         elif value in words.SPELLED:
             _conjoin(place.out, "pattern", f"^(?:{words.SPELLED[value]})$")
@@ -407,6 +421,13 @@ class Rewriter:
         names_some = any(of is not False for of in named.values())
         if silent and names_some and all(name in named for name in required):
             out["additionalProperties"] = False
+
+
+def _without_single_all_of(schema: Schema, pointer: str) -> tuple[Schema, str]:
+    match schema:
+        case {"allOf": [Mapping() as part], **rest} if all(map(words.is_annotation, rest)):
+            return {**rest, **part}, step(pointer, "allOf", 0)
+    return schema, pointer
 
 
 def _conjoin(out: Node, key: str, value: object) -> None:
