@@ -93,7 +93,7 @@ def able(
         and (preferences is targets.NO_PREFERENCES or not any(one.disliked(preferences)))
     ]
     if not left:
-        raise _no_endpoint(model, endpoints, wanted, preferences)
+        raise _no_endpoint_error(model, endpoints, wanted, preferences)
     return proven(left, wanted) if preferences.require_parameters else left
 
 
@@ -122,10 +122,10 @@ def ranked(
         listed = list(dict.fromkeys(first))
         candidates = [one.placed(place) for place, one in enumerate(listed)]
         rest = [one for one in endpoints if one not in listed]
-        for one in _in_order(rest, by, stats_of):
+        for one in _sorted_candidates(rest, by, stats_of):
             candidates.append(structs.replace(one, priority=one.priority + len(listed)))
         return candidates  # without fallbacks the others were left out before
-    candidates = _in_order(endpoints, by, stats_of)
+    candidates = _sorted_candidates(endpoints, by, stats_of)
     if preferences.allow_fallbacks:
         return candidates
 
@@ -160,7 +160,7 @@ def weighted(endpoints: Sequence[CatalogEndpoint]) -> list[targets.Candidate]:
     return candidates
 
 
-def _in_order(
+def _sorted_candidates(
     endpoints: Sequence[CatalogEndpoint], by: targets.SortBy | None, stats_of: StatsReader
 ) -> list[targets.Candidate]:
     match by:
@@ -187,7 +187,7 @@ def _slowness(name: str, by: targets.SortBy, stats_of: StatsReader) -> float:
     return measured.p50 if target_stats.expected is None else target_stats.expected
 
 
-def _no_endpoint(
+def _no_endpoint_error(
     model: str,
     endpoints: Sequence[CatalogEndpoint],
     wanted: frozenset[str],

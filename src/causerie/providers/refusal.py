@@ -336,7 +336,7 @@ def _service_error(
         words = "answers with a redirect, which is not followed"
         return _failed_upstream(words, errors.ErrorClass.WRONG_ADDRESS, metadata)
     delay = retry_delay(headers, error)
-    if (wrong := _own_fault(status, error, delay)) is not None:
+    if (wrong := _our_fault(status, error, delay)) is not None:
         return _failed_upstream(*wrong, metadata)
     too_long = overflow(error)
     if too_long is None and status == 413 and not phrase(error.get("message")):
@@ -368,7 +368,7 @@ def _service_error(
     return _failed_upstream(f"failed with status {status}", cause, metadata)
 
 
-def _own_fault(
+def _our_fault(
     status: int, error: Mapping[str, object], delay: int | None
 ) -> tuple[str, errors.ErrorClass] | None:
     # A quota with a time to wait is a rate limit.
