@@ -39,10 +39,10 @@ class WildcardModel(ServedModel):
         rest: str = WILDCARD,
         known: Callable[[], Iterable[str]] = tuple,
     ) -> None:
-        self._known, self._tariffs_of_rest = known, priced
-        self._arguments = (card, tuple(capabilities), priced)
+        self._list_rests, self._tariffs_of_rest = known, priced
+        self._init_arguments = (card, tuple(capabilities), priced)
         self._matched_rest = rest
-        super().__init__(card, self._arguments[1])
+        super().__init__(card, self._init_arguments[1])
         self._is_priced = True  # perhaps, by what is named
         self.card = replace(card, id=self.prefix + rest)
         self.recorded = self.card.id
@@ -64,13 +64,14 @@ class WildcardModel(ServedModel):
 
     @property
     def known(self) -> Sequence[str]:
-        return [self.prefix + rest for rest in self._known()]
+        return [self.prefix + rest for rest in self._list_rests()]
 
     def begins(self, name: str) -> bool:
         return name.startswith(self.prefix) and len(name) > len(self.prefix)
 
     def named(self, name: str) -> Self:
-        return type(self)(*self._arguments, rest=name.removeprefix(self.prefix), known=self._known)
+        rest = name.removeprefix(self.prefix)
+        return type(self)(*self._init_arguments, rest=rest, known=self._list_rests)
 
     def adapted(self, request: ChatRequest) -> ChatRequest:
         return structs.replace(request, wildcard=self._matched_rest)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import date
+from itertools import chain
 
 from msgspec import structs
 
@@ -37,7 +38,7 @@ class CatalogEndpoint(TargetCapabilities):
     def measured(self) -> bool:
         return self.parameters is not None
 
-    def is_one_of(self, names: frozenset[str]) -> bool:
+    def is_one_of(self, names: Set[str]) -> bool:
         return self.provider in names or self.name in names
 
     def accepted_parameters(
@@ -64,7 +65,7 @@ class CatalogEndpoint(TargetCapabilities):
                 if most is not None and price > most:
                     yield f"max_price.{name}", f"costs {exact(price)} ({name})"
         order = preferences.order
-        if order and not preferences.allow_fallbacks and not self.is_one_of(frozenset(order)):
+        if order and not preferences.allow_fallbacks and not self.is_one_of({*order}):
             yield "order", "is not in `provider.order`, and `allow_fallbacks` is false"
 
 
@@ -113,13 +114,8 @@ def ranked(
     """Return the candidates of routing; ``sort`` is the model's own, if it has one."""
     by = preferences.sort or sort
     if preferences.order:
-        first = [
-            one
-            for name in preferences.order
-            for one in endpoints
-            if one.is_one_of(frozenset((name,)))
-        ]
-        listed = list(dict.fromkeys(first))
+        named = [[one for one in endpoints if one.is_one_of({name})] for name in preferences.order]
+        listed = list(dict.fromkeys(chain.from_iterable(named)))
         candidates = [one.placed(place) for place, one in enumerate(listed)]
         rest = [one for one in endpoints if one not in listed]
         for one in _sorted_candidates(rest, by, stats_of):

@@ -126,25 +126,22 @@ class AnswerState(Struct, eq=False):
     _half_characters: dict[str, str] = {}  # by the field whose text ends with a first half
 
     @property
-    def texts(self) -> int:
-        """Return the characters of text."""
+    def text_length(self) -> int:
         return self._text_buffer.tell()
 
     @property
-    def reasoned(self) -> int:
-        """Return the characters of reasoning."""
+    def reasoning_length(self) -> int:
         return self._thoughts.tell()
 
     @property
-    def size(self) -> int:
+    def length(self) -> int:
         """Return the characters of text, reasoning and calls."""
-        size = self.reasoned + self.texts
-        return size if self._calls is None else size + self._calls.size
+        length = self.reasoning_length + self.text_length
+        return length if self._calls is None else length + self._calls.size
 
     @property
-    def has_thought(self) -> bool:
-        """Return true if there is reasoning, shown or not."""
-        return self.reasoned > 0 or self._has_signature
+    def has_reasoning(self) -> bool:
+        return self.reasoning_length > 0 or self._has_signature
 
     def bytes(self) -> int:
         arguments = "" if self._calls is None else self._calls.arguments()
@@ -180,7 +177,7 @@ class AnswerState(Struct, eq=False):
         text = delta.content
         return (
             isinstance(text, str)
-            and self.texts > 0
+            and self.text_length > 0
             and text == message.content
             and text.startswith(self._text_buffer.getvalue())
         )
@@ -218,7 +215,7 @@ class AnswerState(Struct, eq=False):
         self, message: ProviderDelta, choice: ProviderChoice, events: list[Event]
     ) -> None:
         self.whole, logprobs = True, choice.logprobs
-        if self.texts or self.reasoned or self._calls is not None:
+        if self.text_length or self.reasoning_length or self._calls is not None:
             message, logprobs = self._without_known_content(message), None
         else:
             self._message_text, self._began_with_message = _content_text(message.content), True
@@ -226,7 +223,7 @@ class AnswerState(Struct, eq=False):
 
     def _without_known_content(self, message: ProviderDelta) -> ProviderDelta:
         thought, text = message.reasoning_content or message.reasoning or "", ""
-        told_more = not self.texts and len(thought) > self.reasoned
+        told_more = not self.text_length and len(thought) > self.reasoning_length
         known = self._thoughts.getvalue() if told_more else thought
         if message.content:
             text = _content_text(message.content)
@@ -265,7 +262,7 @@ class AnswerState(Struct, eq=False):
                 return None
             return self.more_text(content)
         apart = self.separators is None and self._separator is None  # from the text, by the server
-        if not reasoning or not apart or self.in_text or self.texts or self._calls is not None:
+        if not (reasoning and apart) or self.in_text or self.text_length or self._calls is not None:
             return None
         return self.more_reasoning(reasoning)
 
@@ -297,7 +294,7 @@ class AnswerState(Struct, eq=False):
             halves, self._half_characters = self._half_characters, {}
             if "content" in halves or "refusal" in halves:
                 self._add_answer_text("\ufffd", events)
-            elif halves.keys() & {"reasoning_content", "reasoning"} and not self.texts:
+            elif halves.keys() & {"reasoning_content", "reasoning"} and not self.text_length:
                 self._add_reasoning("\ufffd", events)
         if self._separator is not None:
             self._end_separation(events)
@@ -307,7 +304,7 @@ class AnswerState(Struct, eq=False):
         if self._calls is not None:
             self._calls.finish(events, cut=is_cut(self.finish))
             started = self._calls.started
-        said = self.size > 0 or self._has_signature
+        said = self.length > 0 or self._has_signature
         reason = finish_reason(self.finish, calls=started > 0, said=said)
         events.append(Finished(reason, self.index, stop_sequence=self.stop_sequence))
 
@@ -317,7 +314,7 @@ class AnswerState(Struct, eq=False):
         if self.in_text:
             self._add_content(text, events)
             return
-        if self.texts or (self._calls is not None and self.reasoned):
+        if self.text_length or (self._calls is not None and self.reasoning_length):
             text = self._without_repeated_reasoning(text, last=last)
             if not text:
                 return
@@ -337,11 +334,11 @@ class AnswerState(Struct, eq=False):
         return self._echo_in_text.feed(text)
 
     def _may_compare_reasoning(self) -> bool:
-        self._compared_characters += self.reasoned
+        self._compared_characters += self.reasoning_length
         return self._compared_characters <= _MOST_COMPARED
 
     def _is_all_reasoning(self, text: str) -> bool:
-        return self.reasoned == len(text) and self._thoughts.getvalue() == text
+        return self.reasoning_length == len(text) and self._thoughts.getvalue() == text
 
     def _add_reasoning_blocks(self, text: str, delta: ProviderDelta, events: list[Event]) -> None:
         blocks = blocks_of(delta.reasoning_details)
@@ -387,7 +384,7 @@ class AnswerState(Struct, eq=False):
             late, self._echo_in_text = self._echo_in_text.end(), None
             if late:
                 events.append(self.more_reasoning(late))
-        if not self.texts and self.reasoned and self._separator is None:
+        if not self.text_length and self.reasoning_length and self._separator is None:
             text = self._without_tagged_reasoning(text)
         if not text:
             return

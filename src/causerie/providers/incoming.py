@@ -79,8 +79,8 @@ def counted(
     told = last.usage
     reasoned = size = 0
     for answer in answers:
-        reasoned += answer.reasoned
-        size += answer.size
+        reasoned += answer.reasoning_length
+        size += answer.length
     prompt = told.prompt_tokens or told.input_tokens
     completion = told.completion_tokens or told.output_tokens
     asked = told.prompt_tokens_details or ProviderPromptDetails()
@@ -129,7 +129,7 @@ def _is_plausible(
         return False
     if completion <= size + UNSHOWN or reasoning or request.thinking.enabled:
         return True
-    if any(each.has_thought for each in answers):
+    if any(each.has_reasoning for each in answers):
         return True
     if request.max_tokens is not None and any(is_cut(each.finish) for each in answers):
         return True
@@ -237,7 +237,7 @@ class Incoming:
     ended: bool = False
     fingerprint: str | None = None
     _answers: dict[int, AnswerState] = field(default_factory=dict)
-    _ids: ConversationCallIds | None = None
+    _call_ids: ConversationCallIds | None = None
     _content_pieces: int = 0  # that brought content
     _reported_usage: ReportedUsage = _UNTOLD
     _last_chunk_form: ChunkForm | None = None  # of the chunk that came last
@@ -434,7 +434,7 @@ class Incoming:
         if usage is None and chunk.choices and self.request.n == 1:
             usage = chunk.choices[0].usage
         if usage is not None:
-            size = sum([answer.size for answer in self._answers.values()])
+            size = sum([answer.length for answer in self._answers.values()])
             if self._reported_usage is not _UNTOLD:
                 usage = merged(self._reported_usage.usage, usage)
             self._reported_usage = ReportedUsage(usage, self._content_pieces, size)
@@ -442,8 +442,8 @@ class Incoming:
             self.fingerprint = chunk.system_fingerprint
 
     def _begin_answer(self, index: int) -> AnswerState:
-        if self._ids is None:
-            self._ids = ConversationCallIds(self.request.messages, self.call_id)
+        ids = self._call_ids or ConversationCallIds(self.request.messages, self.call_id)
+        self._call_ids = ids
         top = self.request.top_logprobs
         said, ahead = self.partial.text if self.partial is not None else "", ""
         if self.dialect.continuing.repeats:
@@ -451,7 +451,7 @@ class Incoming:
             ahead = self.request.messages[-1].text + said if begun else said
         # Where the answer's text had started before, nothing that comes is reasoning.
         separators = self.separators if self.dialect.tags and not said else None
-        answer = AnswerState(index, self._ids, separators, top, in_text=bool(said), ahead=ahead)
+        answer = AnswerState(index, ids, separators, top, in_text=bool(said), ahead=ahead)
         answer.functions = frozenset([tool.name for tool in self.request.tools])
         self._answers[index] = answer
         return answer

@@ -132,8 +132,6 @@ class MessagesTextEvent(Struct, gc=False):
 
 
 class MessagesReader(ReplyReader, eq=False):
-    """Reads one reply of the Messages API."""
-
     text_event: ClassVar = b"content_block_delta"
     text_mark: ClassVar = b'"text_delta"'
     decode_text: ClassVar = msgspec.json.Decoder(MessagesTextEvent).decode
@@ -296,8 +294,6 @@ class ResponsesTextEvent(Struct, gc=False):
 
 
 class ResponsesReader(ReplyReader, eq=False):
-    """Reads one reply of the Responses API."""
-
     text_event: ClassVar = b"response.output_text.delta"
     text_mark: ClassVar = b'"response.output_text.delta"'
     decode_text: ClassVar = msgspec.json.Decoder(ResponsesTextEvent).decode
