@@ -271,12 +271,12 @@ class AnswerState(Struct, eq=False):
         return (self._thoughts if reasoning else self._text_buffer).write
 
     def more_text(self, text: str) -> TextDelta:
-        """Add to the text; return the event."""
+        """Add to the text of the reply; return the event of that."""
         self._text_buffer.write(text)
         return TextDelta(text, (), self.index)
 
     def more_reasoning(self, text: str) -> ReasoningDelta:
-        """Add to the reasoning; return the event."""
+        """Add to the reasoning of the reply; return the event of that."""
         self._thoughts.write(text)
         return ReasoningDelta(text, self.index)
 

@@ -1,5 +1,4 @@
-"""Refusal of a provider, mapped to an error of ours whose text is safe to show, and when a provider
-that has no room may be asked again.
+"""Map the refusal of a provider to an error that is safe to show, with the time until a retry.
 
 The delay is read in this order: ``retry-after-ms``, ``Retry-After`` (RFC 9110, section 10.2.3), the
 error in the body (``google.rpc.RetryInfo``, ``retry_after``, "try again in 20s"), and the headers
@@ -312,7 +311,7 @@ def refusal(
 
 
 def failure_in_reply(error: object, *, started: bool) -> errors.ServiceError:
-    """Return our error for one in a reply with status 200, or in one that had ``started``."""
+    """Return our error for one within a reply: at its beginning, or once it had ``started``."""
     fields = _normalised_error(error)
     status = _status_in_error(fields)
     if not started and (status != 500 or overflow(fields) is not None):

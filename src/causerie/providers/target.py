@@ -230,7 +230,7 @@ class FastChoice(Struct, gc=False):
 
 
 class FastUsage(Struct, gc=False):
-    """Tokens, told by their usual names."""
+    """Token counts of a reply, under their usual names."""
 
     prompt_tokens: Annotated[int, Meta(ge=1, le=BELIEVED_PROMPT)]
     completion_tokens: _Some

@@ -34,7 +34,7 @@ _FIRST_STANDS = frozenset({"length", "content_filter"})
 
 
 def later(before: str | None, reason: str) -> str:
-    """Return the word that counts where there are several; raise for one that means a failure."""
+    """Return which of two finish reasons counts; raise for one that means a failure."""
     if before is not None and _MEANINGS.get(before) in _FIRST_STANDS:
         return before
     word = reason.strip().lower().replace("-", "_").replace(" ", "_")
@@ -124,7 +124,7 @@ class ProviderLogprob(ProviderAlternative, gc=False):
 
 
 class ProviderLogprobs(Struct, gc=False):
-    """Of chat completions (``content``), or as the older interface has them."""
+    """Log-probabilities as chat completions have them (``content``), or as plain completions do."""
 
     content: list[ProviderLogprob] | None = None
     tokens: list[str] | None = None

@@ -114,11 +114,9 @@ class CircuitBreaker:
 
     def succeeded(self) -> None:
         if not self.well:
-            self.well = True
-            self.open = self._last_check_failed = False
-            self.failures = self._wait_doublings = self.rejections = 0
-            self._down_until = self._full_until = self._trial_until = self._rejected_until = 0.0
+            self.failures = self._wait_doublings = 0
             self.reason = ""
+            self.answers()
 
     def back(self) -> None:
         """Record that an active check succeeded: a request may try the target now."""

@@ -88,7 +88,7 @@ QUARTERS_KEPT = 96  # quarters of a day
 
 
 class Minute(Struct, eq=False):
-    """Counts of answered and failed requests in a minute with this number."""
+    """Counts of the answered and the failed requests of one minute."""
 
     number: float
     answered: int = 0
