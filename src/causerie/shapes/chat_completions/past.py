@@ -235,11 +235,7 @@ class _CallIds:
         self._replacement_counts: Counter[str] = Counter()
 
     def take(self, given: str | None) -> str:
-        if given and len(given) <= MAX_NAME and given not in self._used_ids:
-            self._used_ids.add(given)
-            return given
-        given = given or ""
-        made = given
+        made = given = given or ""
         while made in self._used_ids or not 0 < len(made) <= MAX_NAME:
             self._replacement_counts[given] += 1
             text = f"{self._replacement_counts[given]} {given}"

@@ -151,8 +151,7 @@ def names_for_all(tools: Iterable[Tool], messages: Iterable[Message]) -> Functio
     """Return a replacement for each name that some targets do not accept; all are distinct."""
     names = {tool.name for tool in tools}
     for message in messages:
-        for call in message.tool_calls:
-            names.add(call.name)
+        names.update(call.name for call in message.tool_calls)
         if message.name is not None and message.role == "tool":
             names.add(message.name)
     others = sorted(name for name in names if not _TAKEN_BY_ALL.fullmatch(name))

@@ -74,7 +74,7 @@ _PLACES: Mapping[str, str] = {
 }
 _PLAIN_PLACES = Places((), _PLACES)
 _CHOICES = {"auto": "auto", "any": "required", "none": "none"}
-_OF_A_TOOL = frozenset({"type", "name", "description", "input_schema", "strict"})
+_OF_A_TOOL = frozenset({"type", "name", "description", "input_schema", "strict", "defer_loading"})
 _HONOURED_BETAS = (
     *("prompt-caching-", "token-counting-", "structured-outputs-", "message-threads-"),
     *("interleaved-thinking-", "mid-conversation-system-", "extended-cache-ttl-"),
@@ -497,7 +497,6 @@ def _function_tool(tool: ObjectReader) -> dict[str, object]:
         if tool.has(one):
             function[one] = tool.get(one)
     others = {name: value for name, value in tool.values.items() if name not in _OF_A_TOOL}
-    others.pop("defer_loading", None)
     return {"type": "function", "function": function, **others}
 
 

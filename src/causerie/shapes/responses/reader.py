@@ -169,14 +169,11 @@ class ItemReader(Translation, eq=False):
         turn["content"] = content
 
     def _read_reasoning(self, item: ObjectReader, _: bool) -> None:
-        sealed, found = item.get("encrypted_content"), None
-        if sealed is not None:
-            found = unseal(sealed)
-            if found is None:
-                self._note_change(item.param("encrypted_content"), "", "dropped")
+        found = unseal(item.get("encrypted_content"))
         if found is None:
-            text = text_of(item.get("content")) or text_of(item.get("summary"))
-            found = SealedReasoning(text)
+            if item.has("encrypted_content"):
+                self._note_change(item.param("encrypted_content"), "", "dropped")
+            found = SealedReasoning(text_of(item.get("content")) or text_of(item.get("summary")))
         if not found.text and not found.blocks:
             return
         turn = self._open_turn(item)
@@ -271,10 +268,7 @@ def _is_new_input(item: object) -> bool:
 
 
 def _text_of_part(part: object) -> str | None:
-    if isinstance(part, str):
-        return part
-    field = _text_field(part.get("type")) if isinstance(part, dict) else None
-    text = part.get(field) if isinstance(part, dict) and field else None
+    text = part.get(_text_field(part.get("type"))) if isinstance(part, dict) else part
     return text if isinstance(text, str) else None
 
 
