@@ -502,14 +502,14 @@ def test_what_cannot_be_continued_in_the_middle() -> None:
 async def test_models_and_checks() -> None:
     async with upstream(Reply(), models=["a", "b"]) as up, remote(up) as chat:
         assert [each["id"] for each in await chat.provider.listing()] == ["a", "b"]
-        await chat.check()
+        await chat.provider.check()
         await chat.provider.check("/health")  # no such path: it answers, that is enough
         up.status = 500
         with pytest.raises(UpstreamFailed):
-            await chat.check()
+            await chat.provider.check()
         up.status = 401
         with pytest.raises(UpstreamFailed, match="credentials"):
-            await chat.check()
+            await chat.provider.check()
         with pytest.raises(UpstreamFailed):
             await chat.provider.listing()
         assert up.lookups[0].headers["authorization"] == "Bearer sk-secret"
@@ -517,12 +517,12 @@ async def test_models_and_checks() -> None:
 
 async def test_an_provider_that_is_gone() -> None:
     async with upstream(Reply()) as up, remote(up) as chat:
-        await chat.check()
+        await chat.provider.check()
         await up.kill()
         with pytest.raises(UpstreamFailed):
-            await chat.check()
+            await chat.provider.check()
         await up.revive()
-        await chat.check()
+        await chat.provider.check()
 
 
 async def test_over_tls() -> None:

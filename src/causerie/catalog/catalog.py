@@ -39,10 +39,10 @@ class WildcardModel(ServedModel):
         rest: str = WILDCARD,
         known: Callable[[], Iterable[str]] = tuple,
     ) -> None:
-        self._known, self._priced = known, priced
-        self._parts = (card, tuple(capabilities), priced)
-        self._matched = rest
-        super().__init__(card, self._parts[1])
+        self._list_rests, self._tariffs_of_rest = known, priced
+        self._init_arguments = (card, tuple(capabilities), priced)
+        self._matched_rest = rest
+        super().__init__(card, self._init_arguments[1])
         self._is_priced = True  # perhaps, by what is named
         self.card = replace(card, id=self.prefix + rest)
         self.recorded = self.card.id
@@ -57,23 +57,24 @@ class WildcardModel(ServedModel):
 
     @property
     def tariffs(self) -> TargetTariffs:
-        return self._priced(self._matched)
+        return self._tariffs_of_rest(self._matched_rest)
 
     def cost(self, served_by: str, usage: Usage) -> int:
-        return super().cost(served_by.replace(WILDCARD, self._matched, 1), usage)
+        return super().cost(served_by.replace(WILDCARD, self._matched_rest, 1), usage)
 
     @property
     def known(self) -> Sequence[str]:
-        return [self.prefix + rest for rest in self._known()]
+        return [self.prefix + rest for rest in self._list_rests()]
 
     def begins(self, name: str) -> bool:
         return name.startswith(self.prefix) and len(name) > len(self.prefix)
 
     def named(self, name: str) -> Self:
-        return type(self)(*self._parts, rest=name.removeprefix(self.prefix), known=self._known)
+        rest = name.removeprefix(self.prefix)
+        return type(self)(*self._init_arguments, rest=rest, known=self._list_rests)
 
     def adapted(self, request: ChatRequest) -> ChatRequest:
-        return structs.replace(request, wildcard=self._matched)
+        return structs.replace(request, wildcard=self._matched_rest)
 
 
 Entry = ServedModel | Listing
@@ -90,12 +91,12 @@ class Catalog:
     def __init__(
         self, entries: Iterable[Entry], fetchable: Callable[[str], bool] | None = None
     ) -> None:
-        self._fetchable = fetchable
+        self._is_fetchable = fetchable
         self._entries = tuple(entries)
         self._by_name = {name: entry for entry in self._entries for name in entry.names}
         wildcards = [entry for entry in self._entries if isinstance(entry, WildcardModel)]
         self._wildcards = sorted(wildcards, key=lambda one: len(one.prefix), reverse=True)
-        self._index = NameIndex(entry.id for entry in self._entries)
+        self._name_index = NameIndex(entry.id for entry in self._entries)
 
     def resolve(self, visible: frozenset[str] | None, name: str) -> Entry:
         """Return the model of an id or alias, if it is among ``visible`` (``None``: all).
@@ -111,21 +112,17 @@ class Catalog:
         if entry is not None and (visible is None or entry.id in visible):
             return entry.named(name) if isinstance(entry, WildcardModel) else entry
         is_unknown = len(name) <= _LONGEST_NAME and name.lower() not in self._by_name
-        if self._fetchable is not None and is_unknown and self._fetchable(name):
+        if self._is_fetchable is not None and is_unknown and self._is_fetchable(name):
             raise NotFound(
                 f"The model {name} is not on this machine; `causerie pull {name}` fetches it.",
                 code="model_not_found",
                 param="model",
             )
-        close = self._nearest(visible, name)
+        close = self._nearest_name(visible, name)
         hint = f" Did you mean {close}?" if close else " GET /models lists those that there are."
         raise NotFound(
             f"There is no model {name[:200]} here.{hint}", code="model_not_found", param="model"
         )
-
-    def has(self, name: str) -> bool:
-        """Return true if a model that is no wildcard has this id or alias."""
-        return name in self._by_name or self._model_variant(name) is not None
 
     def visible(self, names: frozenset[str] | None) -> Sequence[Entry]:
         return [entry for entry in self._entries if names is None or entry.id in names]
@@ -143,15 +140,15 @@ class Catalog:
         """Yield models with the names that a list shows; of wildcards those that providers list."""
         for entry in self.visible(visible):
             if isinstance(entry, WildcardModel):
-                names = self._names_of(entry, visible, allowed)
+                names = self._shown_names(entry, visible, allowed)
             else:
                 names = (entry.id,) if allowed is None or allowed & {*entry.names} else ()
             if names:
                 yield entry, names
 
-    def _nearest(self, visible: frozenset[str] | None, name: str) -> str | None:
+    def _nearest_name(self, visible: frozenset[str] | None, name: str) -> str | None:
         few = visible if visible is not None and len(visible) <= 4 * AROUND else None
-        candidates = self._index.around(name) if few is None else few
+        candidates = self._name_index.around(name) if few is None else few
         known = (
             each
             for each in candidates
@@ -161,7 +158,7 @@ class Catalog:
         )
         return nearest(name, known, _MOST_DISTANCE)
 
-    def _names_of(
+    def _shown_names(
         self,
         wildcard: WildcardModel,
         visible: frozenset[str] | None,
@@ -241,17 +238,17 @@ class DoorCatalog:
     ) -> None:
         self.prefix = prefix
         self.history, self.days = history, days
-        self._models = models
+        self._model_ids = models
         self._catalog = catalog
 
     def entries(self) -> Sequence[Listing]:
-        return self._catalog.listed(self._models)
+        return self._catalog.listed(self._model_ids)
 
     def entry(self, name: str) -> Listing:
         """Return an entry by any of its names, also with a suffix; raise :class:`NotFound`."""
         if len(name) > _LONGEST_NAME:
             raise NotFound("There is no model of that name here.")
-        found = self._catalog.resolve(self._models, name)
+        found = self._catalog.resolve(self._model_ids, name)
         if not isinstance(found, Listing) or found.is_over:
             raise NotFound(f"The catalog has no model {name} any more.")
         return found

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import date
+from itertools import chain
 
 from msgspec import structs
 
@@ -37,7 +38,7 @@ class CatalogEndpoint(TargetCapabilities):
     def measured(self) -> bool:
         return self.parameters is not None
 
-    def is_one_of(self, names: frozenset[str]) -> bool:
+    def is_one_of(self, names: Set[str]) -> bool:
         return self.provider in names or self.name in names
 
     def accepted_parameters(
@@ -64,7 +65,7 @@ class CatalogEndpoint(TargetCapabilities):
                 if most is not None and price > most:
                     yield f"max_price.{name}", f"costs {exact(price)} ({name})"
         order = preferences.order
-        if order and not preferences.allow_fallbacks and not self.is_one_of(frozenset(order)):
+        if order and not preferences.allow_fallbacks and not self.is_one_of({*order}):
             yield "order", "is not in `provider.order`, and `allow_fallbacks` is false"
 
 
@@ -93,7 +94,7 @@ def able(
         and (preferences is targets.NO_PREFERENCES or not any(one.disliked(preferences)))
     ]
     if not left:
-        raise _no_endpoint(model, endpoints, wanted, preferences)
+        raise _no_endpoint_error(model, endpoints, wanted, preferences)
     return proven(left, wanted) if preferences.require_parameters else left
 
 
@@ -113,19 +114,14 @@ def ranked(
     """Return the candidates of routing; ``sort`` is the model's own, if it has one."""
     by = preferences.sort or sort
     if preferences.order:
-        first = [
-            one
-            for name in preferences.order
-            for one in endpoints
-            if one.is_one_of(frozenset((name,)))
-        ]
-        listed = list(dict.fromkeys(first))
+        named = [[one for one in endpoints if one.is_one_of({name})] for name in preferences.order]
+        listed = list(dict.fromkeys(chain.from_iterable(named)))
         candidates = [one.placed(place) for place, one in enumerate(listed)]
         rest = [one for one in endpoints if one not in listed]
-        for one in _in_order(rest, by, stats_of):
+        for one in _sorted_candidates(rest, by, stats_of):
             candidates.append(structs.replace(one, priority=one.priority + len(listed)))
         return candidates  # without fallbacks the others were left out before
-    candidates = _in_order(endpoints, by, stats_of)
+    candidates = _sorted_candidates(endpoints, by, stats_of)
     if preferences.allow_fallbacks:
         return candidates
 
@@ -160,7 +156,7 @@ def weighted(endpoints: Sequence[CatalogEndpoint]) -> list[targets.Candidate]:
     return candidates
 
 
-def _in_order(
+def _sorted_candidates(
     endpoints: Sequence[CatalogEndpoint], by: targets.SortBy | None, stats_of: StatsReader
 ) -> list[targets.Candidate]:
     match by:
@@ -187,7 +183,7 @@ def _slowness(name: str, by: targets.SortBy, stats_of: StatsReader) -> float:
     return measured.p50 if target_stats.expected is None else target_stats.expected
 
 
-def _no_endpoint(
+def _no_endpoint_error(
     model: str,
     endpoints: Sequence[CatalogEndpoint],
     wanted: frozenset[str],

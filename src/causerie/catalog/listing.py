@@ -34,19 +34,9 @@ from causerie.catalog.model import (
     serving,
 )
 from causerie.errors import InvalidRequest, NotFound
+from causerie.protocol import model_entries as entries
 from causerie.protocol.alike import alike
 from causerie.protocol.events import Usage
-from causerie.protocol.model_entries import (
-    Architecture,
-    Evidence,
-    Links,
-    Modalities,
-    ModelEndpoints,
-    RouterEndpoint,
-    RouterModel,
-    RouterReasoning,
-    TopProvider,
-)
 from causerie.protocol.parameters import USUAL_EFFORT
 from causerie.protocol.request import ChatRequest
 from causerie.protocol.targets import (
@@ -74,7 +64,7 @@ class _Facts:
     profiles: tuple[ModelProfile, ...] = ()
     supported: frozenset[str] = frozenset()
     claimed: frozenset[str] = frozenset()
-    modalities: Modalities | None = None
+    modalities: entries.Modalities | None = None
     context_length: int | None = None
 
 
@@ -126,11 +116,11 @@ class Listing:
         return self.supported | self.claimed
 
     @property
-    def evidence(self) -> Evidence:
+    def evidence(self) -> entries.Evidence:
         return evidence_of(self.endpoints)
 
     @property
-    def modalities(self) -> Modalities:
+    def modalities(self) -> entries.Modalities:
         found = self._combined_facts.modalities
         assert found is not None
         return found
@@ -284,11 +274,11 @@ class Listing:
             claimed = frozenset[str]().union(*(one.claimed for one in every))
             facts.claimed = claimed - facts.supported
             facts.modalities = modalities(every)
-            facts.context_length = _largest(profile.context_length for profile in profiles)
+            facts.context_length = _largest_known(profile.context_length for profile in profiles)
             facts.profiles = profiles
         return facts
 
-    def entry(self, *, reasoning_object: bool = True) -> RouterModel:
+    def entry(self, *, reasoning_object: bool = True) -> entries.RouterModel:
         profiles, top = self.profiles, self.cheapest
         parameters, claimed = self.supported, self.claimed
         if not reasoning_object:
@@ -299,16 +289,16 @@ class Listing:
         reasons = may_think and (
             self.evidence == "unknown" or (parameters | claimed) & {"reasoning", "reasoning_effort"}
         )
-        longest = _largest(profile.max_output_tokens for profile in profiles)
+        longest = _largest_known(profile.max_output_tokens for profile in profiles)
         return alike(
-            RouterModel,
+            entries.RouterModel,
             self.card,
             canonical_slug=self.id,
             owned_by=self.id.partition("/")[0],
             context_length=self.context_length,
-            architecture=_architecture(self.modalities),
+            architecture=_architecture_entry(self.modalities),
             pricing=top.tariff.entry(),
-            top_provider=TopProvider(
+            top_provider=entries.TopProvider(
                 context_length=top.profile().context_length,
                 max_completion_tokens=top.profile().max_output_tokens,
             ),
@@ -317,20 +307,23 @@ class Listing:
             evidence=self.evidence,
             default_parameters=common_sampling(profiles),
             expiration_date=None if self.ends is None else self.ends.isoformat(),
-            links=Links(details=f"/models/{self.id}/endpoints"),
+            links=entries.Links(details=f"/models/{self.id}/endpoints"),
             max_output_tokens=UNSET if longest is None else longest,
-            reasoning=_reasoning(profiles) if reasons else UNSET,
+            reasoning=_reasoning_entry(profiles) if reasons else UNSET,
         )
 
-    def with_endpoints(self) -> ModelEndpoints:
-        architecture = _architecture(self.modalities)
-        endpoints = [self._endpoint_answer(one) for one in self.endpoints]
-        return alike(ModelEndpoints, self.card, architecture=architecture, endpoints=endpoints)
+    def with_endpoints(self) -> entries.ModelEndpoints:
+        return alike(
+            entries.ModelEndpoints,
+            self.card,
+            architecture=_architecture_entry(self.modalities),
+            endpoints=[self._endpoint_entry(one) for one in self.endpoints],
+        )
 
-    def _endpoint_answer(self, one: CatalogEndpoint) -> RouterEndpoint:
+    def _endpoint_entry(self, one: CatalogEndpoint) -> entries.RouterEndpoint:
         stats, profile = self.stats_of(one.name) or UNKNOWN_STATS, one.profile()
         supported = one.supported
-        return RouterEndpoint(
+        return entries.RouterEndpoint(
             name=f"{one.provider} | {self.id}",
             model_id=self.id,
             model_name=self.card.name,
@@ -350,10 +343,10 @@ class Listing:
             ),
             keeps_data=not one.private,
             status=0 if stats.up else -1,
-            latency_last_5m=_percentiles(stats.first_token, 1000),
-            throughput_last_5m=_percentiles(stats.speed, 1),
-            latency_last_30m=_percentiles(stats.first_token_half_hour, 1000),
-            throughput_last_30m=_percentiles(stats.speed_half_hour, 1),
+            latency_last_5m=_scaled_percentiles(stats.first_token, 1000),
+            throughput_last_5m=_scaled_percentiles(stats.speed, 1),
+            latency_last_30m=_scaled_percentiles(stats.first_token_half_hour, 1000),
+            throughput_last_30m=_scaled_percentiles(stats.speed_half_hour, 1),
             uptime_last_5m=_percent(stats.uptime),
             uptime_last_30m=_percent(stats.uptime_half_hour),
             uptime_last_1d=_percent(self.figures_of(one.name).uptime_day),
@@ -361,7 +354,7 @@ class Listing:
         )
 
 
-def _percentiles(measured: Percentiles | None, factor: float) -> Percentiles | None:
+def _scaled_percentiles(measured: Percentiles | None, factor: float) -> Percentiles | None:
     if measured is None:
         return None
     return Percentiles(*(round(value * factor, 3) for value in structs.astuple(measured)))
@@ -371,19 +364,19 @@ def _percent(share: float | None) -> float | None:
     return None if share is None else round(share * 100, 3)
 
 
-def _architecture(found: Modalities) -> Architecture:
+def _architecture_entry(found: entries.Modalities) -> entries.Architecture:
     both = (found.input_modalities, found.output_modalities)
-    return Architecture(modality="->".join(map("+".join, both)), **structs.asdict(found))
+    return entries.Architecture(modality="->".join(map("+".join, both)), **structs.asdict(found))
 
 
-def _reasoning(profiles: Sequence[ModelProfile]) -> RouterReasoning:
+def _reasoning_entry(profiles: Sequence[ModelProfile]) -> entries.RouterReasoning:
     mandatory = all(profile.must_think for profile in profiles)
-    return RouterReasoning(
+    return entries.RouterReasoning(
         supported_efforts=efforts_of(any_thinks(profiles), mandatory=mandatory),
         default_effort=USUAL_EFFORT,
         mandatory=mandatory,
     )
 
 
-def _largest(lengths: Iterable[int | None]) -> int | None:
+def _largest_known(lengths: Iterable[int | None]) -> int | None:
     return max((length for length in lengths if length is not None), default=None)

@@ -58,7 +58,7 @@ class Tariff:
     tiers: tuple[tuple[int, Tariff], ...] = ()
     usual: Decimal = field(init=False)
     _whole_prices: Sequence[int] = field(init=False, repr=False, compare=False)
-    _billionth: int = field(init=False, repr=False, compare=False)
+    _units_per_billionth: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         tokens = self.prompt * _PROMPT_SHARE + self.completion * (1 - _PROMPT_SHARE)
@@ -72,7 +72,7 @@ class Tariff:
         )
         decimals = max(_BILLIONTH, *(-int(one.as_tuple().exponent) for one in prices))
         object.__setattr__(self, "_whole_prices", [int(one.scaleb(decimals)) for one in prices])
-        object.__setattr__(self, "_billionth", 10 ** (decimals - _BILLIONTH))
+        object.__setattr__(self, "_units_per_billionth", 10 ** (decimals - _BILLIONTH))
 
     def cost(self, usage: Usage) -> int:
         """Return the price of a reply in billionths; 0 without output."""
@@ -86,14 +86,14 @@ class Tariff:
         if self.tiers and (tier := self.at(usage.prompt)) is not self:
             return tier.charge(usage)
         prompt, cached, written, completion, reasoning, request, *_ = self._whole_prices
-        return _rounded(
+        return _rounded_quotient(
             prompt * (usage.prompt - usage.cached - usage.written)
             + cached * usage.cached
             + written * usage.written
             + completion * (usage.completion - usage.reasoning)
             + reasoning * usage.reasoning
             + request * (usage.units or 1),
-            self._billionth,
+            self._units_per_billionth,
         )
 
     @property
@@ -114,7 +114,7 @@ class Tariff:
             return tier.most(prompt, completion, units)
         *_, request, input, output = self._whole_prices
         cost = input * prompt + output * completion + request * (units or 1)
-        return _rounded(cost, self._billionth)
+        return _rounded_quotient(cost, self._units_per_billionth)
 
     @property
     def free(self) -> bool:
@@ -148,7 +148,7 @@ class Tariff:
         return {name: plain(price) for name, price in found.items() if price is not None}
 
 
-def _rounded(amount: int, unit: int) -> int:
+def _rounded_quotient(amount: int, unit: int) -> int:
     whole, rest = divmod(amount, unit)
     return whole + (2 * rest > unit or (2 * rest == unit and whole & 1))
 
@@ -441,7 +441,7 @@ class ServedModel:
         self.parameters = frozenset[str]().union(*sets)
         self._common_parameters = self.parameters.intersection(*sets)
         every: frozenset[Operation] = frozenset(_MODALITIES)
-        self._serve_all = every.intersection(
+        self._common_operations = every.intersection(
             *(every if one.operations is None else one.operations for one in self._capabilities)
         )
 
@@ -468,7 +468,7 @@ class ServedModel:
 
     def candidates(self, request: ChatRequest) -> Sequence[Candidate]:
         operation = request.operation
-        if request.params <= self._common_parameters and operation in self._serve_all:
+        if request.params <= self._common_parameters and operation in self._common_operations:
             return self._candidates
         capabilities = serving(self.id, self._capabilities, operation)
         if request.params <= self._common_parameters:
@@ -482,7 +482,7 @@ class ServedModel:
             )
         able = [one for one in capabilities if request.params <= one.accepted_parameters()]
         if not able:
-            raise self._not_together(request.params)
+            raise self._unsupported_combination(request.params)
         return [one.candidate for one in able]
 
     def excluded(self, request: ChatRequest) -> Mapping[str, Sequence[TargetExclusion]]:
@@ -498,7 +498,7 @@ class ServedModel:
         return ()
 
     def entry(self, *, reasoning_object: bool = False) -> ServedModelEntry:
-        profile, tariffs = self._profile(), self.tariffs
+        profile, tariffs = self._common_profile(), self.tariffs
         parameters = frozenset[str]().union(*(one.supported for one in self._capabilities))
         claimed = frozenset[str]().union(*(one.claimed for one in self._capabilities)) - parameters
         efforts = efforts_of(profile.thinks, mandatory=profile.must_think)
@@ -526,11 +526,11 @@ class ServedModel:
             loaded=UNSET if profile.loaded is None else profile.loaded,
         )
 
-    def _profile(self) -> ModelProfile:
+    def _common_profile(self) -> ModelProfile:
         profiles = [one.profile() for one in self._capabilities]
         return ModelProfile(
-            context_length=_smallest(profile.context_length for profile in profiles),
-            max_output_tokens=_smallest(profile.max_output_tokens for profile in profiles),
+            context_length=_smallest_known(profile.context_length for profile in profiles),
+            max_output_tokens=_smallest_known(profile.max_output_tokens for profile in profiles),
             must_think=all(profile.must_think for profile in profiles),
             thinks=any_thinks(profiles),
             lacks=frozenset.intersection(*(profile.lacks for profile in profiles)),
@@ -538,7 +538,7 @@ class ServedModel:
             loaded=profiles[0].loaded if len(profiles) == 1 else None,
         )
 
-    def _not_together(self, wanted: frozenset[str]) -> InvalidRequest:
+    def _unsupported_combination(self, wanted: frozenset[str]) -> InvalidRequest:
         lacking = {
             one.name: sorted(wanted - one.accepted_parameters()) for one in self._capabilities
         }
@@ -574,5 +574,5 @@ def efforts_of(thinks: bool | None, *, mandatory: bool) -> Sequence[Effort] | No
     return [effort for effort in EFFORTS if effort != "none" or not mandatory]
 
 
-def _smallest(lengths: Iterable[int | None]) -> int | None:
+def _smallest_known(lengths: Iterable[int | None]) -> int | None:
     return min((length for length in lengths if length is not None), default=None)

@@ -63,25 +63,25 @@ class Filters:
         for name in given:
             if name not in _NAMES:
                 known = ", ".join(_NAMES)
-                raise _wrong_value(name, f"is no filter of this catalog; there are {known}.")
+                raise _wrong_filter(name, f"is no filter of this catalog; there are {known}.")
         sort = given.get("sort")
         if sort is not None and sort not in SORTS:
-            raise _wrong_value("sort", f"must be one of {', '.join(SORTS)}.")
+            raise _wrong_filter("sort", f"must be one of {', '.join(SORTS)}.")
         return Filters(
             given,
-            offset=_whole_number(given, "offset", 0, 2**31) or 0,
-            limit=_whole_number(given, "limit", 1, MOST_ENTRIES),
-            context=_whole_number(given, "context", 0, 2**31) or 0,
-            min_price=_typed_money(given, "min_price"),
-            max_price=_typed_money(given, "max_price"),
+            offset=_number_filter(given, "offset", 0, 2**31) or 0,
+            limit=_number_filter(given, "limit", 1, MOST_ENTRIES),
+            context=_number_filter(given, "context", 0, 2**31) or 0,
+            min_price=_money_filter(given, "min_price"),
+            max_price=_money_filter(given, "max_price"),
         )
 
     async def of(self, entries: Sequence[Listing]) -> Sequence[Listing]:
-        wanted = self._comma_separated("supported_parameters")
-        returned = self._comma_separated("output_modalities") or frozenset({"text"})
+        wanted = self._filter_words("supported_parameters")
+        returned = self._filter_words("output_modalities") or frozenset({"text"})
         authors, providers = (
-            self._comma_separated("model_authors"),
-            self._comma_separated("providers"),
+            self._filter_words("model_authors"),
+            self._filter_words("providers"),
         )
         text = self.given.get("q", "").lower()
         low, high = self.min_price, self.max_price
@@ -106,21 +106,21 @@ class Filters:
             await turns.pause()
         return [one for _, one in sorted(found, key=itemgetter(0))]
 
-    def _comma_separated(self, name: str) -> frozenset[str]:
+    def _filter_words(self, name: str) -> frozenset[str]:
         return frozenset(word for word in self.given.get(name, "").split(",") if word)
 
 
-def _whole_number(given: Mapping[str, str], name: str, least: int, most: int) -> int | None:
+def _number_filter(given: Mapping[str, str], name: str, least: int, most: int) -> int | None:
     text = given.get(name)
     if text is None:
         return None
     number = whole_number(text, most)
     if number is None or number < least:
-        raise _wrong_value(name, f"must be a whole number from {least} to {most}.")
+        raise _wrong_filter(name, f"must be a whole number from {least} to {most}.")
     return number
 
 
-def _typed_money(given: Mapping[str, str], name: str) -> Decimal | None:
+def _money_filter(given: Mapping[str, str], name: str) -> Decimal | None:
     text = given.get(name)
     if text is None:
         return None
@@ -128,10 +128,10 @@ def _typed_money(given: Mapping[str, str], name: str) -> Decimal | None:
         return money(text)
     except ValueError as failure:
         advice = f"must be an amount of money per 1M tokens: {failure}."
-        raise _wrong_value(name, advice) from failure
+        raise _wrong_filter(name, advice) from failure
 
 
-def _wrong_value(name: str, advice: str) -> InvalidRequest:
+def _wrong_filter(name: str, advice: str) -> InvalidRequest:
     return InvalidRequest(f"`{name[:100]}` {advice}", code="invalid_value", param=name[:100])
 
 
@@ -151,26 +151,26 @@ class CachedPage:
 
     body: bytes
     etag: str
-    _compressed: bytes = b""
+    _gzip_body: bytes = b""
     lasting: bool = False  # the same for as long as the service runs: worth the smallest form
-    _smallest: bytes = b""
+    _brotli_body: bytes = b""
 
     async def small(self) -> bytes:
-        if not self._compressed:
+        if not self._gzip_body:
             level = _GZIP_BEST if self.lasting else _GZIP_LEVEL
-            self._compressed = await offload(gzip.compress, self.body, level, mtime=0)
-        return self._compressed
+            self._gzip_body = await offload(gzip.compress, self.body, level, mtime=0)
+        return self._gzip_body
 
     async def smallest(self) -> bytes:
         """Return the body in Brotli, made once: 256 KB take 0.4 s at best, more are made faster."""
-        if not self._smallest:
+        if not self._brotli_body:
             level = _BROTLI_BEST if len(self.body) <= _BROTLI_LARGE else _BROTLI_FAST
-            self._smallest = await offload(partial(brotli.compress, self.body, quality=level))
-        return self._smallest
+            self._brotli_body = await offload(partial(brotli.compress, self.body, quality=level))
+        return self._brotli_body
 
     @property
     def size(self) -> int:
-        return len(self.body) + len(self._compressed)
+        return len(self.body) + len(self._gzip_body)
 
 
 class CatalogCache:

@@ -225,8 +225,7 @@ def connected(
                 made[one.name] = kept
             else:
                 made[one.name] = _connected_provider(one, key, way, recipe, place)
-                if aside is not None:
-                    made[one.name].provider.tell(aside)
+                made[one.name].provider.more_headers = aside
         except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
             reason = certificate_fault(error) if isinstance(error, OSError) else str(error)
             words = f"cannot be used: {reason}"

@@ -55,35 +55,35 @@ class Repetition:
     """Compares new pieces with an earlier text but for white space, until it is ``over``."""
 
     def __init__(self, text: str) -> None:
-        self._expected = "".join(text.split())
+        self._expected_text = "".join(text.split())
         self._matched_length = 0
-        self._held: list[str] = []
-        self.over = not self._expected
+        self._held_text: list[str] = []
+        self.over = not self._expected_text
         self.repeated = False
 
     def feed(self, text: str) -> str:
         """Return the new text: none while undecided, then all that does not repeat the other."""
         if self.over:
             return text
-        squeezed, left = "".join(text.split()), len(self._expected) - self._matched_length
-        if not self._expected.startswith(squeezed[:left], self._matched_length):
+        squeezed, left = "".join(text.split()), len(self._expected_text) - self._matched_length
+        if not self._expected_text.startswith(squeezed[:left], self._matched_length):
             return self.end() + text
-        self._held.append(text)
+        self._held_text.append(text)
         self._matched_length += min(len(squeezed), left)
-        if self._matched_length < len(self._expected):
+        if self._matched_length < len(self._expected_text):
             return ""
         self.over = self.repeated = True
-        self._held.clear()
-        return _after_characters(text, left).lstrip()
+        self._held_text.clear()
+        return _behind_visible_characters(text, left).lstrip()
 
     def end(self) -> str:
         self.over = True
-        held = "".join(self._held)
-        self._held.clear()
+        held = "".join(self._held_text)
+        self._held_text.clear()
         return held
 
 
-def _after_characters(text: str, count: int) -> str:
+def _behind_visible_characters(text: str, count: int) -> str:
     for at, character in enumerate(text):
         if not count:
             return text[at:]
@@ -112,43 +112,40 @@ class AnswerState(Struct, eq=False):
     whole: bool = False  # all of it came in one message, so that it needs no reason for its end
     _calls: ChoiceCalls | None = None  # until there is one
     _separator: Separator | None = None
-    _held: str = ""
+    _held_text: str = ""
     _logprobs: list[TokenLogprob] = []
-    _plain: bool = False  # whether text is nothing but text from here on
+    _is_plain_text: bool = False  # whether text is nothing but text from here on
     _has_signature: bool = False  # whether blocks of reasoning came that are more than their text
-    _text: StringIO = field(default_factory=StringIO)
-    _reasoning: StringIO = field(default_factory=StringIO)
-    _echo: Repetition | None = None  # of the reasoning, where the text begins
-    _late_echo: Repetition | None = None  # of the reasoning, behind text
+    _text_buffer: StringIO = field(default_factory=StringIO)
+    _thoughts: StringIO = field(default_factory=StringIO)
+    _reasoning_echo: Repetition | None = None  # of the reasoning, where the text begins
+    _echo_in_text: Repetition | None = None  # of the reasoning, behind text
     _compared_characters: int = 0  # characters of reasoning with which later text was compared
-    _message: str | None = None  # the text so far, when the last whole message came
-    _only_messages: bool = False  # whether the first piece was a whole message
+    _message_text: str | None = None  # the text so far, when the last whole message came
+    _began_with_message: bool = False  # whether the first piece was a whole message
     _half_characters: dict[str, str] = {}  # by the field whose text ends with a first half
 
     @property
-    def texts(self) -> int:
-        """Return the characters of text."""
-        return self._text.tell()
+    def text_length(self) -> int:
+        return self._text_buffer.tell()
 
     @property
-    def reasoned(self) -> int:
-        """Return the characters of reasoning."""
-        return self._reasoning.tell()
+    def reasoning_length(self) -> int:
+        return self._thoughts.tell()
 
     @property
-    def size(self) -> int:
+    def length(self) -> int:
         """Return the characters of text, reasoning and calls."""
-        size = self.reasoned + self.texts
-        return size if self._calls is None else size + self._calls.size
+        length = self.reasoning_length + self.text_length
+        return length if self._calls is None else length + self._calls.size
 
     @property
-    def has_thought(self) -> bool:
-        """Return true if there is reasoning, shown or not."""
-        return self.reasoned > 0 or self._has_signature
+    def has_reasoning(self) -> bool:
+        return self.reasoning_length > 0 or self._has_signature
 
     def bytes(self) -> int:
         arguments = "" if self._calls is None else self._calls.arguments()
-        texts = (self._text.getvalue(), self._reasoning.getvalue(), arguments)
+        texts = (self._text_buffer.getvalue(), self._thoughts.getvalue(), arguments)
         return sum(len(text.encode("utf-8", "replace")) for text in texts)
 
     def read(self, choice: ProviderChoice, events: list[Event], *, mended: bool = False) -> None:
@@ -180,9 +177,9 @@ class AnswerState(Struct, eq=False):
         text = delta.content
         return (
             isinstance(text, str)
-            and self.texts > 0
+            and self.text_length > 0
             and text == message.content
-            and text.startswith(self._text.getvalue())
+            and text.startswith(self._text_buffer.getvalue())
         )
 
     def _read_piece(
@@ -202,12 +199,12 @@ class AnswerState(Struct, eq=False):
             self._add_reasoning(reasoning, events, last=last)
         if self.top_logprobs is not None and logprobs is not None and not reasoning:
             most = self.top_logprobs
-            for token in logprobs.told:
+            for token in logprobs.entries:
                 top = tuple(map(_token_logprob, (token.top_logprobs or ())[:most]))
                 self._logprobs.append(_token_logprob(token, top))
         if content:
-            if self._plain and content.__class__ is str:
-                self._text.write(content)
+            if self._is_plain_text and content.__class__ is str:
+                self._text_buffer.write(content)
                 events.append(TextDelta(content, (), self.index))
             else:
                 self._add_content(content, events)
@@ -218,25 +215,25 @@ class AnswerState(Struct, eq=False):
         self, message: ProviderDelta, choice: ProviderChoice, events: list[Event]
     ) -> None:
         self.whole, logprobs = True, choice.logprobs
-        if self.texts or self.reasoned or self._calls is not None:
+        if self.text_length or self.reasoning_length or self._calls is not None:
             message, logprobs = self._without_known_content(message), None
         else:
-            self._message, self._only_messages = _text_of(message.content), True
+            self._message_text, self._began_with_message = _content_text(message.content), True
         self._read_piece(message, events, logprobs, last=True, whole=True)
 
     def _without_known_content(self, message: ProviderDelta) -> ProviderDelta:
         thought, text = message.reasoning_content or message.reasoning or "", ""
-        told_more = not self.texts and len(thought) > self.reasoned
-        known = self._reasoning.getvalue() if told_more else thought
+        told_more = not self.text_length and len(thought) > self.reasoning_length
+        known = self._thoughts.getvalue() if told_more else thought
         if message.content:
-            text = _text_of(message.content)
-            if text.lstrip().startswith("<") and self._may_compare():
-                text = Repetition(_TAGGED.format(thought or self._reasoning.getvalue())).feed(text)
-        before = self._text.getvalue() if self._message is None else self._message
-        more, self._message = "", before
+            text = _content_text(message.content)
+            if text.lstrip().startswith("<") and self._may_compare_reasoning():
+                text = Repetition(_TAGGED.format(thought or self._thoughts.getvalue())).feed(text)
+        before = self._text_buffer.getvalue() if self._message_text is None else self._message_text
+        more, self._message_text = "", before
         if text.startswith(before):
-            more, self._message = text[len(before) :], text
-        elif self._only_messages and not before.startswith(text):
+            more, self._message_text = text[len(before) :], text
+        elif self._began_with_message and not before.startswith(text):
             more = text  # a server that calls its pieces messages
         return ProviderDelta(
             content=more or None,
@@ -248,7 +245,7 @@ class AnswerState(Struct, eq=False):
     @property
     def takes_text(self) -> bool:
         """Return true if a text that comes next is a text and nothing else."""
-        return self._plain and self.finish is None and not self._half_characters
+        return self._is_plain_text and self.finish is None and not self._half_characters
 
     def goes_on(self, choice: ProviderChoice) -> ContentEvent | None:
         """Return the event of a piece that continues the text; ``None`` if nothing was read."""
@@ -261,32 +258,26 @@ class AnswerState(Struct, eq=False):
             return None
         content, reasoning = delta.content, delta.reasoning_content or delta.reasoning
         if content:
-            if reasoning or not self._plain or content.__class__ is not str:
+            if reasoning or not self._is_plain_text or content.__class__ is not str:
                 return None
             return self.more_text(content)
         apart = self.separators is None and self._separator is None  # from the text, by the server
-        if not reasoning or not apart or self.in_text or self.texts or self._calls is not None:
+        if not (reasoning and apart) or self.in_text or self.text_length or self._calls is not None:
             return None
         return self.more_reasoning(reasoning)
 
-    @property
-    def keep_text(self) -> Callable[[str], object]:
-        """Return the function that adds a piece to the text of the reply."""
-        return self._text.write
-
-    @property
-    def keep_reasoning(self) -> Callable[[str], object]:
-        """Return the function that adds a piece to the reasoning of the reply."""
-        return self._reasoning.write
+    def writer(self, *, reasoning: bool) -> Callable[[str], object]:
+        """Return the function that adds a piece to the reasoning, or to the text of the reply."""
+        return (self._thoughts if reasoning else self._text_buffer).write
 
     def more_text(self, text: str) -> TextDelta:
-        """Add to the text; return the event."""
-        self._text.write(text)
+        """Add to the text of the reply; return the event of that."""
+        self._text_buffer.write(text)
         return TextDelta(text, (), self.index)
 
     def more_reasoning(self, text: str) -> ReasoningDelta:
-        """Add to the reasoning; return the event."""
-        self._reasoning.write(text)
+        """Add to the reasoning of the reply; return the event of that."""
+        self._thoughts.write(text)
         return ReasoningDelta(text, self.index)
 
     def end(self, events: list[Event]) -> None:
@@ -295,15 +286,15 @@ class AnswerState(Struct, eq=False):
         Raises :class:`UpstreamFailed` where a call is not whole, or where nothing was said and no
         reason is known for that.
         """
-        if self._held:
-            self._add_text(self._held, events)
-        if self._echo is not None:
-            self._add_text(self._echo.end(), events)
+        if self._held_text:
+            self._add_text(self._held_text, events)
+        if self._reasoning_echo is not None:
+            self._add_text(self._reasoning_echo.end(), events)
         if self._half_characters:
             halves, self._half_characters = self._half_characters, {}
             if "content" in halves or "refusal" in halves:
                 self._add_answer_text("\ufffd", events)
-            elif halves.keys() & {"reasoning_content", "reasoning"} and not self.texts:
+            elif halves.keys() & {"reasoning_content", "reasoning"} and not self.text_length:
                 self._add_reasoning("\ufffd", events)
         if self._separator is not None:
             self._end_separation(events)
@@ -313,7 +304,7 @@ class AnswerState(Struct, eq=False):
         if self._calls is not None:
             self._calls.finish(events, cut=is_cut(self.finish))
             started = self._calls.started
-        said = self.size > 0 or self._has_signature
+        said = self.length > 0 or self._has_signature
         reason = finish_reason(self.finish, calls=started > 0, said=said)
         events.append(Finished(reason, self.index, stop_sequence=self.stop_sequence))
 
@@ -323,7 +314,7 @@ class AnswerState(Struct, eq=False):
         if self.in_text:
             self._add_content(text, events)
             return
-        if self.texts or (self._calls is not None and self.reasoned):
+        if self.text_length or (self._calls is not None and self.reasoning_length):
             text = self._without_repeated_reasoning(text, last=last)
             if not text:
                 return
@@ -331,23 +322,23 @@ class AnswerState(Struct, eq=False):
         events.append(self.more_reasoning(text))
 
     def _without_repeated_reasoning(self, text: str, *, last: bool) -> str:
-        if self._late_echo is not None and self._late_echo.repeated and text.isspace():
+        if self._echo_in_text is not None and self._echo_in_text.repeated and text.isspace():
             return ""  # the end of what was repeated, whose white space is not compared
-        if self._late_echo is None or self._late_echo.repeated:
-            if not self._may_compare():
+        if self._echo_in_text is None or self._echo_in_text.repeated:
+            if not self._may_compare_reasoning():
                 return text
-            self._late_echo = Repetition(self._reasoning.getvalue())
-            self._plain = False
-            if last and self._reasoning.getvalue().endswith(text):
+            self._echo_in_text = Repetition(self._thoughts.getvalue())
+            self._is_plain_text = False
+            if last and self._thoughts.getvalue().endswith(text):
                 return ""
-        return self._late_echo.feed(text)
+        return self._echo_in_text.feed(text)
 
-    def _may_compare(self) -> bool:
-        self._compared_characters += self.reasoned
+    def _may_compare_reasoning(self) -> bool:
+        self._compared_characters += self.reasoning_length
         return self._compared_characters <= _MOST_COMPARED
 
     def _is_all_reasoning(self, text: str) -> bool:
-        return self.reasoned == len(text) and self._reasoning.getvalue() == text
+        return self.reasoning_length == len(text) and self._thoughts.getvalue() == text
 
     def _add_reasoning_blocks(self, text: str, delta: ProviderDelta, events: list[Event]) -> None:
         blocks = blocks_of(delta.reasoning_details)
@@ -356,7 +347,7 @@ class AnswerState(Struct, eq=False):
             return
         self._end_separation(events)
         self._has_signature = True
-        self._reasoning.write(text)
+        self._thoughts.write(text)
         events.append(ReasoningDelta(text, self.index, blocks))
 
     def _end_separation(self, events: list[Event]) -> None:
@@ -379,21 +370,21 @@ class AnswerState(Struct, eq=False):
         if not self.ahead:
             self._add_text(text, events)
             return
-        heard = self._held + text
+        heard = self._held_text + text
         if self.ahead.startswith(heard) and heard != self.ahead:
-            self._held = heard
+            self._held_text = heard
             return
-        ahead, self.ahead, self._held = self.ahead, "", ""
+        ahead, self.ahead, self._held_text = self.ahead, "", ""
         rest = heard.removeprefix(ahead)
         if rest:
             self._add_text(rest, events)
 
     def _add_text(self, text: str, events: list[Event]) -> None:
-        if self._late_echo is not None:  # what began like a repetition of the reasoning was none
-            late, self._late_echo = self._late_echo.end(), None
+        if self._echo_in_text is not None:  # what began like a repetition of the reasoning was none
+            late, self._echo_in_text = self._echo_in_text.end(), None
             if late:
                 events.append(self.more_reasoning(late))
-        if not self.texts and self.reasoned and self._separator is None:
+        if not self.text_length and self.reasoning_length and self._separator is None:
             text = self._without_tagged_reasoning(text)
         if not text:
             return
@@ -405,17 +396,17 @@ class AnswerState(Struct, eq=False):
         if self._separator is not None:
             self._emit_separated(self._separator.feed(text), events)
             return
-        self._plain = self.top_logprobs is None
+        self._is_plain_text = self.top_logprobs is None
         self._emit_text(text, events)
 
     def _without_tagged_reasoning(self, text: str) -> str:
-        if self._echo is None:
+        if self._reasoning_echo is None:
             tagged = text.isspace() or text.lstrip().startswith("<")
-            if not tagged or not self._may_compare():
+            if not tagged or not self._may_compare_reasoning():
                 return text
-            self._echo = Repetition(_TAGGED.format(self._reasoning.getvalue()))
-        new = self._echo.feed(text)
-        return new.lstrip() if self._echo.repeated else new
+            self._reasoning_echo = Repetition(_TAGGED.format(self._thoughts.getvalue()))
+        new = self._reasoning_echo.feed(text)
+        return new.lstrip() if self._reasoning_echo.repeated else new
 
     def _join_split_characters(self, said: ProviderDelta) -> None:
         if (
@@ -429,14 +420,14 @@ class AnswerState(Struct, eq=False):
         for name in ("reasoning_content", "reasoning", "content", "refusal"):
             text = getattr(said, name)
             if isinstance(text, str):
-                setattr(said, name, self._join_half(name, text))
+                setattr(said, name, self._join_half_character(name, text))
         for call in said.calls:
             function = call.function
             if function is not None and isinstance(function.arguments, str):
                 key = f"{call.index} {call.id or ''}"
-                function.arguments = self._join_half(key, function.arguments)
+                function.arguments = self._join_half_character(key, function.arguments)
 
-    def _join_half(self, name: str, text: str) -> str:
+    def _join_half_character(self, name: str, text: str) -> str:
         text = self._half_characters.pop(name, "") + text
         if text and "\ud800" <= text[-1] <= "\udbff":
             self._half_characters[name], text = text[-1], text[:-1]
@@ -451,7 +442,7 @@ class AnswerState(Struct, eq=False):
                 self._emit_text(event.text, events)
 
     def _emit_text(self, text: str, events: list[Event]) -> None:
-        self._text.write(text)
+        self._text_buffer.write(text)
         events.append(TextDelta(text, tuple(self._logprobs), self.index))
         self._logprobs.clear()
 
@@ -476,7 +467,7 @@ def _token_logprob(token: ProviderAlternative, top: tuple[TokenLogprob, ...] = (
     return TokenLogprob(token.token, logprob, bytes(raw), top)
 
 
-def _text_of(content: str | list[Any] | None) -> str:
+def _content_text(content: str | list[Any] | None) -> str:
     if isinstance(content, list):
         return "".join(_reasoning_and_text(part)[1] for part in content)
     return content or ""

@@ -98,8 +98,8 @@ class _PendingCall:
         return end
 
     @property
-    def said(self) -> tuple[str, bytes]:
-        """The name and what the arguments mean, of a call that is whole or has none."""
+    def meant(self) -> tuple[str, bytes]:
+        """Return the name and a digest of the arguments, of a call that is whole or has none."""
         if self.whole and not self.meaning:
             self.meaning = _arguments_digest("".join(self.text))
         return self.name, self.meaning or _NO_ARGUMENTS
@@ -108,15 +108,15 @@ class _PendingCall:
 class ChoiceCalls(Struct, eq=False):
     """The calls of one choice; ``functions`` are those of the request."""
 
-    _choice: int
-    _ids: ConversationCallIds
-    _functions: Collection[str]
+    _choice_index: int
+    _call_ids: ConversationCallIds
+    _function_names: Collection[str]
     _open_calls: list[_PendingCall] = []
     _unstarted: list[_PendingCall] = []  # without those that may be repetitions
     _begun_calls: int = 0
-    _compared: int = 0  # calls that the calls of messages were compared with
+    _compared_calls: int = 0  # calls that the calls of messages were compared with
     _by_id: dict[str, _PendingCall] = {}
-    _by_place: dict[int, _PendingCall] = {}
+    _by_index: dict[int, _PendingCall] = {}
     started: int = 0
     size: int = 0  # characters of names and arguments that have gone out
 
@@ -124,22 +124,22 @@ class ChoiceCalls(Struct, eq=False):
         """Read pieces of calls; raises :class:`UnusableOutput` for what can be none."""
         for call in calls:
             found = self._call_by_id_or_index(call)
-            if found is None or not self._is_more_of(found, call):
+            if found is None or not self._continues_call(found, call):
                 found = self._open_call(call)
             self._advance_call(found, call, events)
 
     def feed_whole(self, calls: Iterable[ProviderCall], events: list[Event]) -> None:
         """Read the calls of a message; those that have come before are passed over."""
-        self._compared += len(self._open_calls)
-        if self._compared > _MOST_COMPARED:
+        self._compared_calls += len(self._open_calls)
+        if self._compared_calls > _MOST_COMPARED:
             raise UnusableOutput("The provider repeated its calls too often.")
-        before = Counter(each.said for each in self._open_calls if each.ended)
+        before = Counter(each.meant for each in self._open_calls if each.ended)
         for call in calls:
-            said = _call_name(call), _arguments_digest(_call_arguments(call))
+            meant = _call_name(call), _arguments_digest(_call_arguments(call))
             known = self._by_id.get(call.id or "")
-            if before[said]:
-                before[said] -= 1
-            elif known is None or not known.ended or known.said != said:
+            if before[meant]:
+                before[meant] -= 1
+            elif known is None or not known.ended or known.meant != meant:
                 self._advance_call(self._open_call(call), call, events)
 
     def arguments(self) -> str:
@@ -151,10 +151,10 @@ class ChoiceCalls(Struct, eq=False):
             if current.brackets.empty:
                 current.text.clear()
             elif not current.opened:
-                current.text[:] = [] if cut else _objects_in("".join(current.text))
+                current.text[:] = [] if cut else _quoted_object("".join(current.text))
                 current.opened = current.whole = bool(current.text)
             if not cut:
-                if current.name not in self._functions:
+                if current.name not in self._function_names:
                     raise UnusableOutput("The provider sent a call that names no function.")
                 if current.text and not current.whole:
                     raise UnusableOutput("The provider broke its reply off amid a call.")
@@ -163,11 +163,11 @@ class ChoiceCalls(Struct, eq=False):
             ):
                 continue  # it may be a repetition
             current.repeats = None
-            if current.index is None and not self._emit_start(current, events, ended=True):
+            if current.index is None and not self._emit_call_start(current, events, ended=True):
                 continue
-            self._emit_unsent(current, events)
+            self._emit_unsent_arguments(current, events)
             if not current.text and not cut:
-                events.append(ToolCallDelta(current.index or 0, "{}", self._choice))
+                events.append(ToolCallDelta(current.index or 0, "{}", self._choice_index))
 
     def _call_by_id_or_index(self, call: ProviderCall) -> _PendingCall | None:
         if call.id and (same := self._by_id.get(call.id)) is not None:
@@ -175,25 +175,25 @@ class ChoiceCalls(Struct, eq=False):
         last = self._open_calls[-1] if self._open_calls else None
         if call.index is None:
             return last
-        found = self._by_place.get(call.index)
+        found = self._by_index.get(call.index)
         nameless = not call.id and not _call_name(call)
         return last if found is None and nameless and last and not last.whole else found
 
-    def _is_more_of(self, found: _PendingCall, call: ProviderCall) -> bool:
+    def _continues_call(self, found: _PendingCall, call: ProviderCall) -> bool:
         name = _call_name(call)
         other = bool(call.id and found.given and call.id != found.given)
         if name and found.name and name != found.name:
-            return not other and found.brackets.empty and bool(self._longer_name(found, name))
+            return not other and found.brackets.empty and bool(self._longer_name_of(found, name))
         if not other:
             return True
         if not found.ended:  # older servers give each piece an id of its own
             return found.brackets.quoted or not _call_arguments(call).lstrip().startswith("{")
         return not name and (found.brackets.empty or not _call_arguments(call).strip())
 
-    def _longer_name(self, found: _PendingCall, name: str) -> str:
+    def _longer_name_of(self, found: _PendingCall, name: str) -> str:
         if found.index is None:
             for joined in (found.name + name, name if name.startswith(found.name) else ""):
-                if joined and any(each.startswith(joined) for each in self._functions):
+                if joined and any(each.startswith(joined) for each in self._function_names):
                     return joined
         return ""
 
@@ -201,7 +201,7 @@ class ChoiceCalls(Struct, eq=False):
         made = self._register_call(_PendingCall(place=call.index))
         self._unstarted.append(made)
         if call.index is not None:
-            self._by_place[call.index] = made
+            self._by_index[call.index] = made
         return made
 
     def _register_call(self, made: _PendingCall) -> _PendingCall:
@@ -218,33 +218,33 @@ class ChoiceCalls(Struct, eq=False):
 
     def _redirect_pieces(self, before: _PendingCall, now: _PendingCall) -> None:
         self._by_id.update({key: now for key, each in self._by_id.items() if each is before})
-        self._by_place.update({key: now for key, each in self._by_place.items() if each is before})
+        self._by_index.update({key: now for key, each in self._by_index.items() if each is before})
 
     def _advance_call(self, current: _PendingCall, call: ProviderCall, events: list[Event]) -> None:
         if call.id and current.given is None and current.repeats is None:
             current.given = call.id
             self._by_id[call.id] = current
         if call.index is not None:
-            self._by_place.setdefault(call.index, current)
+            self._by_index.setdefault(call.index, current)
         name = _call_name(call)
-        if name and (name != current.name or name not in self._functions):
-            current.name = self._longer_name(current, name) if current.name else name
-            if not any(each.startswith(current.name) for each in self._functions):
+        if name and (name != current.name or name not in self._function_names):
+            current.name = self._longer_name_of(current, name) if current.name else name
+            if not any(each.startswith(current.name) for each in self._function_names):
                 raise UnusableOutput("The provider called a function that the request has not.")
         current.extra = call.extra_content or current.extra
         text = _call_arguments(call)
         if not text:
-            self._emit_ready(current, events)
+            self._emit_known_calls(current, events)
         while text and (not current.whole or (text := text.lstrip())):
             if current.whole:
                 current = self._open_next_object(current.repeats or current)
             text = text[current.read(text) :]
             if current.whole and current.repeats is not None:
                 current = self._resolve_repetition(current, current.repeats)
-            self._emit_ready(current, events)
+            self._emit_known_calls(current, events)
 
     def _resolve_repetition(self, current: _PendingCall, repeated: _PendingCall) -> _PendingCall:
-        if repeated.said == current.said:
+        if repeated.meant == current.meant:
             self._open_calls.remove(current)
             self._redirect_pieces(current, repeated)
             return repeated
@@ -252,35 +252,35 @@ class ChoiceCalls(Struct, eq=False):
         self._unstarted.append(current)
         return current
 
-    def _emit_ready(self, current: _PendingCall, events: list[Event]) -> None:
+    def _emit_known_calls(self, current: _PendingCall, events: list[Event]) -> None:
         if current.index is not None:
-            self._emit_unsent(current, events)
+            self._emit_unsent_arguments(current, events)
             return
-        while self._unstarted and self._emit_start(self._unstarted[0], events, ended=False):
-            self._emit_unsent(self._unstarted.pop(0), events)
+        while self._unstarted and self._emit_call_start(self._unstarted[0], events, ended=False):
+            self._emit_unsent_arguments(self._unstarted.pop(0), events)
 
-    def _emit_unsent(self, current: _PendingCall, events: list[Event]) -> None:
+    def _emit_unsent_arguments(self, current: _PendingCall, events: list[Event]) -> None:
         if current.opened and current.sent < len(current.text):
             text = "".join(current.text[current.sent :])
             current.sent = len(current.text)
             self.size += len(text)
-            events.append(ToolCallDelta(current.index or 0, text, self._choice))
+            events.append(ToolCallDelta(current.index or 0, text, self._choice_index))
 
-    def _emit_start(self, current: _PendingCall, events: list[Event], *, ended: bool) -> bool:
+    def _emit_call_start(self, current: _PendingCall, events: list[Event], *, ended: bool) -> bool:
         name = current.name
-        if current.repeats is not None or name not in self._functions:
+        if current.repeats is not None or name not in self._function_names:
             return False
-        longer = (each for each in self._functions if each.startswith(name) and each != name)
+        longer = (each for each in self._function_names if each.startswith(name) and each != name)
         if not ended and current.brackets.empty and any(longer):
             return False
         current.index = self.started
         self.started += 1
         self.size += len(name)
-        identifier = self._ids.take(current.given)
+        identifier = self._call_ids.take(current.given)
         extra = current.extra or None
         if extra:  # said as reasoning too: some clients keep that and nothing alongside a call
-            events.append(ReasoningDelta("", self._choice, (seal_of(identifier, extra),)))
-        events.append(ToolCallStarted(current.index, identifier, name, self._choice, extra))
+            events.append(ReasoningDelta("", self._choice_index, (seal_of(identifier, extra),)))
+        events.append(ToolCallStarted(current.index, identifier, name, self._choice_index, extra))
         return True
 
 
@@ -310,7 +310,7 @@ def _parsed_json(text: str) -> object:
         return None
 
 
-def _objects_in(arguments: str) -> list[str]:
+def _quoted_object(arguments: str) -> list[str]:
     value = _parsed_json(arguments)
     if isinstance(value, str) and is_object(value):
         return [value]

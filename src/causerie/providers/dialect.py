@@ -215,7 +215,7 @@ class Dialect:
         )
 
     def adds_to(self, unlisted: Unlisted) -> bool:
-        """Return whether this dialect may list some of the unlisted fields of a request."""
+        """Return true if the provider takes some of the fields that the interface does not list."""
         mine = self.knows | self.privileged
         if unlisted.more:
             return bool(mine)

@@ -35,16 +35,16 @@ def write_messages(draft: RequestDraft, partial: Partial | None) -> None:
     if draft.request.characters is None:
         check_addresses(draft.request, {}, draft.dialect)
     history = draft.dialect.history
-    messages = draft.document.get("messages") or ()
+    messages: Sequence[Entry] = draft.document.get("messages") or ()
     if not all(map(_needs_no_change, messages)):
         messages = [_adapted_message(draft, index, each) for index, each in enumerate(messages)]
         draft.changes[:] = dict.fromkeys(draft.changes)
     if not history.lenient:
-        messages = _in_strict_order(draft, messages)
+        messages = _put_in_strict_order(draft, messages)
     if partial is not None and (partial.text or partial.reasoning):
-        messages = _with_partial(draft, list(messages), partial)
+        messages = _with_partial_reply(draft, list(messages), partial)
     elif draft.request.continue_final_message:
-        messages = [*messages[:-1], _to_be_continued(draft, dict(messages[-1]))]
+        messages = [*messages[:-1], _marked_to_continue(draft, dict(messages[-1]))]
     draft.fields["messages"] = messages
 
 
@@ -119,7 +119,7 @@ def _adapted_assistant(draft: RequestDraft, index: int, message: Entry) -> Entry
 def _with_reasoning(draft: RequestDraft, message: Entry) -> Entry:
     history = draft.dialect.history
     if _DETAILS in message:
-        message = _with_details(draft, message)
+        message = _with_reasoning_details(draft, message)
     given = [name for name in _REASONING if message.get(name) is not None]
     reasoning = message[given[0]] if given else None
     may_think = draft.request.thinking.enabled is not False
@@ -132,7 +132,7 @@ def _with_reasoning(draft: RequestDraft, message: Entry) -> Entry:
     if history.parts and reasoning:
         draft.moved(f"messages.{given[0]}", "messages.content")
         thought = {"type": "thinking", "thinking": [{"type": "text", "text": reasoning}]}
-        return {**bare, "content": [thought, *_parts_of(message.get("content"))]}
+        return {**bare, "content": [thought, *_content_parts(message.get("content"))]}
     if not history.reasoning:
         draft.dropped(f"messages.{given[0]}")
     elif given[0] not in history.reasoning:
@@ -145,7 +145,7 @@ def _with_reasoning(draft: RequestDraft, message: Entry) -> Entry:
     return {**bare, **dict.fromkeys(history.reasoning, reasoning)}
 
 
-def _with_details(draft: RequestDraft, message: Entry) -> Entry:
+def _with_reasoning_details(draft: RequestDraft, message: Entry) -> Entry:
     # Blocks that are only text were made here, for clients that read blocks.
     blocks = blocks_of(message[_DETAILS])
     plain = are_plain(blocks)
@@ -159,7 +159,7 @@ def _with_details(draft: RequestDraft, message: Entry) -> Entry:
     return bare
 
 
-def _parts_of(content: Any) -> Sequence[Any]:
+def _content_parts(content: Any) -> Sequence[Any]:
     if isinstance(content, str) and content:
         return [{"type": "text", "text": content}]
     return content if isinstance(content, list) else ()
@@ -187,7 +187,7 @@ def in_strict_order(messages: Sequence[Message]) -> bool:
     return said and messages[-1].role != "assistant"
 
 
-def _in_strict_order(draft: RequestDraft, messages: Sequence[Entry]) -> list[Entry]:
+def _put_in_strict_order(draft: RequestDraft, messages: Sequence[Entry]) -> list[Entry]:
     placed: list[Entry] = []
     for message in messages:
         role = message.get("role")
@@ -205,7 +205,7 @@ def _in_strict_order(draft: RequestDraft, messages: Sequence[Entry]) -> list[Ent
     return placed
 
 
-def _with_partial(draft: RequestDraft, messages: list[Any], partial: Partial) -> list[Any]:
+def _with_partial_reply(draft: RequestDraft, messages: list[Any], partial: Partial) -> list[Any]:
     last: dict[str, Any] = {"role": "assistant", "content": ""}
     if draft.request.continue_final_message:
         last = dict(messages.pop())
@@ -215,10 +215,10 @@ def _with_partial(draft: RequestDraft, messages: list[Any], partial: Partial) ->
     last["content"] = content + partial.text
     if partial.reasoning:
         last.update(dict.fromkeys(draft.dialect.history.reasoning, partial.reasoning))
-    return [*messages, _to_be_continued(draft, last)]
+    return [*messages, _marked_to_continue(draft, last)]
 
 
-def _to_be_continued(draft: RequestDraft, last: dict[str, Any]) -> dict[str, Any]:
+def _marked_to_continue(draft: RequestDraft, last: dict[str, Any]) -> dict[str, Any]:
     match draft.dialect.continuing.way:
         case "flag" | "as_sent":
             draft.fields["continue_final_message"] = True
@@ -261,7 +261,7 @@ def check_references(fields: Mapping[str, Any]) -> None:
     """Raise :class:`InvalidRequest` where a schema leads out of itself; most are not walked."""
     walk = _SchemaWalk()
     for param, schema in _schemas_of_request(fields):
-        if isinstance(schema, dict) and _may_lead_out(_encode(schema)):
+        if isinstance(schema, dict) and _may_reference_outside(_encode(schema)):
             try:
                 walk.check(schema)
             except ValueError as failure:
@@ -279,7 +279,7 @@ def _schemas_of_request(fields: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     yield "structured_outputs.json", (fields.get("structured_outputs") or {}).get("json")
 
 
-def _may_lead_out(schema: bytes) -> bool:
+def _may_reference_outside(schema: bytes) -> bool:
     references = schema.count(b'ef":')  # of `$ref`, `$dynamicRef` and `$recursiveRef`
     if references != schema.count(b'ef":"#') or b'"$id":' in schema:
         return True
@@ -291,48 +291,48 @@ def _may_lead_out(schema: bytes) -> bool:
 
 class _SchemaWalk:
     def __init__(self) -> None:
-        self._nodes = self._addresses = 0  # of all schemas of a request
+        self._node_count = self._address_count = 0  # of all schemas of a request
 
     def check(self, root: dict[str, Any]) -> None:
         """Raise :class:`ValueError` for a reference or a dialect that is not inside."""
-        self._root = root
-        self._documents: dict[str, dict[str, Any]] = {"": root}
-        self._references: list[tuple[str, str]] = []
-        self._seen: set[int] = set()
-        self._visit_value(root, "")
+        self._root_schema = root
+        self._schemas_by_address: dict[str, dict[str, Any]] = {"": root}
+        self._unchecked_references: list[tuple[str, str]] = []
+        self._seen_schemas: set[int] = set()
+        self._collect_references(root, "")
         outside = []
-        while self._references:
-            base, reference = self._references.pop()
+        while self._unchecked_references:
+            base, reference = self._unchecked_references.pop()
             address, fragment = self._absolute_reference(base, reference)
-            document = self._documents.get(address)
+            document = self._schemas_by_address.get(address)
             if document is None:
                 outside.append(address)
             elif fragment.startswith("/"):
                 # What is data elsewhere is a schema where a reference names it.
-                self._visit_value(_target_of_pointer(document, fragment), address)
-        if any(address not in self._documents for address in outside):
+                self._collect_references(_target_of_pointer(document, fragment), address)
+        if any(address not in self._schemas_by_address for address in outside):
             raise ValueError(
                 "has a reference that leads out of the schema, which no provider may fetch; put "
                 'what it names into `$defs`, and write "#/$defs/NAME".'
             )
 
     def _check_schema_size(self, nodes: int = 0, addresses: int = 0) -> None:
-        self._nodes += nodes
-        self._addresses += addresses
-        if self._nodes > _MOST_NODES or self._addresses > _MOST_ADDRESSES:
+        self._node_count += nodes
+        self._address_count += addresses
+        if self._node_count > _MOST_NODES or self._address_count > _MOST_ADDRESSES:
             raise ValueError("is too large for references to names; shorten it.")
 
-    def _visit_value(self, value: object, base: str) -> None:
+    def _collect_references(self, value: object, base: str) -> None:
         left: list[tuple[object, str, bool]] = [(value, base, False)]
         while left:
             each, base, by_name = left.pop()
             if isinstance(each, list):
                 left += [(one, base, False) for one in each if isinstance(one, dict | list)]
-            if not isinstance(each, dict) or (not by_name and id(each) in self._seen):
+            if not isinstance(each, dict) or (not by_name and id(each) in self._seen_schemas):
                 continue
             self._check_schema_size(nodes=1)
             if not by_name:
-                self._seen.add(id(each))
+                self._seen_schemas.add(id(each))
                 base = self._record_references(each, base)
             left += [
                 (one, base, not by_name and name in _BY_NAME)
@@ -344,7 +344,7 @@ class _SchemaWalk:
         name, older = schema.get("$id"), schema.get("id")
         if isinstance(name, str):
             base, _ = self._absolute_reference(base, name)
-            self._documents.setdefault(base, schema)
+            self._schemas_by_address.setdefault(base, schema)
         elif isinstance(older, str) and not older.startswith("#"):
             base = self._base_of_old_id(schema, base, older)
         dialect = schema.get("$schema")
@@ -361,14 +361,14 @@ class _SchemaWalk:
                     raise ValueError(
                         f'has a `{keyword}` that is no text; it looks like "#/$defs/NAME".'
                     )
-                self._references.append((base, reference))
+                self._unchecked_references.append((base, reference))
         return base
 
     def _base_of_old_id(self, schema: dict[str, Any], base: str, name: str) -> str:
         # Other schemas may have `id` as a note, so it names nothing but the whole schema.
         address, _ = self._absolute_reference(base, name)
-        if schema is self._root:
-            self._documents.setdefault(address, schema)
+        if schema is self._root_schema:
+            self._schemas_by_address.setdefault(address, schema)
         elif not _has_scheme(address):
             return base
         return address

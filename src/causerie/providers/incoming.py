@@ -79,8 +79,8 @@ def counted(
     told = last.usage
     reasoned = size = 0
     for answer in answers:
-        reasoned += answer.reasoned
-        size += answer.size
+        reasoned += answer.reasoning_length
+        size += answer.length
     prompt = told.prompt_tokens or told.input_tokens
     completion = told.completion_tokens or told.output_tokens
     asked = told.prompt_tokens_details or ProviderPromptDetails()
@@ -93,7 +93,7 @@ def counted(
     if prompt and cached > prompt:  # counted apart
         prompt += cached
     impossible = False
-    if completion and not _is_possible(completion, reasoning or 0, size, answers, request):
+    if completion and not _is_plausible(completion, reasoning or 0, size, answers, request):
         impossible, completion, reasoning = True, None, None
     if prompt and prompt > BELIEVED_PROMPT and prompt > most_of_prompt(request):
         impossible, prompt, cached = True, None, 0
@@ -113,7 +113,7 @@ def counted(
     )
 
 
-def _is_possible(
+def _is_plausible(
     completion: int,
     reasoning: int,
     size: int,
@@ -129,7 +129,7 @@ def _is_possible(
         return False
     if completion <= size + UNSHOWN or reasoning or request.thinking.enabled:
         return True
-    if any(each.has_thought for each in answers):
+    if any(each.has_reasoning for each in answers):
         return True
     if request.max_tokens is not None and any(is_cut(each.finish) for each in answers):
         return True
@@ -188,9 +188,9 @@ class ChunkForm(Struct, frozen=True, gc=False):
         if not data.startswith(quoted, start):  # it is written in another way
             return None
         before, behind = BEFORE + data[:start], data[start + len(quoted) :] + BEHIND
-        size = len(before) + len(behind)
-        keep = answer.keep_text if delta.content else answer.keep_reasoning
-        return cls(before, behind, size, keep, answer.index, not delta.content)
+        size, reasoning = len(before) + len(behind), not delta.content
+        keep = answer.writer(reasoning=reasoning)
+        return cls(before, behind, size, keep, answer.index, reasoning)
 
     def event(self, piece: bytes) -> ContentEvent | None:
         """Return the event of a chunk of this form; ``None``, and keep nothing, for others.
@@ -237,18 +237,18 @@ class Incoming:
     ended: bool = False
     fingerprint: str | None = None
     _answers: dict[int, AnswerState] = field(default_factory=dict)
-    _ids: ConversationCallIds | None = None
+    _call_ids: ConversationCallIds | None = None
     _content_pieces: int = 0  # that brought content
     _reported_usage: ReportedUsage = _UNTOLD
-    _form: ChunkForm | None = None  # of the chunk that came last
+    _last_chunk_form: ChunkForm | None = None  # of the chunk that came last
     _unlike_chunks: int = 0  # chunks in a row that had other forms
-    _other_api: MessagesReader | ResponsesReader | None = (
+    _other_api_reader: MessagesReader | ResponsesReader | None = (
         None  # where the server speaks another API
     )
 
     def __post_init__(self) -> None:
         if self.dialect.api.bodies == "messages":
-            self._other_api = MessagesReader()
+            self._other_api_reader = MessagesReader()
 
     @property
     def complete(self) -> bool:
@@ -273,13 +273,13 @@ class Incoming:
         if self.ended:
             return
         for data in stream:
-            form, other = self._form, self._other_api
+            form, other = self._last_chunk_form, self._other_api_reader
             event = None if form is None else form.event(BEFORE + data + BEHIND)
             if event is not None:
                 self._unlike_chunks = 0
                 self._content_pieces += 1
             elif other is not None:
-                event = self._more_of_other_api(data, other)
+                event = self._continuing_event_of_other_api(data, other)
             if event is not None:
                 events.append(event)
                 continue
@@ -302,8 +302,8 @@ class Incoming:
         if event is not None:
             events.append(event)
             return
-        self._form = None  # of what may be over now
-        other = self._other_api
+        self._last_chunk_form = None  # of what may be over now
+        other = self._other_api_reader
         if chunk.error is not None:
             raise failure_in_reply(chunk.error, started=self._content_pieces > 0)
         if chunk.choices:
@@ -316,7 +316,7 @@ class Incoming:
             self._end_reply(events)
 
     def _decoded_chunk(self, data: bytes) -> tuple[ProviderChunk, bool]:
-        other = self._other_api
+        other = self._other_api_reader
         try:
             return (read_chunk if other is None else other.read)(data), False
         except (ValueError, RecursionError) as error:
@@ -347,7 +347,7 @@ class Incoming:
             if answer is None:
                 if len(answers) >= self.request.n:
                     continue  # nobody asked for one more
-                answer = self._new_answer(choice.index)
+                answer = self._begin_answer(choice.index)
             answer.read(choice, events, mended=mended)
         if len(events) > before:
             self._content_pieces += 1
@@ -357,7 +357,7 @@ class Incoming:
 
         ``decoder`` has read what came before it.
         """
-        form = self._form
+        form = self._last_chunk_form
         if form is not None and decoder.is_between:
             event = form.event(piece)
             if event is not None:
@@ -367,15 +367,15 @@ class Incoming:
         data = decoder.only(piece)
         if data is None:
             return ()
-        if self._other_api is not None:
-            event = self._more_of_other_api(data, self._other_api)
+        if self._other_api_reader is not None:
+            event = self._continuing_event_of_other_api(data, self._other_api_reader)
         else:
             event = None
             with suppress(ValueError, RecursionError):
                 event = self._continuing_event(read_chunk(data), data)
         return () if event is None else (event,)
 
-    def _more_of_other_api(
+    def _continuing_event_of_other_api(
         self, data: bytes, reader: MessagesReader | ResponsesReader
     ) -> ContentEvent | None:
         answer = self._answers.get(0)
@@ -398,8 +398,8 @@ class Incoming:
         self._record_metadata(chunk)
         self._unlike_chunks += 1
         plain = chunk.usage is None and choice.usage is None and chunk.x_groq is None
-        forms = plain and self._unlike_chunks < _MOST_UNLIKE and self._other_api is None
-        self._form = ChunkForm.of(data, choice.delta, answer) if forms else None
+        forms = plain and self._unlike_chunks < _MOST_UNLIKE and self._other_api_reader is None
+        self._last_chunk_form = ChunkForm.of(data, choice.delta, answer) if forms else None
         return event
 
     def whole(self, body: bytes) -> list[Event]:
@@ -434,16 +434,16 @@ class Incoming:
         if usage is None and chunk.choices and self.request.n == 1:
             usage = chunk.choices[0].usage
         if usage is not None:
-            size = sum([answer.size for answer in self._answers.values()])
+            size = sum([answer.length for answer in self._answers.values()])
             if self._reported_usage is not _UNTOLD:
                 usage = merged(self._reported_usage.usage, usage)
             self._reported_usage = ReportedUsage(usage, self._content_pieces, size)
         if chunk.system_fingerprint:
             self.fingerprint = chunk.system_fingerprint
 
-    def _new_answer(self, index: int) -> AnswerState:
-        if self._ids is None:
-            self._ids = ConversationCallIds(self.request.messages, self.call_id)
+    def _begin_answer(self, index: int) -> AnswerState:
+        ids = self._call_ids or ConversationCallIds(self.request.messages, self.call_id)
+        self._call_ids = ids
         top = self.request.top_logprobs
         said, ahead = self.partial.text if self.partial is not None else "", ""
         if self.dialect.continuing.repeats:
@@ -451,7 +451,7 @@ class Incoming:
             ahead = self.request.messages[-1].text + said if begun else said
         # Where the answer's text had started before, nothing that comes is reasoning.
         separators = self.separators if self.dialect.tags and not said else None
-        answer = AnswerState(index, self._ids, separators, top, in_text=bool(said), ahead=ahead)
+        answer = AnswerState(index, ids, separators, top, in_text=bool(said), ahead=ahead)
         answer.functions = frozenset([tool.name for tool in self.request.tools])
         self._answers[index] = answer
         return answer

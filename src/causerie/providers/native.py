@@ -127,9 +127,9 @@ def _listed_fields(
         for name, value in sent.items()
         if value is not None and name not in listed and name not in own
     ]
-    body = _without_hosts(kept, "", changes)
+    body = _without_mcp(kept, "", changes)
     if "input" in body:
-        body["input"] = _without_hosts(body["input"], "input", changes)
+        body["input"] = _without_mcp(body["input"], "input", changes)
     if body.get(api.limit) == -1:  # which says that there is none
         body[api.limit] = api.demanded_limit
         changes.append(f"{api.limit} -1 dropped")
@@ -137,10 +137,10 @@ def _listed_fields(
     return body, changes
 
 
-def _without_hosts(holder: Any, place: str, changes: list[str]) -> Any:
+def _without_mcp(holder: Any, place: str, changes: list[str]) -> Any:
     """Return a body, items or a tool whose tools name no host with credentials and no model."""
     if isinstance(holder, list):
-        return [_without_hosts(each, f"{place}[{at}].", changes) for at, each in enumerate(holder)]
+        return [_without_mcp(each, f"{place}[{at}].", changes) for at, each in enumerate(holder)]
     tools = holder.get("tools") if isinstance(holder, dict) else None
     if not isinstance(tools, list):
         return holder
@@ -153,7 +153,7 @@ def _without_hosts(holder: Any, place: str, changes: list[str]) -> Any:
         if isinstance(tool, dict) and "model" in tool:
             changes.append(f"{here}.model dropped")
             tool = {name: value for name, value in tool.items() if name != "model"}
-        kept.append(_without_hosts(tool, f"{here}.", changes))
+        kept.append(_without_mcp(tool, f"{here}.", changes))
     return {**holder, "tools": kept}
 
 
@@ -199,12 +199,12 @@ _decode_type = msgspec.json.Decoder(_Type).decode
 class NativeIncoming(Incoming):
     """Reads a reply; passes its native events on, along with their parsed equivalents."""
 
-    _called: set[str] = field(default_factory=set)
+    _called_functions: set[str] = field(default_factory=set)
     _text_head: bytes = b""  # of the lines of an event that only goes on with a text
 
     def __post_init__(self) -> None:
         assert self.request.native is not None
-        reader = self._other_api = _READERS[self.request.native.shape]()
+        reader = self._other_api_reader = _READERS[self.request.native.shape]()
         self._text_head = b"event: %b\ndata: " % reader.text_event
 
     def feed(self, stream: Iterable[bytes], events: list[Event]) -> None:
@@ -222,7 +222,7 @@ class NativeIncoming(Incoming):
                 passed, texts = [], []
             if self.ended:
                 return
-            self._read_other(data, events)
+            self._read_unusual_event(data, events)
         if texts:
             events += self._text_events(passed, texts)
 
@@ -234,7 +234,7 @@ class NativeIncoming(Incoming):
 
     def _lines_and_text_delta(self, data: bytes) -> tuple[bytes, str]:
         # The lines and the text of an event that only goes on with one.
-        answer, reader, head = self._answers.get(0), self._other_api, self._text_head
+        answer, reader, head = self._answers.get(0), self._other_api_reader, self._text_head
         if answer is None or reader is None or not answer.takes_text:
             return data, ""
         if data.startswith(head):
@@ -249,7 +249,7 @@ class NativeIncoming(Incoming):
         text = self._answers[0].more_text("".join(texts))
         return PassedBytes(b"%b\n\n" % b"\n\n".join(lines)), text
 
-    def _read_other(self, data: bytes, events: list[Event]) -> None:
+    def _read_unusual_event(self, data: bytes, events: list[Event]) -> None:
         before = len(events)
         if data.startswith(b"event: "):
             data = NamedEvent.of(data)
@@ -266,7 +266,7 @@ class NativeIncoming(Incoming):
             raise unreadable_reply("no reply of this API")
         self.finish(events)
         *said, finished, usage = events
-        return [*said, PassedReply(_edited(body, "", self.request.model)), finished, usage]
+        return [*said, PassedReply(_with_our_model(body, "", self.request.model)), finished, usage]
 
     def _read_choices(
         self, choices: Sequence[ProviderChoice], events: list[Event], *, mended: bool
@@ -276,31 +276,31 @@ class NativeIncoming(Incoming):
             for said in (choice.delta, choice.message):
                 for call in said.calls if said is not None else ():
                     if call.function is not None and call.function.name:
-                        self._called.add(call.function.name.strip())
+                        self._called_functions.add(call.function.name.strip())
         super()._read_choices(choices, events, mended=mended)
 
-    def _new_answer(self, index: int) -> AnswerState:
-        answer = super()._new_answer(index)
-        answer.functions = self._called
+    def _begin_answer(self, index: int) -> AnswerState:
+        answer = super()._begin_answer(index)
+        answer.functions = self._called_functions
         return answer
 
     def _renamed_event(self, data: bytes) -> PassedBytes:
-        kind = data.name.decode("latin-1") if isinstance(data, NamedEvent) else _type_of(data)
+        kind = data.name.decode("latin-1") if isinstance(data, NamedEvent) else _event_type(data)
         if (holder := _EDITED_EVENTS.get(kind)) is not None:
-            data = _edited(data, holder, self.request.model)
+            data = _with_our_model(data, holder, self.request.model)
         lines, name = data.replace(b"\n", b"\ndata: "), kind.encode("latin-1", "replace")
         named = b"event: %b\n" % name if name and kind.isprintable() else b""
         return PassedBytes(named + sse.encode(lines), last=kind in _ENDS)
 
 
-def _type_of(data: bytes) -> str:
+def _event_type(data: bytes) -> str:
     try:
         return _decode_type(data).type
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return ""
 
 
-def _edited(data: bytes, holder: str, model: str) -> bytes:
+def _with_our_model(data: bytes, holder: str, model: str) -> bytes:
     """Return a reply or an event with our name of the model and without a provider's prices.
 
     ``holder`` is the member that holds both; empty: the reply itself.
@@ -386,7 +386,7 @@ def read_plain(body: bytes, native: NativeRequest, request: ChatRequest) -> Plai
     made, most = usage.completion, request.max_tokens
     if made > len(text) + UNSHOWN or (most is not None and made > most):
         return None
-    whole = _edited(body, "", request.model)
+    whole = _with_our_model(body, "", request.model)
     return (TextDelta(text), PassedReply(whole), finished, usage), None
 
 
@@ -456,15 +456,15 @@ class PassedReader(Struct, eq=False):
     request: ChatRequest
     ended: bool = False
     fingerprint: str | None = None
-    _finishes: dict[int, str | None] = {}  # by choice; None until it has ended
+    _finish_words: dict[int, str | None] = {}  # by choice; None until it has ended
     _text_pieces: int = 0  # with text
     _text_length: int = 0  # of the text, in characters
     _reported_usage: ProviderUsage | None = None
-    _units: int = 0
+    _billed_units: int = 0
 
     @property
     def complete(self) -> bool:
-        return len(self._finishes) >= self.request.n and None not in self._finishes.values()
+        return len(self._finish_words) >= self.request.n and None not in self._finish_words.values()
 
     @property
     def usage(self) -> Usage:
@@ -476,7 +476,7 @@ class PassedReader(Struct, eq=False):
         unsure = impossible or not prompt
         if unsure and request.passed is not None:
             prompt = request.passed.tokens
-        units, most = self._units, 0
+        units, most = self._billed_units, 0
         if request.operation == "completions":
             # A token makes a byte or more, but for a few that show nowhere.
             most = _BYTES_OF_CHARACTER * self._text_length + UNSHOWN
@@ -518,8 +518,8 @@ class PassedReader(Struct, eq=False):
             self._record_usage(fields)
             events = _passed_events(text, body)
         if operation != "completions":
-            self._units = self._units or 1
-            self._finishes = {0: "stop"}
+            self._billed_units = self._billed_units or 1
+            self._finish_words = {0: "stop"}
         self._end_reply(events)
         return events
 
@@ -555,9 +555,9 @@ class PassedReader(Struct, eq=False):
         except _UNREADABLE as failure:
             raise unreadable_reply("no choices of a completion") from failure
         for choice in choices:
-            before = self._finishes.setdefault(choice.index, None)
+            before = self._finish_words.setdefault(choice.index, None)
             if choice.finish_reason:
-                self._finishes[choice.index] = later(before, choice.finish_reason)
+                self._finish_words[choice.index] = later(before, choice.finish_reason)
         text = "".join([choice.text or "" for choice in choices])
         self._text_pieces += bool(text)
         self._text_length += len(text)
@@ -575,16 +575,16 @@ class PassedReader(Struct, eq=False):
         units = _decoded_member(fields.get("usage"), _Units)
         billed = None if meta is None else meta.billed_units
         for each in (units, billed):
-            self._units = int((each and each.search_units) or self._units)
+            self._billed_units = int((each and each.search_units) or self._billed_units)
         tokens = meta and meta.tokens and meta.tokens.input_tokens
         if tokens and self._reported_usage is None:
             self._reported_usage = ProviderUsage(prompt_tokens=int(tokens))
 
     def _end_reply(self, events: list[Event]) -> None:
         self.ended = True
-        if not self._finishes:
+        if not self._finish_words:
             raise UpstreamFailed("The provider ended its reply before it began.")
-        for index, word in sorted(self._finishes.items()):
+        for index, word in sorted(self._finish_words.items()):
             events.append(Finished(finish_reason(word, calls=False, said=True), index))
         events.append(self.usage)
 

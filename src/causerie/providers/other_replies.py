@@ -40,7 +40,7 @@ class ReplyReader(Struct, eq=False):
     text_of: ClassVar[attrgetter[str]]  # what was decoded
     ended: bool = False
     _calls: dict[int, int] = {}  # our index of a call by that of its block or item
-    _usage: ProviderUsage = field(default_factory=ProviderUsage)
+    _merged_usage: ProviderUsage = field(default_factory=ProviderUsage)
 
     def text(self, data: bytes) -> str:
         """Return the text of an event that only goes on with one; nothing for other events."""
@@ -132,8 +132,6 @@ class MessagesTextEvent(Struct, gc=False):
 
 
 class MessagesReader(ReplyReader, eq=False):
-    """Reads one reply of the Messages API."""
-
     text_event: ClassVar = b"content_block_delta"
     text_mark: ClassVar = b'"text_delta"'
     decode_text: ClassVar = msgspec.json.Decoder(MessagesTextEvent).decode
@@ -200,7 +198,7 @@ class MessagesReader(ReplyReader, eq=False):
         # Prompt tokens come first, and may come only once.
         if usage is None:
             return ProviderChunk()
-        told = self._usage
+        told = self._merged_usage
         cached, written = usage.cache_read_input_tokens, usage.cache_creation_input_tokens
         if usage.input_tokens is not None:
             told.prompt_tokens = usage.input_tokens + (cached or 0) + (written or 0)
@@ -296,8 +294,6 @@ class ResponsesTextEvent(Struct, gc=False):
 
 
 class ResponsesReader(ReplyReader, eq=False):
-    """Reads one reply of the Responses API."""
-
     text_event: ClassVar = b"response.output_text.delta"
     text_mark: ClassVar = b'"response.output_text.delta"'
     decode_text: ClassVar = msgspec.json.Decoder(ResponsesTextEvent).decode
@@ -307,7 +303,7 @@ class ResponsesReader(ReplyReader, eq=False):
         event = _decoded_event(data, decode_responses, "Responses")
         kind = event.type
         if event.object == "response":
-            return self._whole(event)
+            return self._whole_reply(event)
         if kind in _TEXTS and isinstance(event.delta, str):
             return _delta_chunk(ProviderDelta(content=event.delta))
         if kind in _THOUGHTS and isinstance(event.delta, str):
@@ -319,12 +315,12 @@ class ResponsesReader(ReplyReader, eq=False):
             return _delta_chunk(self._call(event.output_index, function))
         if kind in LAST_OF_RESPONSES and event.response is not None:
             self.ended = True
-            return _end_chunk(event.response, ProviderDelta())
+            return _ending_chunk(event.response, ProviderDelta())
         if kind == "error" or (not kind and not is_nothing(event.error)):
             return ProviderChunk(error=event.error or msgspec.json.decode(data))
         return ProviderChunk()
 
-    def _whole(self, reply: ResponseObject) -> ProviderChunk:
+    def _whole_reply(self, reply: ResponseObject) -> ProviderChunk:
         texts: list[str] = []
         calls: list[ProviderCall] = []
         for index, item in enumerate(reply.output or ()):
@@ -332,7 +328,7 @@ class ResponsesReader(ReplyReader, eq=False):
                 texts += [part.text or part.refusal or "" for part in item.content or ()]
             elif item.type == "function_call":
                 calls += self._call_delta(index, item).tool_calls or ()
-        return _end_chunk(
+        return _ending_chunk(
             reply, ProviderDelta(content="".join(texts), tool_calls=calls), whole=True
         )
 
@@ -342,7 +338,7 @@ class ResponsesReader(ReplyReader, eq=False):
         return self._call(index, ProviderFunction(item.name, item.arguments), item.call_id)
 
 
-def _end_chunk(
+def _ending_chunk(
     reply: ResponseObject, delta: ProviderDelta, *, whole: bool = False
 ) -> ProviderChunk:
     if reply.status == "failed" or not is_nothing(reply.error):

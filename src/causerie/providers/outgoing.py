@@ -134,7 +134,7 @@ def drafted(
     draft = RequestDraft(request, dialect, document)
     draft.fields["model"] = model
     write_messages(draft, partial)
-    _write_plain(draft)
+    _write_unchanged_fields(draft)
     _write_limits(draft, partial)
     if thinking.PARAMETERS & request.params:
         write_thinking(draft)
@@ -147,7 +147,7 @@ def drafted(
     if request_body.FORMAT_PARAMETERS & request.params:
         write_shape(draft)
     _note_unheeded(draft)
-    _write_demand(draft)
+    _demand_parameters(draft)
     if partial is None:
         _note_replaced_fields(draft)
     if streamed:
@@ -177,12 +177,12 @@ def _listed_fields(
     return document, unlisted
 
 
-def _write_plain(draft: RequestDraft) -> None:
+def _write_unchanged_fields(draft: RequestDraft) -> None:
     accepts, fields = draft.dialect.accepts, draft.fields
     for name, value in draft.document.items():
         if value is None or name in WRITTEN:
             continue
-        if name in accepts and _has_usual_type(name, value):
+        if name in accepts and _has_declared_type(name, value):
             fields[name] = value
         elif name in HINT_NAMES or name in HONOURED:
             other = draft.dialect.renames.get(name)
@@ -202,7 +202,7 @@ def _write_plain(draft: RequestDraft) -> None:
         fields["top_logprobs"] = least  # what was not asked for is left out of the reply
 
 
-def _has_usual_type(name: str, value: object) -> bool:
+def _has_declared_type(name: str, value: object) -> bool:
     if name not in HINT_NAMES:
         return True
     try:
@@ -251,7 +251,7 @@ def _note_replaced_fields(draft: RequestDraft) -> None:
             draft.changes.append(f"{name} rewritten")
 
 
-def _write_demand(draft: RequestDraft) -> None:
+def _demand_parameters(draft: RequestDraft) -> None:
     if not draft.dialect.demands or not draft.request.params & _DEMANDING:
         return
     sent = draft.document.get("provider")

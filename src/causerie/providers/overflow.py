@@ -26,7 +26,7 @@ _PLACE = re.compile(r"\\\{(\w+)\\\}|…")
 
 @dataclass(frozen=True, slots=True)
 class Overflow:
-    """Token counts, as far as they were told."""
+    """Token counts of a prompt that did not fit, as far as the provider reported them."""
 
     prompt: int | None
     output: int | None

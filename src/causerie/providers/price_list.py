@@ -67,7 +67,7 @@ class PriceList:
         return next((rows for name in names if (rows := self.models.get((provider, name)))), ())
 
     def updated(self, other: PriceList) -> PriceList:
-        """Return this list with the rows of another, of two for one model the newer."""
+        """Return both lists as one, with the newer rows of each model."""
         models = dict(self.models)
         for name, rows in other.models.items():
             if name not in models or rows[0].date >= models[name][0].date:

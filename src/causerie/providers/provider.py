@@ -121,6 +121,7 @@ class Provider:
     """
 
     key_renewal: KeyRenewal | None = None  # of a key that changes
+    more_headers: Callable[[], Mapping[str, str]] | None = None  # of each chat request, as it goes
 
     def __init__(
         self,
@@ -142,7 +143,6 @@ class Provider:
         self.slots = slots or RequestSlots(None)
         self.listed: Sequence[str] = ()  # ids of its models, as a check has read them last
         self._client = client
-        self._headers: Callable[[], Mapping[str, str]] | None = None
         self.credential: str | None = None
         self.use(credential)
 
@@ -151,22 +151,18 @@ class Provider:
         self._former_credential, self.credential = self.credential, credential
         api = self.dialect.api
         always = (*api.credential(credential), *api.headers)
-        self._asking = (*always, ("accept", "application/json"))
-        self._sending = (
+        self._get_headers = (*always, ("accept", "application/json"))
+        self._post_headers = (
             *always,
             ("content-type", "application/json"),
             ("accept", "application/json, text/event-stream"),
         )
         by_model = "{model}" in api.path
-        self._head = None if by_model else self._head_for("")  # one for all models
+        self._common_head = None if by_model else self._request_head("")  # one for all models
         self._native_heads = {shape: self._native_head(shape, {}) for shape in self.dialect.native}
 
     async def renews(self, rejected: str | None) -> bool:
         return self.key_renewal is not None and await self.key_renewal.renewed(rejected)
-
-    def tell(self, aside: Callable[[], Mapping[str, str]]) -> None:
-        """Send with each chat request the headers that ``aside`` gives then."""
-        self._headers = aside
 
     def post(
         self,
@@ -188,25 +184,25 @@ class Provider:
                 "The key of the provider has expired, and no new one could be had."
             ).caused_by(ErrorClass.REJECTED_KEY)
         if native is None:
-            head = self._head or self._head_for(model)
+            head = self._common_head or self._request_head(model)
         elif isinstance(native, str):
-            head = self._head_for(model, native)
+            head = self._request_head(model, native)
         elif native.headers:
             head = self._native_head(native.shape, native.headers)
         else:
             head = self._native_heads[native.shape]
-        if self._headers is not None:
-            lines = "".join([f"{name}: {value}\r\n" for name, value in self._headers().items()])
+        if self.more_headers is not None:
+            lines = "".join([f"{name}: {value}\r\n" for name, value in self.more_headers().items()])
             head += lines.encode("latin-1")
         return self._client.send_body(head, body, due, anew=anew, asked=asked)
 
-    def _head_for(self, model: str, operation: Operation = "chat") -> bytes:
+    def _request_head(self, model: str, operation: Operation = "chat") -> bytes:
         api = self.dialect.api
-        return self._client.head("POST", api.at(api.path_of(operation), model), self._sending)
+        return self._client.head("POST", api.at(api.path_of(operation), model), self._post_headers)
 
     def _native_head(self, shape: str, more: Mapping[str, str]) -> bytes:
         path = self.dialect.api.at(self.dialect.native[shape])
-        return self._client.head("POST", path, (*self._sending, *more.items()))
+        return self._client.head("POST", path, (*self._post_headers, *more.items()))
 
     async def refused(self, response: HttpResponse) -> ServiceError:
         try:
@@ -278,7 +274,7 @@ class Provider:
         headers: Mapping[str, str] | None = None,
         body: bytes = b"",
     ) -> AsyncIterator[HttpResponse]:
-        lines = self._asking if not body else (*self._sending, *(headers or {}).items())
+        lines = self._get_headers if not body else (*self._post_headers, *(headers or {}).items())
         try:
             async with asyncio.timeout(seconds):
                 response = await self._client.send(method, self.dialect.api.at(path), lines, body)

@@ -1,5 +1,4 @@
-"""Refusal of a provider, mapped to an error of ours whose text is safe to show, and when a provider
-that has no room may be asked again.
+"""Map the refusal of a provider to an error that is safe to show, with the time until a retry.
 
 The delay is read in this order: ``retry-after-ms``, ``Retry-After`` (RFC 9110, section 10.2.3), the
 error in the body (``google.rpc.RetryInfo``, ``retry_after``, "try again in 20s"), and the headers
@@ -312,7 +311,7 @@ def refusal(
 
 
 def failure_in_reply(error: object, *, started: bool) -> errors.ServiceError:
-    """Return our error for one in a reply with status 200, or in one that had ``started``."""
+    """Return our error for one within a reply: at its beginning, or once it had ``started``."""
     fields = _normalised_error(error)
     status = _status_in_error(fields)
     if not started and (status != 500 or overflow(fields) is not None):
@@ -336,7 +335,7 @@ def _service_error(
         words = "answers with a redirect, which is not followed"
         return _failed_upstream(words, errors.ErrorClass.WRONG_ADDRESS, metadata)
     delay = retry_delay(headers, error)
-    if (wrong := _own_fault(status, error, delay)) is not None:
+    if (wrong := _our_fault(status, error, delay)) is not None:
         return _failed_upstream(*wrong, metadata)
     too_long = overflow(error)
     if too_long is None and status == 413 and not phrase(error.get("message")):
@@ -368,7 +367,7 @@ def _service_error(
     return _failed_upstream(f"failed with status {status}", cause, metadata)
 
 
-def _own_fault(
+def _our_fault(
     status: int, error: Mapping[str, object], delay: int | None
 ) -> tuple[str, errors.ErrorClass] | None:
     # A quota with a time to wait is a rate limit.

@@ -73,21 +73,21 @@ class BodyStream:
     _incoming: Incoming | PassedReader
     _response_body: HttpResponse | DecodedResponse
     _chunk_seconds: float
-    _end: float
+    _reply_deadline: float
     _bytes_left: int = MAX_REPLY_BYTES
     _decoder: EventDecoder = field(
         default_factory=partial(EventDecoder, MAX_EVENT_BYTES, values=True)
     )
-    _seconds: float = _NEVER  # that the next content may take
+    _content_seconds: float = _NEVER  # that the next content may take
     _deadline: float = _NEVER  # when it has taken too long
-    _sink: ArrivalSink | None = None
+    _arrival_sink: ArrivalSink | None = None
     _unread: memoryview | bytes = b""  # what has come and was not read yet
-    _pending: deque[Batch] = field(default_factory=deque)  # read and not handed on yet
+    _pending_batches: deque[Batch] = field(default_factory=deque)  # read and not handed on yet
     _failure: ServiceError | None = None
 
     async def leave(self) -> None:
         """Free the connection: for others where the reply has ended, else at once."""
-        self._sink = self._response_body.taker = None
+        self._arrival_sink = self._response_body.taker = None
         if self._incoming.ended:
             await self._response_body.finish(_CLOSING_SECONDS)
         else:
@@ -95,7 +95,7 @@ class BodyStream:
 
     def on_arrival(self, sink: ArrivalSink) -> None:
         """Hand to ``sink`` what only goes on with a text, while the next batch is awaited."""
-        self._sink = sink
+        self._arrival_sink = sink
         self._response_body.taker = self._take_continuation
 
     def __aiter__(self) -> Self:
@@ -103,11 +103,11 @@ class BodyStream:
 
     async def __anext__(self) -> Batch:
         """Return what arrived together; raise a failure only after the events before it."""
-        if self._pending:
+        if self._pending_batches:
             await asyncio.sleep(0)  # others have their turn
-            return self._pending.popleft()
+            return self._pending_batches.popleft()
         body, incoming, decoder = self._response_body, self._incoming, self._decoder
-        self._deadline = monotonic() + self._seconds  # whatever comes that is no content
+        self._deadline = monotonic() + self._content_seconds  # whatever comes that is no content
         while True:
             if self._failure is not None:
                 raise self._failure
@@ -128,14 +128,14 @@ class BodyStream:
             except (TransportFailed, LineTooLong, ServiceError) as failure:
                 await self._record_failure(failure, events)
             if events:
-                body.due = self._end
-                self._seconds = _TAIL_SECONDS if incoming.complete else self._chunk_seconds
+                body.due = self._reply_deadline
+                self._content_seconds = _TAIL_SECONDS if incoming.complete else self._chunk_seconds
                 return self._first_portion(events) if large else events
             if incoming.complete:
                 self._deadline = min(self._deadline, monotonic() + _TAIL_SECONDS)
 
     def _take_continuation(self, piece: bytes) -> bool:
-        sink, body = self._sink, self._response_body
+        sink, body = self._arrival_sink, self._response_body
         left = self._bytes_left - len(piece)
         if sink is None or left < 0:
             return False
@@ -145,7 +145,7 @@ class BodyStream:
         self._bytes_left = left
         self._deadline = body.late = monotonic() + self._chunk_seconds
         if not sink(batch):
-            self._sink = body.taker = None
+            self._arrival_sink = body.taker = None
         return True
 
     def _within_limit(self, piece: bytes) -> bytes:
@@ -178,7 +178,7 @@ class BodyStream:
 
     def _first_portion(self, events: list[Event]) -> Batch:
         first, *others = in_portions(events)
-        self._pending.extend(others)
+        self._pending_batches.extend(others)
         return first
 
     async def _record_failure(
@@ -203,9 +203,6 @@ class BodyStream:
 # Judged in one pass of native code over the bytes. Chunks that are not of this kind are not read
 # here but by ``incoming``, which gives the same events. None of these is ever part of a circle, so
 # nobody looks for one in them (``gc=False``).
-
-
-# The target, and a reply that comes whole.
 
 _Nothing = Literal[""] | None
 _Some = Annotated[int, Meta(ge=1, le=wire.MOST_TOKENS)]
@@ -233,7 +230,7 @@ class FastChoice(Struct, gc=False):
 
 
 class FastUsage(Struct, gc=False):
-    """Tokens, told by their usual names."""
+    """Token counts of a reply, under their usual names."""
 
     prompt_tokens: Annotated[int, Meta(ge=1, le=BELIEVED_PROMPT)]
     completion_tokens: _Some
@@ -310,7 +307,7 @@ class ProviderReply(Struct, eq=False):
     _fast_read: PlainRead | None = None
     _stream: BodyStream | None = None
     _batch: Batch = ()  # all of it, where it is no stream
-    _pending: list[Batch] = []  # what follows the batch, last first, where it is large
+    _pending_batches: list[Batch] = []  # what follows the batch, last first, where it is large
 
     @property
     def events(self) -> AsyncIterator[Batch]:
@@ -329,7 +326,7 @@ class ProviderReply(Struct, eq=False):
         return named or self._target.provider.fingerprint
 
     def usage(self) -> Usage:
-        """The tokens so far: none before the server has the request, the whole prompt from then on.
+        """Return the tokens so far: none before the server has the request, then the whole prompt.
 
         A reply that is not streamed is made whole, whoever leaves: while nothing of it is there,
         it is as long as it may be.
@@ -406,7 +403,7 @@ class ProviderReply(Struct, eq=False):
                 else:
                     await offload(self._read_body, whole)
                     self._batch, *others = in_portions(self._batch)
-                    self._pending = others[::-1]
+                    self._pending_batches = others[::-1]
         except TransportFailed as failure:
             raise failed(failure) from failure
         except InvalidRequest as failure:
@@ -428,10 +425,10 @@ class ProviderReply(Struct, eq=False):
     async def _next_batch(self) -> Batch:
         if self._stream is not None:
             return await self._stream.__anext__()
-        if not self._pending:
+        if not self._pending_batches:
             raise StopAsyncIteration
         await asyncio.sleep(0)  # others have their turn
-        return self._pending.pop()
+        return self._pending_batches.pop()
 
     def _record_response(self, response: HttpResponse) -> None:
         self._response = response
@@ -442,7 +439,7 @@ class ProviderReply(Struct, eq=False):
                 self._response = None  # which costs nothing
                 raise await self._target.provider.refused(response)
             body = await decoded(response)
-            start = (await body.beginning(_shows_kind)).removeprefix(BOM_UTF8).lstrip()
+            start = (await body.beginning(_shows_body_kind)).removeprefix(BOM_UTF8).lstrip()
             if start[:1] in (b"{", b"[") and response.media_type != b"text/event-stream":
                 passed = self._request.passed is not None
                 most = self._target.provider.max_reply_bytes if passed else MAX_EVENT_BYTES
@@ -501,7 +498,7 @@ class ProviderReply(Struct, eq=False):
         return self._native is not None
 
 
-def _shows_kind(start: bytes) -> bool:
+def _shows_body_kind(start: bytes) -> bool:
     return bool(start.removeprefix(BOM_UTF8).strip()) or len(start) > _MOST_BLANKS
 
 
@@ -542,7 +539,7 @@ class ProviderTarget:
         return ProviderReply(self, request, self.model_for(request), partial)
 
     def continues(self, request: ChatRequest, partial: Partial) -> bool:
-        """Servers begin calls and structured output anew, so neither is continued."""
+        """Return true if it can go on with the reply: no server does amid calls or a schema."""
         if request.passed is not None:
             return False
         if not (partial.text or partial.reasoning or partial.calls):
@@ -577,6 +574,3 @@ class ProviderTarget:
         return await self.provider.count(
             api.counted_at, written, {} if native is None else native.headers
         )
-
-    async def check(self) -> None:
-        await self.provider.check()

@@ -36,17 +36,17 @@ def write_thinking(draft: RequestDraft) -> None:
         draft.dropped("reasoning.summary")
 
 
-def _as_sent(draft: RequestDraft) -> None:
+def _write_as_sent(draft: RequestDraft) -> None:
     for name in ("reasoning_effort", "thinking_token_budget"):
         if draft.given(name):
             draft.fields[name] = draft.document[name]
     _write_template_arguments(draft)
     if not draft.given("reasoning"):
-        if _only_by_name(draft):
-            _write_switch(draft, _NAME)
+        if _thinks_only_by_name(draft):
+            _write_template_switch(draft, _NAME)
         return
     thinking = draft.request.thinking
-    _write_switch(draft, "reasoning")
+    _write_template_switch(draft, "reasoning")
     if thinking.effort is not None and "reasoning_effort" not in draft.fields:
         draft.fields["reasoning_effort"] = thinking.effort
         draft.moved("reasoning.effort", "reasoning_effort")
@@ -55,27 +55,27 @@ def _as_sent(draft: RequestDraft) -> None:
         draft.moved("reasoning.max_tokens", "thinking_token_budget")
 
 
-def _by_template(draft: RequestDraft) -> None:
+def _write_by_template(draft: RequestDraft) -> None:
     control, thinking = draft.dialect.thinking, draft.request.thinking
     _write_template_arguments(draft)
-    said = _first_given(draft, "reasoning", "reasoning_effort", "thinking_token_budget")
-    if said or _only_by_name(draft):
-        _write_switch(draft, said or _NAME)
+    said = _given_field(draft, "reasoning", "reasoning_effort", "thinking_token_budget")
+    if said or _thinks_only_by_name(draft):
+        _write_template_switch(draft, said or _NAME)
     if thinking.effort is not None:
-        write = _write_effort_argument if control.effort_in_template else _write_word
+        write = _write_effort_argument if control.effort_in_template else _write_effort_word
         write(draft, thinking.effort)
     _write_budget(draft)
 
 
-def _by_effort(draft: RequestDraft) -> None:
+def _write_by_effort(draft: RequestDraft) -> None:
     thinking = draft.request.thinking
     if thinking.enabled is False:
-        _write_word(draft, "none")
+        _write_effort_word(draft, "none")
     else:
         _write_budget_and_effort(draft, USUAL_EFFORT if thinking.enabled else None)
 
 
-def _by_type(draft: RequestDraft) -> None:
+def _write_by_type(draft: RequestDraft) -> None:
     enabled = draft.request.thinking.enabled
     if enabled is not None:
         draft.fields["thinking"] = {"type": "enabled" if enabled else "disabled"}
@@ -83,7 +83,7 @@ def _by_type(draft: RequestDraft) -> None:
     _write_budget_and_effort(draft)
 
 
-def _by_object(draft: RequestDraft) -> None:
+def _write_by_object(draft: RequestDraft) -> None:
     thinking, control = draft.request.thinking, draft.dialect.thinking
     reasoning = dict(draft.document.get("reasoning") or {})
     reasoning.pop("exclude", None)
@@ -109,7 +109,7 @@ def _by_object(draft: RequestDraft) -> None:
         draft.moved(f"{_KWARGS}.enable_thinking", "reasoning")
 
 
-def _by_adaptive(draft: RequestDraft) -> None:
+def _write_by_adaptive(draft: RequestDraft) -> None:
     # A budget is manual thinking; with an effort the model chooses the length. The summary is
     # requested because some models send no text of their reasoning otherwise.
     thinking = draft.request.thinking
@@ -131,18 +131,18 @@ def _by_adaptive(draft: RequestDraft) -> None:
     if thinking.effort is not None:
         word = draft.dialect.thinking.efforts[thinking.effort]
         draft.fields["output_config"] = {"effort": word}
-        draft.moved(_first_given(draft, "reasoning_effort", "reasoning"), "output_config.effort")
+        draft.moved(_given_field(draft, "reasoning_effort", "reasoning"), "output_config.effort")
         if word != thinking.effort:
             draft.changes.append(f"output_config.effort {thinking.effort}->{word}")
 
 
 _WRITERS: Mapping[Switch, Callable[[RequestDraft], None]] = {
-    "as_sent": _as_sent,
-    "template": _by_template,
-    "effort": _by_effort,
-    "typed": _by_type,
-    "object": _by_object,
-    "adaptive": _by_adaptive,
+    "as_sent": _write_as_sent,
+    "template": _write_by_template,
+    "effort": _write_by_effort,
+    "typed": _write_by_type,
+    "object": _write_by_object,
+    "adaptive": _write_by_adaptive,
 }
 
 
@@ -157,7 +157,7 @@ def _write_template_arguments(draft: RequestDraft) -> None:
         draft.dropped(f"{_KWARGS}.{name}")
 
 
-def _write_switch(draft: RequestDraft, said: str) -> None:
+def _write_template_switch(draft: RequestDraft, said: str) -> None:
     # Templates know one of the two names and ignore the other.
     enabled = draft.request.thinking.enabled
     kwargs = draft.fields.get(_KWARGS) or {}
@@ -173,11 +173,11 @@ def _write_effort_argument(draft: RequestDraft, effort: str) -> None:
         word = draft.dialect.thinking.efforts[effort]
         draft.fields[_KWARGS] = {**kwargs, "reasoning_effort": word}
         draft.moved(
-            _first_given(draft, "reasoning_effort", "reasoning"), f"{_KWARGS}.reasoning_effort"
+            _given_field(draft, "reasoning_effort", "reasoning"), f"{_KWARGS}.reasoning_effort"
         )
 
 
-def _write_word(draft: RequestDraft, effort: str) -> None:
+def _write_effort_word(draft: RequestDraft, effort: str) -> None:
     word = draft.dialect.thinking.efforts.get(effort)
     if word is None:
         raise draft.unsupported("reasoning_effort")
@@ -207,7 +207,7 @@ def _write_budget_and_effort(draft: RequestDraft, default_effort: str | None = N
     if not _write_budget_as_effort(draft):
         _write_budget(draft)
         if effort := draft.request.thinking.effort or default_effort:
-            _write_word(draft, effort)
+            _write_effort_word(draft, effort)
 
 
 def _write_budget_as_effort(draft: RequestDraft) -> bool:
@@ -237,21 +237,21 @@ def _has_switch(kwargs: Mapping[str, object]) -> bool:
     return any(isinstance(kwargs.get(name), bool) for name in _SWITCHES)
 
 
-def _first_given(draft: RequestDraft, *names: str) -> str:
+def _given_field(draft: RequestDraft, *names: str) -> str:
     return next((name for name in names if draft.given(name)), "")
 
 
 def _budget_field(draft: RequestDraft) -> str:
-    said = _first_given(draft, "thinking_token_budget", "reasoning")
+    said = _given_field(draft, "thinking_token_budget", "reasoning")
     return "reasoning.max_tokens" if said == "reasoning" else said
 
 
 def _switch_name(draft: RequestDraft) -> str:
-    said = _first_given(draft, "reasoning", "reasoning_effort", "thinking_token_budget", _KWARGS)
+    said = _given_field(draft, "reasoning", "reasoning_effort", "thinking_token_budget", _KWARGS)
     return f"{_KWARGS}.enable_thinking" if said == _KWARGS else said or _NAME
 
 
-def _only_by_name(draft: RequestDraft) -> bool:
+def _thinks_only_by_name(draft: RequestDraft) -> bool:
     kwargs = draft.document.get(_KWARGS) or {}
-    given = _first_given(draft, "reasoning", "reasoning_effort") or kwargs.get("reasoning_effort")
+    given = _given_field(draft, "reasoning", "reasoning_effort") or kwargs.get("reasoning_effort")
     return draft.request.thinking.enabled is True and not _has_switch(kwargs) and not given

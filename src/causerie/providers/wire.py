@@ -34,7 +34,7 @@ _FIRST_STANDS = frozenset({"length", "content_filter"})
 
 
 def later(before: str | None, reason: str) -> str:
-    """Return the word that counts where there are several; raise for one that means a failure."""
+    """Return which of two finish reasons counts; raise for one that means a failure."""
     if before is not None and _MEANINGS.get(before) in _FIRST_STANDS:
         return before
     word = reason.strip().lower().replace("-", "_").replace(" ", "_")
@@ -103,7 +103,7 @@ class ProviderDelta(Struct, gc=False):
 
     @property
     def calls(self) -> list[ProviderCall]:
-        """The calls that the client is to make, not those that the server makes itself."""
+        """Return the calls that the client is to make, not those that the server makes itself."""
         if self.tool_calls:
             return [call for call in self.tool_calls if call.type in _TYPES_OF_CALLS]
         if self.function_call is not None:
@@ -124,7 +124,7 @@ class ProviderLogprob(ProviderAlternative, gc=False):
 
 
 class ProviderLogprobs(Struct, gc=False):
-    """Of chat completions (``content``), or as the older interface has them."""
+    """Log-probabilities as chat completions have them (``content``), or as plain completions do."""
 
     content: list[ProviderLogprob] | None = None
     tokens: list[str] | None = None
@@ -132,19 +132,19 @@ class ProviderLogprobs(Struct, gc=False):
     top_logprobs: list[dict[str, float | None] | None] | None = None
 
     @property
-    def told(self) -> list[ProviderLogprob]:
-        """Log probabilities of chat completions, in either notation."""
+    def entries(self) -> list[ProviderLogprob]:
+        """Return log probabilities as chat completions have them, from either notation."""
         if self.content is not None or not (self.tokens and self.token_logprobs):
             return self.content or []
         tops = chain(self.top_logprobs or (), repeat(None))
         told = zip(self.tokens, self.token_logprobs, tops, strict=False)
         return [
-            ProviderLogprob(token, logprob, None, _by_probability(top))
+            ProviderLogprob(token, logprob, None, _sorted_alternatives(top))
             for token, logprob, top in told
         ]
 
 
-def _by_probability(top: dict[str, float | None] | None) -> list[ProviderAlternative]:
+def _sorted_alternatives(top: dict[str, float | None] | None) -> list[ProviderAlternative]:
     found = [ProviderAlternative(token, logprob) for token, logprob in (top or {}).items()]
     return sorted(found, key=lambda each: -inf if each.logprob is None else each.logprob)[::-1]
 
@@ -294,7 +294,7 @@ def _converted_chunk(found: Any) -> ProviderChunk:
     if isinstance(found, dict):
         if not is_nothing(found.get("error")):
             return ProviderChunk(error=found["error"])
-        _drop_empty(found)
+        _drop_empty_values(found)
         for choice in _object_items(found.get("choices"), _MOST_CHOICES):
             _mend_choice(choice)
         _keep_plausible_usage(found)
@@ -323,26 +323,26 @@ def _plausible_values(told: dict[str, Any]) -> dict[str, Any]:
 
 
 def _mend_choice(choice: dict[str, Any]) -> None:
-    _drop_empty(choice)
+    _drop_empty_values(choice)
     _keep_plausible_usage(choice)
     if choice.get("index") is None:
         choice["index"] = 0
     if not isinstance(choice.get("finish_reason"), str | None):
         choice["finish_reason"] = json.dumps(choice["finish_reason"])[:64]
     for said in _object_items([choice.get("delta"), choice.get("message")], 2):
-        _drop_empty(said)
+        _drop_empty_values(said)
         for name in _TEXTS & said.keys():
             said[name] = _object_text(said[name], name)
         choice["logprobs"] = _converted_logprobs(choice.get("logprobs"), said)
         if isinstance(said.get("tool_calls"), dict):
             said["tool_calls"] = [said["tool_calls"]]
         for call in _object_items(said.get("tool_calls"), _MOST_CALLS):
-            _drop_empty(call)
+            _drop_empty_values(call)
             given = call.get("id")
             number = isinstance(given, int) and not isinstance(given, bool)
             call["id"] = str(given) if number else given if isinstance(given, str) else None
             for function in _object_items([call.get("function")], 1):
-                _drop_empty(function)
+                _drop_empty_values(function)
 
 
 def _object_text(value: object, name: str) -> object:
@@ -364,7 +364,7 @@ def _converted_logprobs(told: object, said: dict[str, Any]) -> object:
         return None
 
 
-def _drop_empty(found: dict[str, Any]) -> None:
+def _drop_empty_values(found: dict[str, Any]) -> None:
     # Some languages write an empty object as an empty list.
     for name in [name for name, value in found.items() if value in ([], {})]:
         del found[name]

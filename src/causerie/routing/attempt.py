@@ -35,13 +35,13 @@ class Attempt(Struct, eq=False):
     began: float = 0.0  # when the first content was there
     queued_seconds: float = 0.0
     upstream_seconds: float = 0.0
-    _entry: AbstractAsyncContextManager[float] | None = None
-    _reply: AbstractAsyncContextManager[TargetReply] | None = None
-    _is_over: bool = False
+    _queue_entry: AbstractAsyncContextManager[float] | None = None
+    _reply_context: AbstractAsyncContextManager[TargetReply] | None = None
+    _has_left: bool = False
     reached: bool = False  # whether the target had the request, where it failed
     resting: bool = False  # whether the target was to be left alone, after repeated failures
-    _is_probe: bool = False  # whether this one finds out if the target is there again
-    _answered: bool = False
+    _is_trial: bool = False  # whether this one finds out if the target is there again
+    _has_answered: bool = False
     _ended_empty: bool = False  # whether nothing follows what has come
 
     @property
@@ -67,19 +67,19 @@ class Attempt(Struct, eq=False):
         target_state.in_flight += 1
         if not breaker.well:
             self.resting = breaker.failures >= THRESHOLD and not breaker.admits()
-            self._is_probe = breaker.begin()
+            self._is_trial = breaker.begin()
         self.started = asked = clock()
         before: list[events.Event] = []
         try:
             if target_state.admission_queue is not None:
                 entry = target_state.admission_queue.enter(self.request.n)
                 self.queued_seconds = await entry.__aenter__()
-                self._entry = entry
+                self._queue_entry = entry
                 asked = clock()
             latency_stats.waiting[self] = asked
             reply = target_state.target.generate(self.request, self.partial)
             answer = self.answer = await reply.__aenter__()
-            self._reply = reply
+            self._reply_context = reply
             upcoming = answer.events.__anext__
             while not _bears_content(batch := await upcoming()):
                 before += batch
@@ -89,7 +89,7 @@ class Attempt(Struct, eq=False):
         except BaseException as failure:
             await self._note_failure(failure)
             raise
-        self._answered = True
+        self._has_answered = True
         self.began = began = clock()
         self.upstream_seconds = seconds = began - asked
         if not breaker.well:
@@ -112,18 +112,18 @@ class Attempt(Struct, eq=False):
         await self.leave()
 
     async def leave(self) -> None:
-        if self._is_over:
+        if self._has_left:
             return
-        self._is_over = True
+        self._has_left = True
         self.target_state.in_flight -= 1
-        if self._is_probe and not self._answered:
+        if self._is_trial and not self._has_answered:
             self.target_state.breaker.left()
         try:  # the reply first: its place is taken until it is over
-            if self._reply is not None:
-                await self._reply.__aexit__(None, None, None)
+            if self._reply_context is not None:
+                await self._reply_context.__aexit__(None, None, None)
         finally:
-            if self._entry is not None:
-                await self._entry.__aexit__(None, None, None)
+            if self._queue_entry is not None:
+                await self._queue_entry.__aexit__(None, None, None)
 
 
 def _bears_content(batch: events.Batch) -> bool:

@@ -35,7 +35,7 @@ class CircuitBreaker:
     _longest_seconds: float = LONGEST_WAIT_SECONDS  # that one failure keeps requests away
     failures: int = 0  # in a row
     open: bool = False
-    _absent: bool = False  # the last active check failed
+    _last_check_failed: bool = False  # the last active check failed
     _wait_doublings: int = 0
     _down_until: float = 0.0
     _full_until: float = 0.0
@@ -55,7 +55,7 @@ class CircuitBreaker:
             return "up"
         now = self.clock()
         if self.open:
-            if self._absent or now < self._down_until:
+            if self._last_check_failed or now < self._down_until:
                 return "down"
             if now < self._trial_until:
                 return "trying"
@@ -98,7 +98,7 @@ class CircuitBreaker:
     def refuses(self) -> None:
         """Record that it refused one request for its content, so that it is reachable."""
         self.failures = min(self.failures, THRESHOLD - 1)
-        self.open = self._absent = False
+        self.open = self._last_check_failed = False
         self._down_until = self._full_until = self._trial_until = 0.0
         self.well = not self.failures and not self.rejections
 
@@ -114,19 +114,17 @@ class CircuitBreaker:
 
     def succeeded(self) -> None:
         if not self.well:
-            self.well = True
-            self.open = self._absent = False
-            self.failures = self._wait_doublings = self.rejections = 0
-            self._down_until = self._full_until = self._trial_until = self._rejected_until = 0.0
+            self.failures = self._wait_doublings = 0
             self.reason = ""
+            self.answers()
 
     def back(self) -> None:
         """Record that an active check succeeded: a request may try the target now."""
-        self._absent = False
+        self._last_check_failed = False
         self._down_until = 0.0
 
     def absent(self, reason: str, *, proven: bool = True) -> None:
-        self._absent = True
+        self._last_check_failed = True
         self.failed(reason, proven=proven)
 
     def failed(self, reason: str, *, proven: bool = True) -> None:

@@ -24,18 +24,18 @@ class Passed(Struct):
     """The part of a reply that was sent; batches are joined once ``MANY`` or ``LONG``."""
 
     batches: list[events.Batch] = []
-    _reasoning: list[str] = []
-    _text: list[str] = []
-    _calls: dict[_At, events.ToolCallStarted] = {}
-    _arguments: dict[_At, list[str]] = {}
-    _uncut: set[int] = set()  # choices that ended by themselves
-    _finish: events.FinishReason | None = None
-    _finished: int = 0
+    _reasoning_pieces: list[str] = []
+    _text_pieces: list[str] = []
+    _started_calls: dict[_At, events.ToolCallStarted] = {}
+    _argument_pieces: dict[_At, list[str]] = {}
+    _complete_choices: set[int] = set()  # choices that ended by themselves
+    _finish_reason: events.FinishReason | None = None
+    _finished_choices: int = 0
 
     @property
     def finished(self) -> int:
         self.put_together()
-        return self._finished
+        return self._finished_choices
 
     @property
     def finish(self) -> events.FinishReason | None:
@@ -43,23 +43,23 @@ class Passed(Struct):
             for event in reversed(batch):
                 if type(event) is events.Finished:
                     return event.reason
-        return self._finish
+        return self._finish_reason
 
     def shows(self, *, reasoning: bool) -> bool:
         """Return true if content was passed on; ``reasoning`` counts as content or not."""
         self.put_together()
-        said = any(self._text) or bool(self._calls)
-        return said or (reasoning and any(self._reasoning))
+        said = any(self._text_pieces) or bool(self._started_calls)
+        return said or (reasoning and any(self._reasoning_pieces))
 
     def partial(self, usage: events.Usage, trail: events.Trail | None) -> events.Partial:
         """Return the reply so far, which has one choice; ``usage`` counts all its tokens."""
         self.put_together()
         return events.Partial(
-            reasoning="".join(self._reasoning),
-            text="".join(self._text),
+            reasoning="".join(self._reasoning_pieces),
+            text="".join(self._text_pieces),
             calls=tuple(
-                events.PartialCall(at[1], call.id, call.name, "".join(self._arguments[at]))
-                for at, call in sorted(self._calls.items())
+                events.PartialCall(at[1], call.id, call.name, "".join(self._argument_pieces[at]))
+                for at, call in sorted(self._started_calls.items())
             ),
             completion=usage.completion,
             reasoning_tokens=usage.reasoning,
@@ -70,9 +70,9 @@ class Passed(Struct):
         """Return names and arguments of the calls of all complete choices."""
         self.put_together()
         return [
-            (call.name, "".join(self._arguments[at]))
-            for at, call in sorted(self._calls.items())
-            if at[0] in self._uncut
+            (call.name, "".join(self._argument_pieces[at]))
+            for at, call in sorted(self._started_calls.items())
+            if at[0] in self._complete_choices
         ]
 
     def put_together(self) -> None:
@@ -89,21 +89,21 @@ class Passed(Struct):
                         reasoning.append(event.text)
                     case events.ToolCallStarted():
                         at = event.choice, event.index
-                        self._calls[at] = event
-                        self._arguments[at] = []
+                        self._started_calls[at] = event
+                        self._argument_pieces[at] = []
                     case events.ToolCallDelta():
                         at = event.choice, event.index
                         arguments.setdefault(at, []).append(event.arguments)
                     case events.Finished():
-                        self._finish = event.reason
-                        self._finished += 1
+                        self._finish_reason = event.reason
+                        self._finished_choices += 1
                         if event.reason in ("stop", "tool_calls"):
-                            self._uncut.add(event.choice)
+                            self._complete_choices.add(event.choice)
         self.batches.clear()
-        self._reasoning.append("".join(reasoning))
-        self._text.append("".join(text))
+        self._reasoning_pieces.append("".join(reasoning))
+        self._text_pieces.append("".join(text))
         for at, pieces in arguments.items():
-            self._arguments.setdefault(at, []).append("".join(pieces))
+            self._argument_pieces.setdefault(at, []).append("".join(pieces))
 
 
 def added(before: events.Usage, new: events.Usage) -> events.Usage:
@@ -293,7 +293,7 @@ class Execution(TargetSelector, eq=False):
         try:
             if request.n > 1 or broken.answer.verbatim:
                 raise failure
-            return await self._gone_on(self._passed.partial(usage, trail), failure)
+            return await self._resume_reply(self._passed.partial(usage, trail), failure)
         except errors.ServiceError as last:
             said = self._passed.shows(reasoning=False) or self._passed.finished
             if not request.stream or request.thinking.visible or said:
@@ -301,7 +301,7 @@ class Execution(TargetSelector, eq=False):
             errors.forget_frames(last)
         return await self.again(failure)
 
-    async def _gone_on(self, partial: events.Partial, failure: errors.ServiceError) -> Attempt:
+    async def _resume_reply(self, partial: events.Partial, failure: errors.ServiceError) -> Attempt:
         waited, pause = 0.0, _FIRST_PAUSE_SECONDS
         while not self.spent() and (able := self._able_to_continue(partial)):
             try:

@@ -90,7 +90,7 @@ class Measurements:
     ) -> None:
         self._router, self._store, self._wall_clock = router, store, wall
         self._written: dict[TargetState, tuple[int, Sums]] = {}  # the last quarter, by this process
-        self._quarters: _Kept = {}  # by all processes
+        self._quarter_sums: _Kept = {}  # by all processes
         self._days: _Kept = {}
         self._read_until = 0  # earlier quarters, and days, do not change
 
@@ -143,7 +143,7 @@ class Measurements:
         for state, start, sums in changes:
             last, before = self._written.get(state, (start, _NONE))
             self._written[state] = start, sums.plus(before) if start == last else sums
-            kept = self._quarters.setdefault(state.name, {})
+            kept = self._quarter_sums.setdefault(state.name, {})
             kept[start] = kept.get(start, _NONE).plus(sums)
         for state in [one for one in self._written if one not in live and not one.in_flight]:
             del self._written[state]
@@ -163,7 +163,7 @@ class Measurements:
         now = self._wall_clock() // 1_000_000_000
         day, all_days = now - targets.DAY_SECONDS, now - DAYS_KEPT * targets.DAY_SECONDS
         new = self._read_until
-        _update_kept(self._quarters, await self._store.quarters(max(day, new)), day)
+        _update_kept(self._quarter_sums, await self._store.quarters(max(day, new)), day)
         _update_kept(
             self._days, await self._store.days(max(all_days, new - targets.DAY_SECONDS)), all_days
         )
@@ -175,7 +175,7 @@ class Measurements:
         state = self._router().target_state(name)
         if self._store is None:
             return () if state is None else state.latency_stats.history.day()
-        sums = dict(self._quarters.get(name, {}))
+        sums = dict(self._quarter_sums.get(name, {}))
         if state is not None:
             for start, added in self._unwritten_sums(state):
                 sums[start] = sums.get(start, _NONE).plus(added)

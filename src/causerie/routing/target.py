@@ -71,7 +71,7 @@ SILENCE = Silence()
 
 
 class Target(Protocol):
-    """It may be asked ``retries`` times again after a passing failure before the first content."""
+    """Where a model answers; a request is repeated ``retries`` times after a passing failure."""
 
     @property
     def retries(self) -> int: ...

@@ -34,18 +34,18 @@ class LastTargets(Struct, eq=False):
     """The target that answered each recent conversation last, whose prompt cache has its start."""
 
     most: int = _MOST
-    _targets: OrderedDict[bytes, tuple[str, float]] = field(default_factory=OrderedDict)
+    _last_targets: OrderedDict[bytes, tuple[str, float]] = field(default_factory=OrderedDict)
 
     def note(self, conversation: str, target: str, now: float) -> None:
         key = _conversation_digest(conversation)
-        self._targets[key] = target, now
-        self._targets.move_to_end(key)
-        if len(self._targets) > self.most:
-            self._targets.popitem(last=False)
+        self._last_targets[key] = target, now
+        self._last_targets.move_to_end(key)
+        if len(self._last_targets) > self.most:
+            self._last_targets.popitem(last=False)
 
     def of(self, conversation: str, now: float) -> str:
         """Return the name of the target; empty if none answered lately."""
-        target, noted = self._targets.get(_conversation_digest(conversation), ("", now))
+        target, noted = self._last_targets.get(_conversation_digest(conversation), ("", now))
         return target if now - noted <= _SECONDS else ""
 
 
@@ -198,7 +198,7 @@ class TargetSelector(Struct, eq=False):
     queued_seconds: float = 0.0  # until a place was free, of the targets that answered
     upstream_seconds: float = 0.0  # until the first content, of the targets that answered
     uncounted: int = 0  # how many of ``tried`` cost nothing of the budget
-    _seconds: float = 0.0  # without an answer
+    _seconds_without_answer: float = 0.0  # without an answer
 
     def routed_seconds(self, attempt: Attempt) -> float:
         """Return the time that attempts at other targets took before the one that answers."""
@@ -206,17 +206,17 @@ class TargetSelector(Struct, eq=False):
 
     def spent(self) -> bool:
         budget, counted = self.context.budget, len(self.tried) - self.uncounted
-        return counted >= budget.attempts or self._seconds >= budget.seconds
+        return counted >= budget.attempts or self._seconds_without_answer >= budget.seconds
 
     def reached(self) -> bool:
         return self.attempt is not None or any(one.reached for one in self.tried)
 
     async def wait(self, seconds: float) -> None:
         await self.context.pause(seconds)
-        self._seconds += seconds
+        self._seconds_without_answer += seconds
 
     def broke(self, attempt: Attempt, failure: ServiceError) -> None:
-        self._seconds += attempt.began - attempt.started
+        self._seconds_without_answer += attempt.began - attempt.started
         attempt.reached = True
         attempt.failure = cause_of(failure)
 
@@ -238,7 +238,7 @@ class TargetSelector(Struct, eq=False):
         failures: list[ServiceError] = []
         asked = list(target_states)
         for place, target_state in enumerate(asked):
-            if failures and self._is_short(target_state, failures):
+            if failures and self._is_too_short(target_state, failures):
                 continue
             if failures and place >= len(target_states):
                 await self._pause_before(target_state)
@@ -256,7 +256,7 @@ class TargetSelector(Struct, eq=False):
             else:
                 self._record_served(attempt)
                 return attempt
-            self._seconds += self.context.clock() - attempt.started
+            self._seconds_without_answer += self.context.clock() - attempt.started
             if partial is None and not _may_succeed_elsewhere(failures[-1]):
                 raise failures[-1]
             hopeless = hopeless or (target_state is target_states[0] and attempt.resting)
@@ -268,17 +268,17 @@ class TargetSelector(Struct, eq=False):
 
     async def _pause_before(self, target_state: TargetState) -> None:
         jitter = 0.5 + 0.5 * self.context.chance()
-        await self.wait(_RETRY_SECONDS * 2 ** self._tries_of(target_state) * jitter)
+        await self.wait(_RETRY_SECONDS * 2 ** self._attempts_at(target_state) * jitter)
 
     def _may_retry(self, target_state: TargetState, failure: ServiceError) -> bool:
         return (
-            self._tries_of(target_state) <= target_state.target.retries
+            self._attempts_at(target_state) <= target_state.target.retries
             and failure.error_class in _PASSING
             and not self.request.fallbacks  # which are asked at once
             and target_state.breaker.failures < THRESHOLD
         )
 
-    def _tries_of(self, target_state: TargetState) -> int:
+    def _attempts_at(self, target_state: TargetState) -> int:
         return sum(one.target == target_state.name for one in self.tried)
 
     def _record_served(self, attempt: Attempt) -> None:
@@ -302,7 +302,7 @@ class TargetSelector(Struct, eq=False):
                 return one.bounds
         return UNBOUNDED_TOKENS
 
-    def _is_short(self, target_state: TargetState, failures: Sequence[ServiceError]) -> bool:
+    def _is_too_short(self, target_state: TargetState, failures: Sequence[ServiceError]) -> bool:
         exceeded = [each for each in failures if each.code == "context_length_exceeded"]
         reported = (each.metadata.get("context_length") for each in exceeded)
         short = max((length for length in reported if isinstance(length, int)), default=0)
@@ -346,7 +346,7 @@ class TargetSelector(Struct, eq=False):
             wait = max(1, math.ceil(min(rests.values(), default=1.0)))
             why = f" {_last_failure_words(failure)}" if isinstance(failure, UpstreamFailed) else ""
             exhausted = Overloaded(
-                f"No target of this model answers now ({_named_list(self.candidates)}).{why} "
+                f"No target of this model answers now ({_listed_names(self.candidates)}).{why} "
                 f"Try again in {wait} s; {_NEXT_STEP}",
                 code="no_endpoint",
                 retry_after=wait,
@@ -369,7 +369,7 @@ class TargetSelector(Struct, eq=False):
         if isinstance(failure, UpstreamFailed):
             next_step = f"Try again later; {_NEXT_STEP}" if failure.retryable else _OPERATOR
             failure.message = (
-                f"No target of this model answered ({_named_list(self.candidates)}). "
+                f"No target of this model answered ({_listed_names(self.candidates)}). "
                 f"{_last_failure_words(failure)} {next_step}"
             )
         if len(self.tried) > 1:
@@ -377,7 +377,7 @@ class TargetSelector(Struct, eq=False):
         return failure
 
 
-def _named_list(candidates: Sequence[Candidate]) -> str:
+def _listed_names(candidates: Sequence[Candidate]) -> str:
     names = [one.name for one in candidates[:_NAMED]]
     others = len(candidates) - len(names)
     return ", ".join([*names, f"and {others} more"] if others else names)

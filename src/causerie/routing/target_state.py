@@ -49,33 +49,33 @@ class Samples(Struct, eq=False):
     """The newest measurements with their times, for percentiles."""
 
     _clock: Callable[[], float]
-    _values: deque[tuple[float, float]] = msgspec.field(
+    _timed_values: deque[tuple[float, float]] = msgspec.field(
         default_factory=partial(deque, maxlen=SAMPLES_KEPT)
     )
     _summaries: dict[float, tuple[float, Percentiles]] = {}
 
     def add(self, value: float, now: float) -> None:
-        self._values.append((now, value))
+        self._timed_values.append((now, value))
 
     def newest(self) -> float | None:
         """Return the median of the newest few of the last seconds; ``None`` with less than two."""
         since = self._clock() - _NOW_SECONDS
-        newest = islice(reversed(self._values), _NEWEST)
+        newest = islice(reversed(self._timed_values), _NEWEST)
         values = sorted(value for made, value in newest if made >= since)
         return values[(len(values) - 1) // 2] if len(values) > 1 else None
 
     def median_since(self, since: float) -> float | None:
-        values = [value for made, value in self._values if made >= since]
+        values = [value for made, value in self._timed_values if made >= since]
         return median(values) if values else None
 
     def percentiles(self, window: float = FIVE_MINUTES) -> Percentiles | None:
         """Return the percentiles of the last ``window`` seconds; ``None`` without measurements."""
         now = self._clock()
-        if not self._values or self._values[-1][0] < now - window:
+        if not self._timed_values or self._timed_values[-1][0] < now - window:
             return None
         if window in self._summaries and now - self._summaries[window][0] < _FRESH_SECONDS:
             return self._summaries[window][1]
-        values = sorted(value for made, value in self._values if made >= now - window)
+        values = sorted(value for made, value in self._timed_values if made >= now - window)
         last = len(values) - 1
         found = Percentiles(*(values[min(int(len(values) * one), last)] for one in _SHARES))
         self._summaries[window] = (now, found)
@@ -88,7 +88,7 @@ QUARTERS_KEPT = 96  # quarters of a day
 
 
 class Minute(Struct, eq=False):
-    """Counts of answered and failed requests in a minute with this number."""
+    """Counts of the answered and the failed requests of one minute."""
 
     number: float
     answered: int = 0
@@ -104,33 +104,33 @@ class AvailabilityHistory(Struct, eq=False):
     _past: deque[TimeBucket] = msgspec.field(
         default_factory=partial(deque, maxlen=QUARTERS_KEPT - 1)
     )
-    _number: int = 0  # of the quarter that is going on
-    _began: float = 0.0
-    _minutes: list[Minute] = []
+    _quarter_number: int = 0  # of the quarter that is going on
+    _quarter_began: float = 0.0
+    _quarter_minutes: list[Minute] = []
 
     def begin(self, minute: Minute, now: float) -> float:
         """Start a minute; return the seconds until its quarter of an hour ends."""
         number, since = divmod(self._wall_clock(), _QUARTER_NS)
-        if number > self._number:
-            if self._minutes:
+        if number > self._quarter_number:
+            if self._quarter_minutes:
                 self._past.append(self._time_bucket())
-            self._number, self._began, self._minutes = number, now, []
-        self._minutes.append(minute)
+            self._quarter_number, self._quarter_began, self._quarter_minutes = number, now, []
+        self._quarter_minutes.append(minute)
         return (_QUARTER_NS - since) / _SECOND_NS
 
     def day(self) -> Sequence[TimeBucket]:
         """Return the quarters of the last day that had requests, the oldest first."""
         since = (self._wall_clock() // _QUARTER_NS - QUARTERS_KEPT + 1) * QUARTER_SECONDS
-        going_on = [self._time_bucket()] if self._minutes else []
+        going_on = [self._time_bucket()] if self._quarter_minutes else []
         return [one for one in (*self._past, *going_on) if one.start >= since]
 
     def _time_bucket(self) -> TimeBucket:
         return TimeBucket(
-            start=self._number * QUARTER_SECONDS,
-            answered=sum(minute.answered for minute in self._minutes),
-            failed=sum(minute.failed for minute in self._minutes),
-            first_token=self._first_tokens.median_since(self._began),
-            speed=self._speeds.median_since(self._began),
+            start=self._quarter_number * QUARTER_SECONDS,
+            answered=sum(minute.answered for minute in self._quarter_minutes),
+            failed=sum(minute.failed for minute in self._quarter_minutes),
+            first_token=self._first_tokens.median_since(self._quarter_began),
+            speed=self._speeds.median_since(self._quarter_began),
         )
 
 
@@ -150,22 +150,22 @@ class LatencyStats:
         self.speed = Samples(clock)
         self.history = AvailabilityHistory(self.first_token, self.speed, wall)
         self.waiting: dict[object, float] = {}
-        self._answered_from = float("-inf")  # when the newest of the answered ones began
+        self._newest_answered_start = float("-inf")  # when the newest of the answered ones began
         self._minute = Minute(0)
         self._past: deque[Minute] = deque()  # of the last day
-        self._sums: dict[int, tuple[float, int, int]] = {}  # without the present minute
+        self._counts_by_window: dict[int, tuple[float, int, int]] = {}  # without the present minute
         self._minute_ends = float("-inf")
-        self._fails_until = float("-inf")  # the last failure is recent until then
+        self._failures_recent_until = float("-inf")  # the last failure is recent until then
 
     def recent_failures(self) -> tuple[int, int] | None:
         """Return failed and all requests of five minutes if a third failed, else ``None``.
 
         It costs next to nothing where none failed lately.
         """
-        if self._fails_until == float("-inf"):
+        if self._failures_recent_until == float("-inf"):
             return None
-        if self._clock() >= self._fails_until:
-            self._fails_until = float("-inf")
+        if self._clock() >= self._failures_recent_until:
+            self._failures_recent_until = float("-inf")
             return None
         answered, failed = self._recent_counts(_RECENT_MINUTES)
         is_degraded = failed >= _LEAST_FAILED and failed * _DEGRADED >= answered + failed
@@ -181,7 +181,7 @@ class LatencyStats:
         if usual is None:
             return None
         newest = self.first_token.newest() or 0.0
-        since = [at for at in self.waiting.values() if at > self._answered_from]
+        since = [at for at in self.waiting.values() if at > self._newest_answered_start]
         waited = self._clock() - min(since) if since else 0.0
         return max(usual.p50, newest, waited)
 
@@ -189,8 +189,8 @@ class LatencyStats:
         if now >= self._minute_ends:
             self._next_minute(now)
         self._minute.answered += 1
-        if now - seconds > self._answered_from:
-            self._answered_from = now - seconds
+        if now - seconds > self._newest_answered_start:
+            self._newest_answered_start = now - seconds
         self.first_token.add(seconds, now)
 
     def failed(self) -> None:
@@ -198,7 +198,7 @@ class LatencyStats:
         if now >= self._minute_ends:
             self._next_minute(now)
         self._minute.failed += 1
-        self._fails_until = now + _RECENT_MINUTES * 60
+        self._failures_recent_until = now + _RECENT_MINUTES * 60
 
     def wrote(self, tokens: int, seconds: float, now: float) -> None:
         if tokens > 1 and seconds >= _LEAST_SECONDS:
@@ -213,11 +213,11 @@ class LatencyStats:
 
     def _recent_counts(self, minutes: int) -> tuple[int, int]:
         now = self._clock() // 60
-        summed, answered, failed = self._sums.get(minutes, (-1.0, 0, 0))
+        summed, answered, failed = self._counts_by_window.get(minutes, (-1.0, 0, 0))
         if summed != now:
             past = [one for one in self._past if one.number > now - minutes]
             answered, failed = sum(one.answered for one in past), sum(one.failed for one in past)
-            self._sums[minutes] = now, answered, failed
+            self._counts_by_window[minutes] = now, answered, failed
         if self._minute.number > now - minutes:
             answered, failed = answered + self._minute.answered, failed + self._minute.failed
         return answered, failed
@@ -227,7 +227,7 @@ class LatencyStats:
         self._past.append(self._minute)
         while self._past and self._past[0].number <= number - _DAY_MINUTES:
             self._past.popleft()
-        self._sums.clear()
+        self._counts_by_window.clear()
         self._minute = Minute(number)
         left = self.history.begin(self._minute, now)
         self._minute_ends = min((number + 1) * 60, now + left)
@@ -244,18 +244,18 @@ class CallStats(Struct, eq=False):
 
     def add(self, classes: Sequence[CallClass]) -> None:
         self.ever.update(classes)
-        number = self._number()
+        number = self._quarter_number()
         if not self._quarters or self._quarters[-1][0] != number:
             self._quarters.append((number, Counter()))
         self._quarters[-1][1].update(classes)
 
     def day(self) -> CallCounts | None:
-        since = self._number() - QUARTERS_KEPT
+        since = self._quarter_number() - QUARTERS_KEPT
         newer = (counts for number, counts in self._quarters if number > since)
         total = sum(newer, Counter[CallClass]())
         return msgspec.convert(dict(total), CallCounts) if total else None
 
-    def _number(self) -> int:
+    def _quarter_number(self) -> int:
         return int(self._clock() // QUARTER_SECONDS)
 
 
@@ -310,12 +310,10 @@ class TargetState:
             ours = failure.code == Overloaded.code and "upstream_status" not in failure.metadata
             if not ours:  # which is checked anew for the next request
                 self.breaker.full(wait_of(failure), reason)
-        elif isinstance(failure, UpstreamFailed) and not _is_answered(failure):
+        elif isinstance(failure, UpstreamFailed) and not _was_answered(failure):
             failure.metadata.setdefault("target", self.name)
-            was_open = self.breaker.open
-            self.breaker.failed(reason, proven=self.proven)
+            self._move_breaker(failure, self.breaker.failed)
             self.latency_stats.failed()
-            self._tell_opening(failure, was_open=was_open)
         else:
             self.breaker.refuses()
 
@@ -324,11 +322,11 @@ class TargetState:
         return bool(self.latency_stats.uptime(_PROOF_MINUTES))
 
     def absent(self, failure: ServiceError) -> None:
-        was_open = self.breaker.open
-        self.breaker.absent(cause_of(failure), proven=self.proven)
-        self._tell_opening(failure, was_open=was_open)
+        self._move_breaker(failure, self.breaker.absent)
 
-    def _tell_opening(self, failure: ServiceError, *, was_open: bool) -> None:
+    def _move_breaker(self, failure: ServiceError, move: Callable[..., None]) -> None:
+        was_open = self.breaker.open
+        move(cause_of(failure), proven=self.proven)
         if self.breaker.open and not was_open:
             log.warning(
                 "target down",
@@ -399,7 +397,7 @@ def wait_of(failure: ServiceError) -> float:
     return float(said) if said.isdigit() else _FULL_SECONDS
 
 
-def _is_answered(failure: ServiceError) -> bool:
+def _was_answered(failure: ServiceError) -> bool:
     status = failure.metadata.get("upstream_status")
     answered = isinstance(status, int) and status < 500 and failure.code != "upstream_timeout"
     return answered or failure.error_class is ErrorClass.UNUSABLE_OUTPUT

@@ -47,13 +47,13 @@ class PassedThroughReply(Struct, frozen=True):
         raw = next((event.data for event in events if isinstance(event, PassedBytes)), None)
         if raw is None:
             text = "".join([event.text for event in events if isinstance(event, TextDelta)])
-            shown = {"usage": _usage(None, context, usage)}
+            shown = {"usage": _shown_usage(None, context, usage)}
             return {"choices": [{"text": text}], **shown} if text else shown
         if raw.lstrip()[:1] == b"[":
             return Raw(raw)
         fields = _with_model_name(raw, context)
         if "usage" in fields or "results" not in fields:
-            fields["usage"] = _usage(fields.get("usage"), context, usage)
+            fields["usage"] = _shown_usage(fields.get("usage"), context, usage)
         return fields
 
     def encoder(self, context: ResponseContext) -> PassedEncoder:
@@ -67,7 +67,7 @@ def _with_model_name(raw: bytes, context: ResponseContext) -> dict[str, Raw]:
     return fields
 
 
-def _usage(told: Raw | None, context: ResponseContext, usage: Usage) -> Raw:
+def _shown_usage(told: Raw | None, context: ResponseContext, usage: Usage) -> Raw:
     found: object = None if told is None else msgspec.json.decode(told)
     if not isinstance(found, dict):
         found = {"prompt_tokens": usage.prompt, "total_tokens": usage.prompt + usage.completion}
@@ -83,8 +83,8 @@ class PassedEncoder(Struct, eq=False):
     """Encodes the chunks of a stream of plain completions."""
 
     _context: ResponseContext
-    _usage: bool
-    _identity: dict[str, Raw] = {}  # what all chunks have in common
+    _shows_usage: bool
+    _common_members: dict[str, Raw] = {}  # what all chunks have in common
 
     def feed(self, batch: Batch) -> bytes:
         pieces: list[bytes] = []
@@ -92,19 +92,19 @@ class PassedEncoder(Struct, eq=False):
             if isinstance(event, PassedBytes):
                 fields = _with_model_name(event.data, self._context)
                 fields.pop("usage", None)
-                self._identity = {name: fields[name] for name in _IDENTITY if name in fields}
+                self._common_members = {name: fields[name] for name in _IDENTITY if name in fields}
                 # Line breaks stand between members of the provider's JSON only, never in strings.
                 line = _encode(fields).replace(b"\n", b" ").replace(b"\r", b" ")
                 pieces.append(sse.encode(line))
-            elif isinstance(event, Usage) and self._usage:
-                usage = _usage(None, self._context, event)
+            elif isinstance(event, Usage) and self._shows_usage:
+                usage = _shown_usage(None, self._context, event)
                 pieces.append(
-                    sse.encode(_encode({**self._identity, "choices": [], "usage": usage}))
+                    sse.encode(_encode({**self._common_members, "choices": [], "usage": usage}))
                 )
         return b"".join(pieces)
 
     def broken(self, error: ErrorDetails) -> bytes:
-        return sse.encode(_encode({**self._identity, "choices": [], "error": error}))
+        return sse.encode(_encode({**self._common_members, "choices": [], "error": error}))
 
     def end(self) -> bytes:
         return sse.DONE
@@ -136,7 +136,7 @@ def parse(operation: Operation, body: bytes, rules: ParsingRules) -> ChatRequest
     try:
         asked: Any = msgspec.convert(values, operations.BODIES[operation], str_keys=True)
     except msgspec.ValidationError as error:
-        raise _wrong_field(str(error)) from error
+        raise _wrong_field_error(str(error)) from error
     known, unlisted = sift(values, operations.FIELDS[operation])
     facts = _request_facts(asked)
     # Requests that begin alike go to the same target, all others are spread.
@@ -195,7 +195,7 @@ def _prompt_count(value: Any) -> int:
     return 1 if isinstance(value, str) or isinstance(value[0], int) else len(value)
 
 
-def _wrong_field(words: str) -> InvalidRequest:
+def _wrong_field_error(words: str) -> InvalidRequest:
     if missing := _MISSING.search(words):
         name = missing[1]
         return InvalidRequest(f"`{name}` is missing.", code="missing_parameter", param=name)

@@ -67,13 +67,13 @@ class Digest:
     """Signature of a text that comes in pieces."""
 
     def __init__(self) -> None:
-        self._hash = blake2b(digest_size=24, person=b"thinking")
+        self._text_hash = blake2b(digest_size=24, person=b"thinking")
 
     def add(self, text: str) -> None:
-        self._hash.update(text.encode("utf-8", "surrogatepass"))
+        self._text_hash.update(text.encode("utf-8", "surrogatepass"))
 
     def signature(self) -> str:
-        return _DIGEST + urlsafe_b64encode(self._hash.digest()).decode()
+        return _DIGEST + urlsafe_b64encode(self._text_hash.digest()).decode()
 
 
 def reasoning_of(block: dict[str, Any], index: int) -> list[dict[str, Any]]:

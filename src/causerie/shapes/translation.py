@@ -23,7 +23,7 @@ from causerie.shapes.shape import AT_ONCE, Places
 
 
 class Translation(Struct, eq=False):
-    """``values`` are the fields of chat completions, ``messages`` are one of them.
+    """A request as far as it is translated: ``values`` are its fields of chat completions.
 
     ``places`` has the place of each message in the client's body, ``names`` those of other fields.
     """
@@ -84,7 +84,7 @@ def decoded(body: bytes, rules: ParsingRules) -> tuple[ObjectReader, str]:
 
 
 def is_image(part: Entry) -> bool:
-    """Return true for a part of chat completions that a message of a user may have."""
+    """Return true if the part is an image that a message of a user may have."""
     try:
         return isinstance(read_part(ObjectReader(part), "user"), ImagePart)
     except InvalidRequest:

@@ -253,7 +253,7 @@ def _make_chunk(context: ResponseContext, choices: list[ChunkChoice]) -> Chunk:
 class ChunkEncoder:
     """Encodes events of a stream; each choice begins with a chunk that carries the role."""
 
-    __slots__ = ("_context", "_ended", "_prefix", "_prefixes", "_reasoning", "_texts", "_usage")
+    __slots__ = ("_context", "_delta_heads", "_ended", "_prefix", "_reasoning", "_texts", "_usage")
 
     def __init__(self, context: ResponseContext, *, usage: bool = True) -> None:
         self._context = context
@@ -261,7 +261,7 @@ class ChunkEncoder:
         # Common part of all events: a chunk up to its first choice.
         self._prefix = sse.BEFORE + _encode_json(_make_chunk(context, [])).removesuffix(b"]}")
         # By choice that has started: what its chunks have in common, up to what their delta holds.
-        self._prefixes: dict[int, bytes] = {}
+        self._delta_heads: dict[int, bytes] = {}
         # The same, up to the text, or to the reasoning where that is shown under one name.
         self._texts: dict[int, bytes] = {}
         self._reasoning: dict[int, bytes] = {}
@@ -282,14 +282,14 @@ class ChunkEncoder:
                     usage = usage_body(event, self._context.cost)
                     pieces += (self._prefix, b'],"usage":', _encode_json(usage), b"}", _EVENT_END)
             elif not isinstance(event, PassedBytes):
-                if event.choice not in self._prefixes:
+                if event.choice not in self._delta_heads:
                     pieces += self._begin_choice(event.choice)
-                pieces += self._encode_event(event, self._prefixes[event.choice])
+                pieces += self._encode_event(event, self._delta_heads[event.choice])
         return b"".join(pieces)
 
     def broken(self, error: ErrorDetails) -> bytes:
         """Return the end of a broken stream: the error, and an end of every choice without one."""
-        prefixes = self._prefixes.keys() or {0}
+        prefixes = self._delta_heads.keys() or {0}
         choices = [
             ChunkChoice(index=index, delta=Delta(), finish_reason="error")
             for index in sorted(prefixes - self._ended)
@@ -303,7 +303,7 @@ class ChunkEncoder:
 
     def _begin_choice(self, index: int) -> Sequence[bytes]:
         before = b"".join((self._prefix, b'{"index":', _encode_json(index), b',"delta":{'))
-        self._prefixes[index], self._texts[index] = before, before + b'"content":'
+        self._delta_heads[index], self._texts[index] = before, before + b'"content":'
         if self._context.reasoning_visible and not self._context.router_names:
             self._reasoning[index] = before + b'"reasoning_content":'
         return (before, b'"role":"assistant","content":""', _GOES_ON)

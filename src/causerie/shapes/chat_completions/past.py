@@ -65,7 +65,7 @@ def mend(values: Sequence[Any], mark: str = "") -> tuple[list[tuple[int, Any]], 
         role = past.get(index)
         if role is not None:
             mender = _MessageMender(f"messages[{index}]", role, changes)
-            value = mender.mended(_without_mark(value, index, mark, changes))
+            value = mender.mended(_without_half_marks(value, index, mark, changes))
         mended.append((index, value))
     return _paired_results(mended, changes), changes.reported()
 
@@ -73,15 +73,15 @@ def mend(values: Sequence[Any], mark: str = "") -> tuple[list[tuple[int, Any]], 
 class Changes(Struct, eq=False):
     """A bounded list of changes to a request, to be reported in a header."""
 
-    _named: dict[str, None] = {}
-    _unlisted: int = 0
+    _named_changes: dict[str, None] = {}
+    _unnamed_count: int = 0
 
     def note(self, change: str) -> None:
         """Note a change once; the first ones are named, the others counted."""
-        if len(self._named) < 32:
-            self._named[change] = None
+        if len(self._named_changes) < 32:
+            self._named_changes[change] = None
         else:
-            self._unlisted += 1
+            self._unnamed_count += 1
 
     def note_others(self, fields: ObjectReader, known: Collection[str]) -> None:
         for name in fields.values:
@@ -89,11 +89,11 @@ class Changes(Struct, eq=False):
                 self.note(f"{fields.param(quote(name[:64], safe=''))} dropped")
 
     def reported(self) -> Sequence[str]:
-        more = [f"{self._unlisted} more repairs of messages"] if self._unlisted else []
-        return (*self._named, *more)
+        more = [f"{self._unnamed_count} more repairs of messages"] if self._unnamed_count else []
+        return (*self._named_changes, *more)
 
 
-def _without_mark(value: Entry, index: int, mark: str, changes: Changes) -> Entry:
+def _without_half_marks(value: Entry, index: int, mark: str, changes: Changes) -> Entry:
     if not mark:
         return value
     whole: Entry = {name.replace(mark, _REPLACEMENT): each for name, each in value.items()}
@@ -232,17 +232,13 @@ class _Call(Struct, eq=False):
 class _CallIds:
     def __init__(self) -> None:
         self._used_ids: set[str] = set()
-        self._times: Counter[str] = Counter()
+        self._replacement_counts: Counter[str] = Counter()
 
     def take(self, given: str | None) -> str:
-        if given and len(given) <= MAX_NAME and given not in self._used_ids:
-            self._used_ids.add(given)
-            return given
-        given = given or ""
-        made = given
+        made = given = given or ""
         while made in self._used_ids or not 0 < len(made) <= MAX_NAME:
-            self._times[given] += 1
-            text = f"{self._times[given]} {given}"
+            self._replacement_counts[given] += 1
+            text = f"{self._replacement_counts[given]} {given}"
             made = f"call_{hashlib.sha256(text.encode()).hexdigest()[:24]}"
         self._used_ids.add(made)
         return made
@@ -250,7 +246,7 @@ class _CallIds:
 
 class _OpenCalls:
     def __init__(self) -> None:
-        self._by_id: dict[object, deque[deque[_Call]]] = {}
+        self._groups_by_id: dict[object, deque[deque[_Call]]] = {}
         self._newest_calls: deque[_Call] = deque()
 
     def add(self, calls: Iterable[_Call]) -> None:
@@ -259,7 +255,7 @@ class _OpenCalls:
         for call in self._newest_calls:
             groups.setdefault(call.given, deque()).append(call)
         for given, group in groups.items():
-            self._by_id.setdefault(given, deque()).append(group)
+            self._groups_by_id.setdefault(given, deque()).append(group)
 
     def take(self, given: str | None) -> _Call | None:
         if given is None:
@@ -269,7 +265,7 @@ class _OpenCalls:
         return self.take_later(given, newest=True)
 
     def take_later(self, given: str | None, *, newest: bool = False) -> _Call | None:
-        groups = self._by_id.get(given)
+        groups = self._groups_by_id.get(given)
         while groups:
             group = groups[-1 if newest else 0]
             while group:
@@ -296,7 +292,7 @@ def _paired_results(messages: Sequence[tuple[int, Any]], changes: Changes) -> li
         if index in calls:
             placed += _with_results(index, message, calls[index], changes)
         elif index in orphans:
-            placed += _with_call(index, message, ids, names, changes)
+            placed += _with_added_call(index, message, ids, names, changes)
         elif role_of(message) != "tool":
             placed.append((index, message))
     return placed
@@ -365,7 +361,7 @@ def _with_results(
         yield place, {**result, "tool_call_id": call.id}
 
 
-def _with_call(
+def _with_added_call(
     index: int, message: Entry, ids: _CallIds, names: Mapping[str | None, str], changes: Changes
 ) -> Iterator[tuple[int, Entry]]:
     given = _text_or_none(message.get("tool_call_id"))

@@ -151,8 +151,7 @@ def names_for_all(tools: Iterable[Tool], messages: Iterable[Message]) -> Functio
     """Return a replacement for each name that some targets do not accept; all are distinct."""
     names = {tool.name for tool in tools}
     for message in messages:
-        for call in message.tool_calls:
-            names.add(call.name)
+        names.update(call.name for call in message.tool_calls)
         if message.name is not None and message.role == "tool":
             names.add(message.name)
     others = sorted(name for name in names if not _TAKEN_BY_ALL.fullmatch(name))
@@ -232,7 +231,7 @@ def unknown_preferences(fields: ObjectReader, rules: parameters.ParsingRules) ->
 
 
 def read_preferences(fields: ObjectReader) -> Preferences:
-    """``provider``; the other fields of this door are checked, too."""
+    """Return the preferences in ``provider``; check the other fields of this door, too."""
     fields.word("route", ("fallback",))
     for name in ("transforms", "plugins"):
         if fields.array(name, most=body_types.MAX_PROVIDER_NAMES):
@@ -372,7 +371,7 @@ def read_fields(
     fields: ObjectReader, rules: parameters.ParsingRules, *, large: bool = False, mark: str = ""
 ) -> ChatRequest:
     """Read a request field by field; ``mark`` stands for halves of characters in the past."""
-    _refuse_known(fields)
+    _refuse_unsupported_fields(fields)
     fields, messages, tools, names, changes = _mended_request(fields, rules, mark)
     sent, unlisted = sift(without_router_fields(fields.values, rules), KNOWN)
     max_tokens, min_tokens = generation.read_length(fields)
@@ -384,7 +383,7 @@ def read_fields(
         messages=messages,
         characters=plain_length(messages),
         stream=read_parameter(fields, "stream") or False,
-        include_usage=_include_usage(fields, rules),
+        include_usage=_wants_usage(fields, rules),
         max_tokens=max_tokens,
         min_tokens=min_tokens,
         n=read_parameter(fields, "n") or 1,
@@ -403,7 +402,7 @@ def read_fields(
             one.values for one in fields.objects("documents", most=parameters.MAX_DOCUMENTS)
         ),
         continue_final_message=continues,
-        add_generation_prompt=_generation_prompt(fields, continues, messages),
+        add_generation_prompt=_wants_generation_prompt(fields, continues, messages),
         session_id=read_parameter(fields, "session_id"),
         cache_key=key[: parameters.MAX_ID] or None if isinstance(key, str) else None,  # a hint
         large=large,
@@ -414,7 +413,7 @@ def read_fields(
         changes=changes,
         strict=rules.reject_unknown,
         keeps_output_limit=rules.reject_long_output,
-        params=_asked_for(fields),
+        params=_given_parameters(fields),
         sent=sent,
     )
 
@@ -427,7 +426,7 @@ def without_router_fields(
     return {name: value for name, value in values.items() if name not in ROUTER_FIELDS}
 
 
-def _asked_for(fields: ObjectReader) -> frozenset[str]:
+def _given_parameters(fields: ObjectReader) -> frozenset[str]:
     names = {name for name in parameters.HONOURED & fields.values.keys() if fields.has(name)}
     # Some clients always send `logprobs: false`.
     return frozenset(names - {"logprobs"} if fields.get("logprobs") is False else names)
@@ -459,7 +458,7 @@ def _read_conversation(
     fields: ObjectReader, rules: parameters.ParsingRules, mark: str
 ) -> tuple[ObjectReader, tuple[Message, ...], Sequence[str]]:
     if mark:
-        _check_halves({**fields.values, "messages": None}, mark)
+        _refuse_marked_halves({**fields.values, "messages": None}, mark)
     values = message_values(fields, rules)
     if not mark:
         with suppress(InvalidRequest):
@@ -468,14 +467,14 @@ def _read_conversation(
                 return fields, messages, ()
     mended, changes = mend(values, mark)
     if mark:
-        _check_halves(mended, mark)
+        _refuse_marked_halves(mended, mark)
     messages = read_messages(mended)
     if changes:
         fields = ObjectReader({**fields.values, "messages": [value for _, value in mended]})
     return fields, messages, changes
 
 
-def _check_halves(new: object, mark: str) -> None:
+def _refuse_marked_halves(new: object, mark: str) -> None:
     if mark.encode() in msgspec.json.encode(new):
         raise invalid_json(
             "The body is not valid JSON (an unpaired surrogate); send both halves of each "
@@ -483,7 +482,7 @@ def _check_halves(new: object, mark: str) -> None:
         )
 
 
-def _refuse_known(fields: ObjectReader) -> None:
+def _refuse_unsupported_fields(fields: ObjectReader) -> None:
     if not parameters.REFUSED.keys().isdisjoint(fields.values):
         for name, advice in parameters.REFUSED.items():
             if fields.has(name):
@@ -493,7 +492,7 @@ def _refuse_known(fields: ObjectReader) -> None:
         raise unsupported("modalities", 'Replies are text; send ["text"] or leave it out.')
 
 
-def _include_usage(fields: ObjectReader, rules: parameters.ParsingRules) -> bool:
+def _wants_usage(fields: ObjectReader, rules: parameters.ParsingRules) -> bool:
     # Without `stream` the usage is in the answer anyway.
     options = fields.child("stream_options")
     if options and options.boolean("include_usage"):
@@ -502,7 +501,7 @@ def _include_usage(fields: ObjectReader, rules: parameters.ParsingRules) -> bool
     return bool(usage and usage.boolean("include"))
 
 
-def _generation_prompt(
+def _wants_generation_prompt(
     fields: ObjectReader, continues: bool, messages: tuple[Message, ...]
 ) -> bool:
     wanted = read_parameter(fields, "add_generation_prompt")

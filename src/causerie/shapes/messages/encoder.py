@@ -187,9 +187,9 @@ class _Blocks(Struct, eq=False):
     _next_block: int = 0  # index of the next block
     _open_block: int = 0
     _kind: str = ""  # of the open block
-    _calls: dict[int, tuple[int, Brackets]] = {}  # blocks of those that are not complete
+    _open_calls: dict[int, tuple[int, Brackets]] = {}  # blocks of those that are not complete
     _key: object = None  # the provider's index of the open block of thinking
-    _digest: Digest = field(default_factory=Digest)
+    _thinking_digest: Digest = field(default_factory=Digest)
     _signed: bool = False
     _held_thinking: list[str] = []  # text that is kept back
     finish: Finished = Finished("stop")
@@ -205,19 +205,19 @@ class _Blocks(Struct, eq=False):
                 yield from self._add_reasoning(event)
             case ToolCallStarted():
                 yield from self._start_call(event)
-            case ToolCallDelta(index, arguments) if index in self._calls and arguments:
-                place, brackets = self._calls[index]
+            case ToolCallDelta(index, arguments) if index in self._open_calls and arguments:
+                place, brackets = self._open_calls[index]
                 yield BlockDelta(place, InputPiece(arguments))
                 brackets.read(arguments)
                 if brackets.closed:
-                    del self._calls[index]
+                    del self._open_calls[index]
                     yield BlockStop(place)
             case Finished():
                 self.finish = event
                 yield from self._close_block()
-                for place, _ in self._calls.values():
+                for place, _ in self._open_calls.values():
                     yield BlockStop(place)
-                self._calls.clear()
+                self._open_calls.clear()
             case Usage():
                 self.usage = event
 
@@ -233,7 +233,7 @@ class _Blocks(Struct, eq=False):
             signature = (
                 seal(SealedReasoning(text))
                 if self._reply.omits_thinking
-                else self._digest.signature()
+                else self._thinking_digest.signature()
             )
             yield BlockDelta(self._open_block, SignaturePiece(signature))
         if self._kind:
@@ -245,29 +245,29 @@ class _Blocks(Struct, eq=False):
             yield from self._add_redacted(seal_of(event.id, event.extra))
         name = self._context.function_name(event.name)
         yield from self._begin_block("call", ToolUseBlock(id=event.id, name=name))
-        self._calls[event.index] = self._open_block, Brackets()
+        self._open_calls[event.index] = self._open_block, Brackets()
         self._kind = ""
 
     def _add_reasoning(self, event: ReasoningDelta) -> Iterator[BlockEvent]:
-        if event.text and not any(_text_of(block) for block in event.blocks):
+        if event.text and not any(_readable_text(block) for block in event.blocks):
             yield from self._add_thinking(event.text, self._key, "")
         for block in event.blocks:
             if block["type"] in READABLE:
                 signature = block.get("signature") or ""
-                yield from self._add_thinking(_text_of(block), block.get("index"), signature)
+                yield from self._add_thinking(_readable_text(block), block.get("index"), signature)
             else:
                 yield from self._add_redacted(block)
 
     def _add_thinking(self, text: str, key: object, signature: str) -> Iterator[BlockEvent]:
         if self._kind != "thinking" or self._signed or (key != self._key and self._key is not None):
             yield from self._close_block()  # by what is kept of that block
-            self._digest, self._held_thinking, self._signed = Digest(), [], False
+            self._thinking_digest, self._held_thinking, self._signed = Digest(), [], False
             yield from self._begin_block("thinking", ThinkingBlock())
         self._key = key
         if text and self._reply.omits_thinking:
             self._held_thinking.append(text)
         elif text:
-            self._digest.add(text)
+            self._thinking_digest.add(text)
             yield BlockDelta(self._open_block, ThinkingPiece(text))
         if signature:
             self._signed = True
@@ -291,7 +291,7 @@ class _Blocks(Struct, eq=False):
         return Ending(_REASONS.get(self.finish.reason, "end_turn"))
 
 
-def _text_of(block: Block) -> str:
+def _readable_text(block: Block) -> str:
     field = READABLE.get(block["type"])
     text = block.get(field) if field else None
     return text if isinstance(text, str) else ""
@@ -333,7 +333,7 @@ class MessagesReply(Struct, frozen=True):
         if blocks.usage is None:
             raise InternalError("The answer ended before it was complete; please try again.")
         for index, texts in pieces.items():
-            _put_together(content[index], "".join(texts))
+            _fill_block(content[index], "".join(texts))
         ending = blocks.ending()
         return MessageObject(
             id=context.identity.id,
@@ -348,7 +348,7 @@ class MessagesReply(Struct, frozen=True):
         return MessagesEncoder(context, self)
 
 
-def _put_together(block: ContentBlock, text: str) -> None:
+def _fill_block(block: ContentBlock, text: str) -> None:
     match block:
         case TextBlock():
             block.text = text
@@ -367,19 +367,17 @@ class MessagesEncoder(_Blocks, eq=False):
     _started: bool = False
     _failed: bool = False
     _text_block: int = -1
-    _text: bytes = b""  # beginning of a piece of text in that block
+    _text_prefix: bytes = b""  # beginning of a piece of text in that block
 
     def feed(self, batch: Batch) -> bytes:
         pieces = [] if self._started else [self._start_message()]
         for event in batch:
             if isinstance(event, TextDelta) and self._kind == "text" and event.text:
                 if self._open_block != self._text_block:
-                    whole = encoded(BlockDelta(self._open_block, TextPiece("")))
-                    self._text_block, self._text = (
-                        self._open_block,
-                        whole[: -len(b'""' + _TEXT_GOES_ON)],
-                    )
-                pieces += (self._text, _encode_json(event.text), _TEXT_GOES_ON)
+                    empty = encoded(BlockDelta(self._open_block, TextPiece("")))
+                    self._text_prefix = empty.removesuffix(b'""' + _TEXT_GOES_ON)
+                    self._text_block = self._open_block
+                pieces += (self._text_prefix, _encode_json(event.text), _TEXT_GOES_ON)
             else:
                 pieces += map(encoded, self.blocks_of(event))
         return b"".join(pieces)

@@ -74,7 +74,7 @@ _PLACES: Mapping[str, str] = {
 }
 _PLAIN_PLACES = Places((), _PLACES)
 _CHOICES = {"auto": "auto", "any": "required", "none": "none"}
-_OF_A_TOOL = frozenset({"type", "name", "description", "input_schema", "strict"})
+_OF_A_TOOL = frozenset({"type", "name", "description", "input_schema", "strict", "defer_loading"})
 _HONOURED_BETAS = (
     *("prompt-caching-", "token-counting-", "structured-outputs-", "message-threads-"),
     *("interleaved-thinking-", "mid-conversation-system-", "extended-cache-ttl-"),
@@ -99,7 +99,8 @@ class MessagesTranslation(Translation, eq=False):
         content = system
         if isinstance(system, list):
             content = self._translated_parts(system, "system", new=True, only_text=True)
-        self._add_message({"role": "system", "content": content}, "system", "system")
+        self.names["messages[0].content"] = "system"
+        self._add_message({"role": "system", "content": content}, "system")
 
     def add_turns(self, turns: object) -> None:
         """Add all turns; drop unsupported blocks before the last user turn, refuse later ones."""
@@ -125,18 +126,16 @@ class MessagesTranslation(Translation, eq=False):
         content = turn.get("content")
         others = {name: value for name, value in turn.items() if name not in ("role", "content")}
         if not isinstance(content, list):
-            self._add_message(
-                {"role": role, "content": content, **others}, place, f"{place}.content"
-            )
+            self._add_message({"role": role, "content": content, **others}, place)
         elif role == "assistant":
-            self._add_answer(content, place, others)
+            self._add_assistant_turn(content, place, others)
         elif role == "system":
             parts = self._translated_parts(content, f"{place}.content", new=new, only_text=True)
-            self._add_message({"role": role, "content": parts, **others}, place, f"{place}.content")
+            self._add_message({"role": role, "content": parts, **others}, place)
         else:
-            self._add_user(content, place, others, new=new)
+            self._add_user_turn(content, place, others, new=new)
 
-    def _add_message(self, message: Entry, place: str, content: str) -> None:
+    def _add_message(self, message: Entry, place: str) -> None:
         index = len(self.messages)
         if isinstance(message.get("content"), list):
             sources = message["content"]
@@ -150,12 +149,10 @@ class MessagesTranslation(Translation, eq=False):
             first = parts[0] if len(parts) == 1 else {}
             if first.keys() == {"type", "text"} and isinstance(first["text"], str):
                 message["content"] = first["text"]
-        if content != f"{place}.content":
-            self.names[f"messages[{index}].content"] = content
         self.messages.append(message)
         self.places.append(place)
 
-    def _add_user(self, blocks: list[Any], place: str, others: Entry, *, new: bool) -> None:
+    def _add_user_turn(self, blocks: list[Any], place: str, others: Entry, *, new: bool) -> None:
         # Results come first, as their calls were just before; images in them follow, since a
         # message with a result is text alone.
         said: list[tuple[Entry, str]] = []
@@ -172,8 +169,7 @@ class MessagesTranslation(Translation, eq=False):
                 said += self._translated_block(block, where, new=new)
         parts = shown_images + said
         if parts or not results:
-            message: Entry = {"role": "user", "content": parts, **others}
-            self._add_message(message, place, f"{place}.content")
+            self._add_message({"role": "user", "content": parts, **others}, place)
 
     def _add_result(self, block: Entry, where: str) -> list[tuple[Entry, str]]:
         content = block.get("content")
@@ -200,10 +196,10 @@ class MessagesTranslation(Translation, eq=False):
         if message.get("is_error") is False:
             del message["is_error"]
         self.names[f"messages[{len(self.messages)}].tool_call_id"] = f"{where}.tool_use_id"
-        self._add_message(message, where, f"{where}.content")
+        self._add_message(message, where)
         return images
 
-    def _add_answer(self, blocks: list[Any], place: str, others: Entry) -> None:
+    def _add_assistant_turn(self, blocks: list[Any], place: str, others: Entry) -> None:
         index = len(self.messages)
         said: list[tuple[Entry, str]] = []
         calls: list[Entry] = []
@@ -235,7 +231,7 @@ class MessagesTranslation(Translation, eq=False):
             message["reasoning_content"] = "".join(plain)
         if signed := [block for block in thoughts if block.keys() != {"text"}]:
             message["reasoning_details"] = signed
-        self._add_message(message, place, f"{place}.content")
+        self._add_message(message, place)
 
     def _translated_parts(
         self, blocks: Sequence[Any], place: str, *, new: bool, only_text: bool = False
@@ -398,7 +394,7 @@ def parse(body: bytes, rules: parameters.ParsingRules, headers: Mapping[str, str
     if not made.decided:
         adaptive = thinking.enabled is True and "thinking" in document.values
         thinking = structs.replace(thinking, enabled=None, adaptive=adaptive, usual_effort=None)
-    native = None if mark else _native(without_router_fields(document.values, rules), headers)
+    native = None if mark else _native_form(without_router_fields(document.values, rules), headers)
     request = structs.replace(
         request,
         thinking=thinking,
@@ -409,7 +405,7 @@ def parse(body: bytes, rules: parameters.ParsingRules, headers: Mapping[str, str
     return ParsedRequest(request, PassingReply(reply), places)
 
 
-def _native(body: Mapping[str, Any], headers: Mapping[str, str]) -> NativeRequest:
+def _native_form(body: Mapping[str, Any], headers: Mapping[str, str]) -> NativeRequest:
     # No server of others takes thinking that was signed here, nor a turn of nothing else.
     betas = {name: value for name, value in headers.items() if name == "anthropic-beta"}
     changes, turns = Changes(), list(body["messages"])
@@ -437,7 +433,7 @@ def _translate_body(
             made.note(f"{name} dropped")  # which means something in chat completions
         elif name not in _TRANSLATED:
             made.values[name] = value
-    _check_thread(body)
+    _refuse_continued_thread(body)
     if not body.has("max_tokens") and not rules.counting:
         raise missing("max_tokens", "the most tokens of the reply")
     made.add_system(body.get("system"))
@@ -448,7 +444,7 @@ def _translate_body(
         made.values["continue_final_message"] = True
     _write_tools(made)
     _write_thinking(made)
-    _write_others(made)
+    _write_other_fields(made)
     betas = headers.get("anthropic-beta", "").split(",")[:16]
     for beta in filter(None, (each.strip()[:64] for each in betas)):
         if not beta.startswith(_HONOURED_BETAS):
@@ -456,7 +452,7 @@ def _translate_body(
     return made
 
 
-def _check_thread(body: ObjectReader) -> None:
+def _refuse_continued_thread(body: ObjectReader) -> None:
     thread = body.child("thread", 'an object like {"type": "create"}')
     kind = None if thread is None else thread.word("type", ("create", "continue"))
     if thread is not None and kind is None:
@@ -501,7 +497,6 @@ def _function_tool(tool: ObjectReader) -> dict[str, object]:
         if tool.has(one):
             function[one] = tool.get(one)
     others = {name: value for name, value in tool.values.items() if name not in _OF_A_TOOL}
-    others.pop("defer_loading", None)
     return {"type": "function", "function": function, **others}
 
 
@@ -541,25 +536,22 @@ def _write_thinking(made: MessagesTranslation) -> None:
         return
     kind = thinking.word("type", ("enabled", "adaptive", "between_tools", "disabled"))
     made.omits_thinking = thinking.get("display") == "omitted"
-    match kind:
-        case "enabled":
-            budget = thinking.integer("budget_tokens", 1, 2**31 - 1)
-            if budget is None:
-                raise missing("thinking.budget_tokens", "the most tokens of thinking")
-            made.values["reasoning"] = {"max_tokens": budget}
-            if by_effort:
-                made.note("output_config.effort dropped")
-        case "disabled":
-            made.values["reasoning"] = {"enabled": False}
-            if by_effort:
-                made.note("output_config.effort dropped")
-        case "adaptive" | "between_tools":
-            made.values["reasoning"], made.decided = by_effort or {"enabled": True}, False
-        case _:
-            raise missing("thinking.type", "enabled, adaptive or disabled")
+    if kind is None:
+        raise missing("thinking.type", "enabled, adaptive or disabled")
+    if kind in ("adaptive", "between_tools"):
+        made.values["reasoning"], made.decided = by_effort or {"enabled": True}, False
+        return
+    made.values["reasoning"] = {"enabled": False}
+    if kind == "enabled":
+        budget = thinking.integer("budget_tokens", 1, 2**31 - 1)
+        if budget is None:
+            raise missing("thinking.budget_tokens", "the most tokens of thinking")
+        made.values["reasoning"] = {"max_tokens": budget}
+    if by_effort:
+        made.note("output_config.effort dropped")
 
 
-def _write_others(made: MessagesTranslation) -> None:
+def _write_other_fields(made: MessagesTranslation) -> None:
     body, values = made.body, made.values
     if body.has("stop_sequences"):
         values["stop"] = body.array("stop_sequences", most=1024)

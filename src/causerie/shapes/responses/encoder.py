@@ -253,28 +253,28 @@ class _OpenCall(Struct, eq=False):
 class ResponseEncoder(Struct, eq=False):
     """Builds the response from events, and encodes each step as an event unless it is collecting.
 
-    A message or a reasoning item is open, or neither: both keep their text in ``_texts``.
+    A message or a reasoning item is open, or neither: both keep their text in ``_open_texts``.
     """
 
     _reply: ResponseReply
     _context: ResponseContext
     _is_collecting: bool = False
-    _sequence: int = 0
+    _sequence_number: int = 0
     _output_pieces: list[bytes] = []
     _started: bool = False
-    _items: list[Item] = []
-    _message: MessageItem | None = None
-    _reasoning: ReasoningItem | None = None
-    _place: dict[str, Any] = {}  # what events say of the item that is open, and its only part
-    _texts: list[str] = []
+    _output_items: list[Item] = []
+    _open_message: MessageItem | None = None
+    _open_reasoning: ReasoningItem | None = None
+    _open_place: dict[str, Any] = {}  # what events say of the item that is open, and its only part
+    _open_texts: list[str] = []
     _logprobs: list[TokenLogprobBody] = []
     _text_prefix: bytes = b""
-    _blocks: list[Block] = []
-    _calls: dict[int, _OpenCall] = {}  # by the index of their events
+    _reasoning_blocks: list[Block] = []
+    _open_calls: dict[int, _OpenCall] = {}  # by the index of their events
     _call_count: int = 0
     _status: Status = "in_progress"
     _incomplete: IncompleteDetails | None = None
-    _verified: bool = True
+    _is_verified: bool = True
     _usage: Usage | None = None
     _failure: Failure | None = None
     _request_echo: Mapping[str, Any] = {}
@@ -292,20 +292,20 @@ class ResponseEncoder(Struct, eq=False):
             elif isinstance(event, ToolCallStarted):
                 self._begin_call(event)
             elif isinstance(event, Finished):
-                self._verified = event.verified
+                self._is_verified = event.verified
                 self._incomplete = _INCOMPLETE.get(event.reason)
                 status: ItemStatus = "completed" if self._incomplete is None else "incomplete"
                 self._close_all(status)
                 self._status = status
             elif isinstance(event, Usage):
                 self._usage = event
-        return self._take_bytes()
+        return self._pop_output()
 
     def end(self) -> bytes:
         if self._status == "failed":
             return b""
         self._send_event(f"response.{self._status}", response=self.response())
-        return self._take_bytes() + _DONE
+        return self._pop_output() + _DONE
 
     def broken(self, error: ErrorDetails) -> bytes:
         if not self._started:
@@ -317,13 +317,13 @@ class ResponseEncoder(Struct, eq=False):
         shown = {"message": error.message, "param": error.param}
         self._send_event("error", error={"type": error.type, "code": str(error.code), **shown})
         self._send_event("response.failed", response=self.response())
-        return self._take_bytes() + _DONE
+        return self._pop_output() + _DONE
 
     def resume(self, first: bytes, newest: bytes) -> None:
         """Go on after events that a provider sent, of which these are the first and the newest."""
         self._started, self._request_echo = True, self._reply.echo()
         if numbers := _SEQUENCE_NUMBER.findall(newest):
-            self._sequence = int(numbers[-1]) + 1
+            self._sequence_number = int(numbers[-1]) + 1
         if named := _RESPONSE_ID.search(first):
             identity = structs.replace(self._context.identity, id=named[1].decode())
             self._context = structs.replace(self._context, identity=identity)
@@ -339,21 +339,21 @@ class ResponseEncoder(Struct, eq=False):
             error=self._failure,
             incomplete_details=self._incomplete,
             model=context.model,
-            output=list(self._items) if self._status != "in_progress" else [],
+            output=list(self._output_items) if self._status != "in_progress" else [],
             usage=None if self._usage is None else _usage_body(self._usage, context),
-            verified=UNSET if self._verified else False,
+            verified=UNSET if self._is_verified else False,
         )
 
-    def _take_bytes(self) -> bytes:
+    def _pop_output(self) -> bytes:
         data = b"".join(self._output_pieces)
         self._output_pieces.clear()
         return data
 
     def _send_event(self, type: str, **fields: Any) -> None:
         if not self._is_collecting:
-            event = {"type": type, "sequence_number": self._sequence, **fields}
+            event = {"type": type, "sequence_number": self._sequence_number, **fields}
             self._output_pieces += (b"event: ", type.encode(), b"\ndata: ", _encode(event), b"\n\n")
-            self._sequence += 1
+            self._sequence_number += 1
 
     def _start_response(self) -> None:
         self._started = True
@@ -364,12 +364,12 @@ class ResponseEncoder(Struct, eq=False):
 
     def _new_id(self, prefix: str) -> str:
         id = self._context.identity.id
-        return f"{prefix}_{id.partition('_')[2] or id}_{len(self._items)}"
+        return f"{prefix}_{id.partition('_')[2] or id}_{len(self._output_items)}"
 
     def _add_item(self, item: Item) -> dict[str, Any]:
-        at = len(self._items)
+        at = len(self._output_items)
         self._send_event("response.output_item.added", output_index=at, item=item)
-        self._items.append(item)
+        self._output_items.append(item)
         return {"item_id": item.id, "output_index": at}
 
     def _end_item(self, item: Item, place: Mapping[str, Any], status: ItemStatus) -> None:
@@ -380,18 +380,18 @@ class ResponseEncoder(Struct, eq=False):
     # The text of the answer.
 
     def _add_text(self, event: TextDelta) -> None:
-        if self._message is None:
+        if self._open_message is None:
             if not event.text and not event.logprobs:
                 return
             self._close_all("completed")
-            self._message = MessageItem(id=self._new_id("msg"))
-            self._place = {**self._add_item(self._message), "content_index": 0}
-            self._texts, self._logprobs = [], []
-            self._send_event("response.content_part.added", **self._place, part=OutputText())
-            delta = {"type": "response.output_text.delta", **self._place}
+            self._open_message = MessageItem(id=self._new_id("msg"))
+            self._open_place = {**self._add_item(self._open_message), "content_index": 0}
+            self._open_texts, self._logprobs = [], []
+            self._send_event("response.content_part.added", **self._open_place, part=OutputText())
+            delta = {"type": "response.output_text.delta", **self._open_place}
             start = _encode(delta).removesuffix(b"}")
             self._text_prefix = b"event: response.output_text.delta\ndata: " + start + b',"delta":'
-        self._texts.append(event.text)
+        self._open_texts.append(event.text)
         if self._is_collecting:
             self._logprobs += map(logprob_body, event.logprobs)
             return
@@ -403,15 +403,15 @@ class ResponseEncoder(Struct, eq=False):
             told = b"[]"
         self._output_pieces += (
             self._text_prefix, _encode(event.text), b',"logprobs":', told,
-            b',"sequence_number":%d}\n\n' % self._sequence,
+            b',"sequence_number":%d}\n\n' % self._sequence_number,
         )  # fmt: skip
-        self._sequence += 1
+        self._sequence_number += 1
 
     def _close_message(self, status: ItemStatus) -> None:
-        item, self._message = self._message, None
+        item, self._open_message = self._open_message, None
         if item is None:
             return
-        text, place = "".join(self._texts), self._place
+        text, place = "".join(self._open_texts), self._open_place
         part = OutputText(text=text, logprobs=self._logprobs)
         self._send_event("response.output_text.done", **place, text=text, logprobs=part.logprobs)
         self._send_event("response.content_part.done", **place, part=part)
@@ -423,30 +423,30 @@ class ResponseEncoder(Struct, eq=False):
     def _add_reasoning(self, event: ReasoningDelta) -> None:
         if not self._context.reasoning_visible:
             return
-        if self._reasoning is None:
+        if self._open_reasoning is None:
             if not event.text and not (event.blocks and self._reply.encrypted):
                 return
             self._close_all("completed")
-            self._reasoning = ReasoningItem(id=self._new_id("rs"))
-            self._place = {**self._add_item(self._reasoning), "summary_index": 0}
-            self._texts, self._blocks = [], []
-        self._blocks += event.blocks
+            self._open_reasoning = ReasoningItem(id=self._new_id("rs"))
+            self._open_place = {**self._add_item(self._open_reasoning), "summary_index": 0}
+            self._open_texts, self._reasoning_blocks = [], []
+        self._reasoning_blocks += event.blocks
         if event.text:
             if self._reply.summarized:
                 self._send_summary_delta(event.text)
-            self._texts.append(event.text)
+            self._open_texts.append(event.text)
 
     def _send_summary_delta(self, text: str) -> None:
-        if not self._texts:
+        if not self._open_texts:
             part = SummaryText("")
-            self._send_event("response.reasoning_summary_part.added", **self._place, part=part)
-        self._send_event("response.reasoning_summary_text.delta", **self._place, delta=text)
+            self._send_event("response.reasoning_summary_part.added", **self._open_place, part=part)
+        self._send_event("response.reasoning_summary_text.delta", **self._open_place, delta=text)
 
     def _close_reasoning(self, status: ItemStatus) -> None:
-        item, self._reasoning = self._reasoning, None
+        item, self._open_reasoning = self._open_reasoning, None
         if item is None:
             return
-        text, place = "".join(self._texts), self._place
+        text, place = "".join(self._open_texts), self._open_place
         if text and self._reply.summarized:
             part = SummaryText(text)
             self._send_event("response.reasoning_summary_text.done", **place, text=text)
@@ -455,7 +455,7 @@ class ResponseEncoder(Struct, eq=False):
         elif text:
             item.content = [ReasoningText(text)]
         if self._reply.encrypted:
-            blocks = [] if are_plain(self._blocks) else joined(self._blocks)
+            blocks = [] if are_plain(self._reasoning_blocks) else joined(self._reasoning_blocks)
             item.encrypted_content = seal(SealedReasoning(text, blocks))
         self._end_item(item, place, status)
 
@@ -468,12 +468,12 @@ class ResponseEncoder(Struct, eq=False):
         self._call_count += 1
         self._close_message("completed")
         self._close_reasoning("completed")
-        for call in list(self._calls.values()):
+        for call in list(self._open_calls.values()):
             if is_object("".join(call.arguments)):
                 self._close_call(call, "completed")
         item = self._call_item(event)
         reader = InputReader() if isinstance(item, CustomCallItem) else None
-        self._calls[event.index] = _OpenCall(event.index, self._add_item(item), item, reader)
+        self._open_calls[event.index] = _OpenCall(event.index, self._add_item(item), item, reader)
 
     def _call_item(self, event: ToolCallStarted) -> CallItem:
         name = self._context.function_name(event.name)
@@ -489,7 +489,7 @@ class ResponseEncoder(Struct, eq=False):
         )
 
     def _add_arguments(self, event: ToolCallDelta) -> None:
-        call = self._calls.get(event.index)
+        call = self._open_calls.get(event.index)
         if call is None or not event.arguments:
             return
         arguments = event.arguments
@@ -507,7 +507,7 @@ class ResponseEncoder(Struct, eq=False):
             call.item.input += delta
 
     def _close_call(self, call: _OpenCall, status: ItemStatus) -> None:
-        del self._calls[call.index]
+        del self._open_calls[call.index]
         arguments, item, place = "".join(call.arguments), call.item, call.place
         if isinstance(item, FunctionCallItem):
             item.arguments = arguments
@@ -524,12 +524,12 @@ class ResponseEncoder(Struct, eq=False):
     # The end.
 
     def _close_all(self, last: ItemStatus) -> None:
-        newest = self._items[-1] if self._items else None
+        newest = self._output_items[-1] if self._output_items else None
 
         def status(item: Item | None) -> ItemStatus:
             return last if item is newest else "completed"
 
-        self._close_message(status(self._message))
-        self._close_reasoning(status(self._reasoning))
-        for call in list(self._calls.values()):
+        self._close_message(status(self._open_message))
+        self._close_reasoning(status(self._open_reasoning))
+        for call in list(self._open_calls.values()):
             self._close_call(call, status(call.item))

@@ -72,7 +72,7 @@ class ItemReader(Translation, eq=False):
         if isinstance(value, str):
             self.add({"role": "user", "content": value}, "input")
         elif isinstance(value, list):
-            newest = max((at for at, item in enumerate(value) if _is_news(item)), default=0)
+            newest = max((at for at, item in enumerate(value) if _is_new_input(item)), default=0)
             for at, item in enumerate(value):
                 self._read_item(
                     as_object(item, f"input[{at}]", "an object with a `type`"), at < newest
@@ -169,14 +169,11 @@ class ItemReader(Translation, eq=False):
         turn["content"] = content
 
     def _read_reasoning(self, item: ObjectReader, _: bool) -> None:
-        sealed, found = item.get("encrypted_content"), None
-        if sealed is not None:
-            found = unseal(sealed)
-            if found is None:
-                self._note_change(item.param("encrypted_content"), "", "dropped")
+        found = unseal(item.get("encrypted_content"))
         if found is None:
-            text = text_of(item.get("content")) or text_of(item.get("summary"))
-            found = SealedReasoning(text)
+            if item.has("encrypted_content"):
+                self._note_change(item.param("encrypted_content"), "", "dropped")
+            found = SealedReasoning(text_of(item.get("content")) or text_of(item.get("summary")))
         if not found.text and not found.blocks:
             return
         turn = self._open_turn(item)
@@ -239,7 +236,7 @@ class ItemReader(Translation, eq=False):
             self.add({"role": "user", "content": [text, *self._tool_images]}, self.places[-1])
             self._tool_images = []
 
-    def _more_tools(self, item: ObjectReader, _: bool) -> None:
+    def _read_more_tools(self, item: ObjectReader, _: bool) -> None:
         self.tools.read(item.get("tools"), item.param("tools"), repeated=True)
         if item.get("type") == "tool_search_output":
             found: Any = item.get("tools") or ()
@@ -261,7 +258,7 @@ class ItemReader(Translation, eq=False):
         self._assistant_turn = None
 
 
-def _is_news(item: object) -> bool:
+def _is_new_input(item: object) -> bool:
     if not isinstance(item, dict):
         return False
     sort = item.get("type") or "message"
@@ -271,10 +268,7 @@ def _is_news(item: object) -> bool:
 
 
 def _text_of_part(part: object) -> str | None:
-    if isinstance(part, str):
-        return part
-    field = _text_field(part.get("type")) if isinstance(part, dict) else None
-    text = part.get(field) if isinstance(part, dict) and field else None
+    text = part.get(_text_field(part.get("type"))) if isinstance(part, dict) else part
     return text if isinstance(text, str) else None
 
 
@@ -309,8 +303,8 @@ _READERS: Mapping[str, tuple[_Read, frozenset[str]]] = {
         ("tool_search_call", ItemReader._read_call, "call_id arguments execution"),
         ("function_call_output", ItemReader._read_output, "call_id output"),
         ("custom_tool_call_output", ItemReader._read_output, "call_id output"),
-        ("tool_search_output", ItemReader._more_tools, "call_id tools execution"),
-        ("additional_tools", ItemReader._more_tools, ""),
+        ("tool_search_output", ItemReader._read_more_tools, "call_id tools execution"),
+        ("additional_tools", ItemReader._read_more_tools, ""),
     )
 }
 """How items are read by their types, and the fields of theirs that are known."""
@@ -480,8 +474,8 @@ def _parsed_request(
 class _Translation(ItemReader, eq=False):
     def parsed(self, rules: parameters.ParsingRules, mark: str, size: int) -> ParsedRequest:
         body, fields = self.body, self.values
-        self._refuse_state()
-        self._copy_plain(strict=rules.reject_unknown)
+        self._refuse_stored_state()
+        self._copy_untranslated(strict=rules.reject_unknown)
         self.tools.read(body.get("tools"), "tools")
         if not body.has("input"):
             raise missing("input", "a string or an array of items")
@@ -508,24 +502,24 @@ class _Translation(ItemReader, eq=False):
         native = None
         if not mark and "reasoning" not in fields:  # words of routers, which that API has not
             native = _native_request(without_router_fields(body.values, rules))
-        request = self._with_own(request, native)
+        request = self._with_native(request, native)
         reply = ResponseReply(
             partial(echo_of, body.values, request),
             self.tools.forms,
             encrypted,
-            self._summarizes(),
+            self._wants_summary(),
             most_calls,
         )
         return ParsedRequest(request, PassingReply(reply, ResponseEncoder.resume), places)
 
-    def _refuse_state(self) -> None:
+    def _refuse_stored_state(self) -> None:
         for name, advice in _REFUSED.items():
             if self.body.has(name):
                 raise unsupported(name, advice)
         if self.body.boolean("background"):
             raise unsupported("background", "Replies are sent while they are made; send false.")
 
-    def _copy_plain(self, *, strict: bool) -> None:
+    def _copy_untranslated(self, *, strict: bool) -> None:
         for name, value in self.body.values.items():
             if name in _TRANSLATED:
                 continue
@@ -579,7 +573,7 @@ class _Translation(ItemReader, eq=False):
             self.values["reasoning"] = more
         self.changes.note_others(reasoning, ("effort", "summary", "generate_summary", *own))
 
-    def _summarizes(self) -> bool:
+    def _wants_summary(self) -> bool:
         reasoning = self.body.child("reasoning") or ObjectReader({})
         wanted = reasoning.string("summary") or reasoning.string("generate_summary")
         return wanted is not None and wanted != "none"
@@ -595,7 +589,7 @@ class _Translation(ItemReader, eq=False):
             fields["logprobs"], fields["top_logprobs"] = True, top
         return ENCRYPTED in included
 
-    def _with_own(self, request: ChatRequest, native: NativeRequest | None) -> ChatRequest:
+    def _with_native(self, request: ChatRequest, native: NativeRequest | None) -> ChatRequest:
         grammars, names = self.tools.grammars, request.function_names
         tools = tuple(
             structs.replace(tool, grammar=grammar)
@@ -608,14 +602,14 @@ class _Translation(ItemReader, eq=False):
 
 def _native_request(body: Mapping[str, Any]) -> NativeRequest:
     items = body.get("input")
-    if not isinstance(items, list) or not any(map(_is_lost, items)):
+    if not isinstance(items, list) or not any(map(_is_unreadable_reasoning, items)):
         return NativeRequest("responses", body)
     changes = Changes()
-    unsealed = {**body, "input": without(items, _is_lost, "input", changes)}
+    unsealed = {**body, "input": without(items, _is_unreadable_reasoning, "input", changes)}
     return NativeRequest("responses", body, unsealed=unsealed, left_out=changes.reported())
 
 
-def _is_lost(item: object) -> bool:
+def _is_unreadable_reasoning(item: object) -> bool:
     # No server of others reads reasoning that was sealed here, nor any that is not sealed: it would
     # look for it among what it stored.
     if not isinstance(item, dict) or item.get("type") != "reasoning":

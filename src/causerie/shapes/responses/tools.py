@@ -76,11 +76,11 @@ class ToolReader(Struct, eq=False):
             self._note_others(tool, ("type", "name", "description", "tools"))
             self.changes.note(f"{tool.path} namespace flattened")
             for each in tool.objects("tools", most=MAX_TOOLS, expected=_TOOL):
-                self._function(each, repeated, name)
+                self._read_function(each, repeated, name)
         else:
-            self._function(tool, repeated, None)
+            self._read_function(tool, repeated, None)
 
-    def _function(self, tool: ObjectReader, repeated: bool, namespace: str | None) -> None:
+    def _read_function(self, tool: ObjectReader, repeated: bool, namespace: str | None) -> None:
         sort = tool.required_string("type", expected="a type such as function or custom")
         match sort:
             case "function":
@@ -88,7 +88,7 @@ class ToolReader(Struct, eq=False):
                 made = {name: tool.get(name) for name in _FUNCTION[1:]}
             case "custom":
                 self._note_others(tool, ("type", "name", "description", "format"))
-                made = self._custom(tool)
+                made = self._custom_function(tool)
             case "tool_search" if tool.get("execution") == "client" and namespace is None:
                 self._note_others(tool, ("type", "execution", "description", "parameters"))
                 made = {
@@ -100,9 +100,9 @@ class ToolReader(Struct, eq=False):
                 self.left_out.add(sort)
                 self.changes.note(f"{tool.path} {quote(sort[:_MOST_CHARACTERS], safe='')} dropped")
                 return
-        self._add(tool, made, repeated, namespace)
+        self._add_function(tool, made, repeated, namespace)
 
-    def _add(
+    def _add_function(
         self, tool: ObjectReader, made: dict[str, Any], repeated: bool, namespace: str | None
     ) -> None:
         name, sort = made["name"], str(tool.values["type"])
@@ -123,7 +123,7 @@ class ToolReader(Struct, eq=False):
         given = {key: value for key, value in made.items() if value is not None}
         self.functions.append({"type": "function", "function": given})
 
-    def _custom(self, tool: ObjectReader) -> dict[str, Any]:
+    def _custom_function(self, tool: ObjectReader) -> dict[str, Any]:
         description, text = tool.string("description") or "", {"type": "string"}
         made: dict[str, Any] = {"name": tool.get("name")}
         form = tool.child("format") or ObjectReader({})
@@ -160,7 +160,7 @@ def read_choice(value: object, tools: ToolReader) -> object:
     fields = ObjectReader(value, "tool_choice")
     sort = fields.required_string("type", expected="the type of a tool, or allowed_tools")
     if sort != "allowed_tools":
-        return _forced(_chosen_tool(fields, tools))
+        return _named_choice(_chosen_tool(fields, tools))
     mode = fields.word("mode", ("auto", "required", "none")) or "auto"
     if not fields.array("tools", most=MAX_TOOLS):
         raise missing(fields.param("tools"), "an array of at least one tool")
@@ -174,10 +174,10 @@ def read_choice(value: object, tools: ToolReader) -> object:
         raise _unsupported_choice("a tool of the list", "tool_choice.tools")
     if not names or mode == "none":
         return "none"
-    return {"type": sort, "allowed_tools": {"mode": mode, "tools": list(map(_forced, names))}}
+    return {"type": sort, "allowed_tools": {"mode": mode, "tools": list(map(_named_choice, names))}}
 
 
-def _forced(name: str) -> Entry:
+def _named_choice(name: str) -> Entry:
     return {"type": "function", "function": {"name": name}}
 
 
@@ -221,32 +221,32 @@ class InputReader(Struct, eq=False):
     Arguments of another form are one piece at the end: their only text, or they themselves.
     """
 
-    _pending: str = ""
+    _pending_text: str = ""
     _started: bool = False
-    _ended: bool = False
+    _text_ended: bool = False
     _is_usual_form: bool = False  # they have the usual form
 
     def feed(self, piece: str) -> str:
-        if self._ended:
+        if self._text_ended:
             return ""
-        self._pending += piece
+        self._pending_text += piece
         if not self._started:
-            found = _START.match(self._pending)
+            found = _START.match(self._pending_text)
             self._is_usual_form = found is not None
-            self._started = self._is_usual_form or len(self._pending) > _LONGEST_START
-            self._pending = self._pending[0 if found is None else found.end() :]
-        return self._decoded() if self._is_usual_form else ""
+            self._started = self._is_usual_form or len(self._pending_text) > _LONGEST_START
+            self._pending_text = self._pending_text[0 if found is None else found.end() :]
+        return self._decode_pending() if self._is_usual_form else ""
 
     def finish(self) -> str:
-        return "" if self._is_usual_form else _input_text(self._pending)
+        return "" if self._is_usual_form else _input_text(self._pending_text)
 
-    def _decoded(self) -> str:
-        found = _WHOLE_CHARACTERS.match(self._pending)
+    def _decode_pending(self) -> str:
+        found = _WHOLE_CHARACTERS.match(self._pending_text)
         end = found.end() if found is not None else 0
-        raw, self._pending = self._pending[:end], self._pending[end:]
-        if self._pending.startswith('"'):
-            self._ended = True
-            self._pending = ""
+        raw, self._pending_text = self._pending_text[:end], self._pending_text[end:]
+        if self._pending_text.startswith('"'):
+            self._text_ended = True
+            self._pending_text = ""
         text: str = json.loads(f'"{raw}"', strict=False)
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
