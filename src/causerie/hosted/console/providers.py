@@ -15,10 +15,9 @@ from msgspec import Struct, structs
 
 from causerie.errors import InvalidRequest, NotFound
 from causerie.hosted.console.entries import (
-    EntryFormPages,
+    EntryPages,
     EntryProblems,
     SettingsForm,
-    entry_form,
     entry_named,
     form_fields,
     picked_model,
@@ -105,11 +104,9 @@ async def see(context: RequestContext) -> None:
     except NotFound:
         if kept is None:
             raise
-        aliases = aliases_of(name, entries)
-        by = await _entry_author(context, kept)
-        await context.show(
-            "operator/provider_away.html", entry=kept, aliases=aliases, changed_by=by
-        )
+        aliases, by = aliases_of(name, entries), await _entry_author(context, kept)
+        away = {"entry": kept, "aliases": aliases, "changed_by": by}
+        await context.show("operator/provider_away.html", **away)
         return
     probed = sorted(view.models, key=lambda one: one.probed is None and one.newest is None)
     shown = structs.replace(view, models=tuple(probed[:_MOST_MODELS]))
@@ -198,17 +195,14 @@ _LONGEST_PREFIX = 64
 async def show_models(context: RequestContext) -> None:
     provider, entries = await provider_asked(context)
     trial = await context.configuration.listed(context.actor, provider.name)
-    find, form = context.query.get("find"), context.form
+    find = context.query.get("find").casefold()
     rows = compared(provider, trial.models, entries) if trial.listing.ok else ()
     await context.show(
         "operator/provider_models.html",
         provider=provider,
         listing=trial.listing,
-        find=find,
-        rows=[(each, _row_value(each)) for each in rows if find.casefold() in _row_text(each)],
+        rows=[(each, _row_value(each)) for each in rows if find in _row_text(each)],
         states=[each.state for each in rows],
-        picked=frozenset([*form.every("pick"), *form.every("gone")]),
-        prefix_typed=form.get("prefix")[:_LONGEST_PREFIX],
         problems=EntryProblems(context.problem),
         wildcard=any("*" in _alias_targets(each, provider.name) for each in entries),
     )
@@ -265,21 +259,21 @@ async def new(context: RequestContext) -> None:
         ]
         await context.show("operator/pick_provider.html", found=found, find=find, other=_OTHER)
         return
-    values = {"name": known.name, "known": known.name} if known else {}
-    shown = SettingsForm.typed(FIELDS, form) if form else SettingsForm(FIELDS, values)
+    chosen = [("name", known.name), ("known", known.name)] if known else []
+    shown = SettingsForm(FIELDS, form or FormFields(chosen))
     await _show_entry(context, "add_provider", shown, trial=None, tested=False)
 
 
 async def create(context: RequestContext) -> None:
     """Add a provider; leads to the choice of its models."""
-    form = SettingsForm.typed(FIELDS, context.form)
+    form = SettingsForm(FIELDS, context.form)
     step = EntryStep(kind="provider", wish=form.wish(key=context.form.get("key") or None))
     await context.configuration.apply(context.actor, [step])
     context.go(f"{_PATH}/{form.values['name']}/models", done="provider-added")
 
 
 async def test(context: RequestContext) -> None:
-    form, trial = SettingsForm.typed(FIELDS, context.form), None
+    form, trial = SettingsForm(FIELDS, context.form), None
     key, model = context.form.get("key"), context.form.get("test_model")
     try:
         trial = await context.configuration.test(context.actor, form.settings(), key, model, "")
@@ -297,7 +291,7 @@ async def edit(context: RequestContext) -> None:
 async def change(context: RequestContext) -> None:
     """Replace the settings of a provider; an empty key leaves the one there is."""
     entry, _ = await _stored_provider(context)
-    form = SettingsForm.typed(FIELDS, context.form)
+    form = SettingsForm(FIELDS, context.form)
     key = "" if context.form.get("no_key") else context.form.get("key") or None
     wish = form.wish(key=key, enabled=entry.enabled)
     await context.configuration.change(context.actor, entry.id, wish)
@@ -369,7 +363,7 @@ def _is_shadowed(entry: EntryView, entries: Sequence[EntryView]) -> bool:
     return entry_named(entries, "provider", entry.name, locked=True) is not None
 
 
-class CatalogModelPages(EntryFormPages):
+class CatalogModelPages(EntryPages):
     """Models of the catalog; a new one may begin as a copy of another, or as its free variant."""
 
     async def new(self, context: RequestContext) -> None:
@@ -391,7 +385,7 @@ class CatalogModelPages(EntryFormPages):
         await self._show_form(context, None, SettingsForm.of(self.fields, settings, 0))
 
 
-CATALOG_MODELS = CatalogModelPages(*entry_form("catalog_model"))
+CATALOG_MODELS = CatalogModelPages.of("catalog_model")
 _AMOUNT = re.compile(r"\d{1,9}(\.\d{1,9})?", re.ASCII)
 _MOST_MARGIN = 1000
 _ORDER = ("gone", "changed", "new", "joins", "same", "filed")
@@ -408,8 +402,7 @@ async def show_publishing(context: RequestContext) -> None:
     trial = await context.configuration.listed(context.actor, provider.name)
     found = offers(provider, trial.models, entries, rules) if trial.listing.ok else ()
     found = sorted(found, key=lambda one: _ORDER.index(one.state))
-    margin = form.get("margin")
-    kept = {"margin": margin} if margin else {}
+    kept = form.given(("margin",))
     await context.show(
         "operator/publish.html",
         provider=provider,
@@ -417,8 +410,6 @@ async def show_publishing(context: RequestContext) -> None:
         page=page_of(found, context.query, _offer_texts, _OFFER_COLUMNS, kept),
         value=_offer_value,
         states=[each.state for each in found],
-        picked=frozenset([*form.every("pick"), *form.every("gone")]),
-        typed=form,
         unpriced=any(each.listed is not None and each.price is None for each in found),
         no_door=router_door(entries) is not None,
     )
