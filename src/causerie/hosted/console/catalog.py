@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -37,39 +37,27 @@ from causerie.hosted.console.catalog_view import (
     with_variants,
 )
 from causerie.hosted.console.charts import Strip, trend
-from causerie.hosted.console.fields import ROWS
+from causerie.hosted.console.fields import ListPage
 from causerie.hosted.console.playground import router_snippets
 from causerie.hosted.console.rankings import popular_tokens, used_by
-from causerie.hosted.console.request_context import PREFIX, RequestContext
-from causerie.hosted.console.service_view import (
-    StatusBadge,
-    anchor,
-    best,
-    target_badges,
-)
-from causerie.hosted.console.words import CHOICES
+from causerie.hosted.console.request_context import RequestContext
+from causerie.hosted.console.service_view import StatusBadge, anchor, best, target_badges
 
 _FRONT = 6  # models on the first page
 
 
 async def show_models(context: RequestContext) -> None:
-    project = context.project
-    path = f"/projects/{project.id}/models"
-    rules = await context.rules()
-    callable_ids = {str(entry.get("id", "")) for entry in context.service_view.models(rules=rules)}
-    await _models_page(context, path, callable_ids=callable_ids)
+    entries = context.service_view.models(rules=await context.rules())
+    await _models_page(context, callable_ids={str(entry.get("id", "")) for entry in entries})
 
 
 async def show_catalog(context: RequestContext) -> None:
     _ = _open_market(context)
-    if context.user is not None:
-        found = await context.accounts.projects.of(context.user)
-        project = context.usual([each for each, _ in found])
-        if project is not None:
-            query = f"?{context.exchange.query}" if context.exchange.query else ""
-            context.go(f"/projects/{project.id}/models{query}")
-            return
-    await _models_page(context, "/catalog", public=True)
+    if (project := await context.last_project()) is not None:
+        query = f"?{context.exchange.query}" if context.exchange.query else ""
+        context.go(f"/projects/{project.id}/models{query}")
+        return
+    await _models_page(context, public=True)
 
 
 async def show_front(context: RequestContext) -> None:
@@ -95,18 +83,13 @@ async def show_states(context: RequestContext) -> None:
     tokens = await popular_tokens(context)
     search = _parsed_query(context, tokens)
     found = with_variants(await search.of(offers(context.service_view, public=False), tokens))
-    states = _model_badges(context, [one for one, _ in search.on_page(found)])
-    await context.show(
-        "models_states.html", states=[(anchor(id), found) for id, found in states.items()]
-    )
+    badges = _model_badges(context, [one for one, _ in search.on_page(found)])
+    states = [(anchor(id), found) for id, found in badges.items()]
+    await context.show("models_states.html", states=states)
 
 
 async def _models_page(
-    context: RequestContext,
-    path: str,
-    *,
-    public: bool = False,
-    callable_ids: set[str] | frozenset[str] = frozenset(),
+    context: RequestContext, *, public: bool = False, callable_ids: Collection[str] = ()
 ) -> None:
     entries = offers(context.service_view, public=public)
     search, found, tokens = CatalogQuery(), list[Offer](), await popular_tokens(context)
@@ -115,38 +98,27 @@ async def _models_page(
         found = list(await search.of(entries, tokens))
     except InvalidRequest as failure:
         context.problem = failure
-    folded = with_variants(found)
+    folded, total = with_variants(found), len(with_variants(entries))
     shown = search.on_page(folded)
     engines = frozenset(each.model for each in context.service_view.status())
+    rows = []
+    for one, others in shown:
+        row = one.view if isinstance(one, ServedOffer) else list_row(one)
+        rows.append((row, sources(one, engines), anchor(one.id), others))
     values: dict[str, Any] = {
-        "here": PREFIX + path,
         "public": public,
         "search": search,
-        "rows": [
-            (
-                one.view if isinstance(one, ServedOffer) else list_row(one),
-                sources(one, engines),
-                anchor(one.id),
-                others,
-            )
-            for one, others in shown
-        ],
+        "page": ListPage(rows, search.page, len(folded), total, search.text, rows=search.rows),
         "tokens": tokens,
         "states": {} if public else _model_badges(context, [one for one, _ in shown]),
         "callable_ids": callable_ids,
-        "count": len(folded),
-        "total": len(with_variants(entries)),
-        "pages": -(-len(folded) // search.rows),
-        "first": (search.page - 1) * search.rows + 1,
-        "choice": ROWS,
         "most": MOST_COMPARED,
     }
     if context.by_script:
         await context.show_openly("catalog/results.html", **values)
         return
     sorts = SORTS if tokens is not None else {k: v for k, v in SORTS.items() if k != "popular"}
-    narrowing = {"facets": facets(entries), "choices": CHOICES["catalog"] | {"sorts": sorts}}
-    await context.show_openly("catalog/list.html", **values, **narrowing)
+    await context.show_openly("catalog/list.html", **values, facets=facets(entries), sorts=sorts)
 
 
 def _model_badges(
@@ -187,7 +159,7 @@ async def show_model(context: RequestContext) -> None:
         await context.show_openly("catalog/costs.html", **values)
         return
     names, asked = endpoint_names(one), f"{one.id}:{one.twist}" if one.twist else one.id
-    used, apps = await used_by(context, every)
+    rows, (used, apps) = endpoints(one), await used_by(context, every)
     days = {names[each.name]: market.history(each.name) for each in one.endpoints}
     await context.show_openly(
         "catalog/model.html",
@@ -195,8 +167,8 @@ async def show_model(context: RequestContext) -> None:
         row=list_row(one),
         released=datetime.fromtimestamp(one.created, UTC) if one.created else None,
         chat=context.services.public_chat.offers(one),
-        endpoints=endpoints(one),
-        groups=parameter_groups(endpoints(one)),
+        endpoints=rows,
+        groups=parameter_groups(rows),
         used=used,
         apps=apps,
         alike=[list_row(each) for each in similar(one, market.entries())],
@@ -220,22 +192,15 @@ async def show_provider(context: RequestContext) -> None:
     if name not in found:
         raise NotFound("The catalog has no provider of this name.")
     row, days = found[name]
-    await context.show_openly(
-        "catalog/provider.html",
-        row=row,
-        base=context.base + market.prefix,
-        days=days,
-        policy=context.service_view.policy(name),
-    )
+    base, policy = context.base + market.prefix, context.service_view.policy(name)
+    await context.show_openly("catalog/provider.html", row=row, base=base, days=days, policy=policy)
 
 
 async def show_status(context: RequestContext) -> None:
     """``GET /status``: how all providers stand, and how they stood for 90 days."""
-    public = context.services.open_to.status
-    if not (public or await context.may(Action.USAGE_SEE_ALL)):
+    if not (context.services.open_to.status or await context.may(Action.USAGE_SEE_ALL)):
         raise NotFound("There is no such page.")
-    rows = await _provider_rows(context)
-    await context.show_openly("catalog/status.html", rows=rows, public=public)
+    await context.show_openly("catalog/status.html", rows=await _provider_rows(context))
 
 
 async def _provider_rows(context: RequestContext) -> Sequence[tuple[ProviderRow, Strip]]:

@@ -436,11 +436,7 @@ _FIGURES: dict[str, tuple[Callable[[Compared], float | None], int]] = {
 
 def comparison(chosen: Sequence[Listing], entries: Sequence[Listing]) -> ModelComparison:
     models = [
-        Compared(
-            list_row(one),
-            endpoints(one),
-            [each.id for each in variants(one.id, entries)],
-        )
+        Compared(list_row(one), endpoints(one), [each.id for each in variants(one.id, entries)])
         for one in chosen
     ]
     every = frozenset[str]().union(*((*one.row.parameters, *one.row.claimed) for one in models))

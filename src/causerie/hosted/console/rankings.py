@@ -77,7 +77,6 @@ async def show(context: RequestContext) -> None:
             starts, {titles[each]: of for each, of in values.items()}, whole=drawn == "tokens"
         ),
         last=ranking.until - timedelta(seconds=1),
-        public=context.services.open_to.rankings,
         all_apps=await _shown_apps(context) is None,
     )
 
@@ -93,9 +92,7 @@ async def send(context: RequestContext) -> None:
     context.send_json(msgspec.json.encode(told))
 
 
-async def _asked_ranking(
-    context: RequestContext,
-) -> tuple[str, Sequence[Listing], Ranking, Naming]:
+async def _asked_ranking(context: RequestContext) -> tuple[str, Sequence[Listing], Ranking, Naming]:
     market = context.service_view.market()
     if market is None or not await _sees_rankings(context):
         raise NotFound("There is no such page.")
