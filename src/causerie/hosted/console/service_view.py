@@ -191,10 +191,6 @@ class ModelRow(Struct, frozen=True):
         return ", ".join([*plain, *([f"claimed: {', '.join(claimed)}"] if claimed else ())])
 
     @property
-    def images(self) -> bool:
-        return "image" in self.modalities
-
-    @property
     def groups(self) -> Sequence[tuple[str, Sequence[str], Sequence[str]]]:
         """Return the parameters by purpose: measured, and those that are only claimed."""
         grouped = grouped_parameters(sorted({*self.parameters, *self.claimed}))
