@@ -149,7 +149,7 @@ class ConsoleApplication:
             return True
         self._services.site.check(exchange)
         if not route.raw:
-            context.form = await _form(exchange)
+            context.form = await _read_form_fields(exchange)
         header = exchange.headers.get("x-form-token", "")
         fits = form_token_fits(context.token, header or context.form.raw("form_token"))
         if not fits and not route.kept:
@@ -178,7 +178,7 @@ class ConsoleApplication:
                 if each.options.issuer == issuer:
                     place = f"/sign-in/{each.options.name}"
                     break
-            context.go(f"{place}?{lost}next={quote(_page_of(context))}")
+            context.go(f"{place}?{lost}next={quote(_page_after_new_sign_in(context))}")
             return
         if failure.code == "scope_not_allowed" and context.exchange.method in _SAFE:
             operators = context.exchange.path.startswith(f"{PREFIX}/operator")
@@ -195,7 +195,7 @@ class ConsoleApplication:
         await context.show("failure.html", phrase=HTTPStatus(failure.status).phrase)
 
 
-def _page_of(context: RequestContext) -> str:
+def _page_after_new_sign_in(context: RequestContext) -> str:
     exchange = context.exchange
     if context.by_script:
         _, _, rest = exchange.headers.get("hx-current-url", "").partition(f"{PREFIX}/")
@@ -209,7 +209,7 @@ def _wants_json(exchange: Exchange) -> bool:
     return exchange.headers.get("content-type", "").startswith("application/json")
 
 
-async def _form(exchange: Exchange) -> FormFields:
+async def _read_form_fields(exchange: Exchange) -> FormFields:
     kind = exchange.headers.get("content-type", "").partition(";")[0].strip().lower()
     body = await read_body(exchange, _FORM_LIMITS)
     if kind != _FORM and body:

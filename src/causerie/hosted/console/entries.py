@@ -141,7 +141,7 @@ class SettingsForm(Struct, frozen=True):
         rest: dict[str, Any] = msgspec.to_builtins(settings)
         shown = [*cls.pop_rows(rest), ("version", str(version))]
         for each in fields:
-            if (found := _pop_path(rest, each.name.split("."))) is not None:
+            if (found := _pop_setting(rest, each.name.split("."))) is not None:
                 shown.append((each.name, text_of(found, "\n" if each.kind == "lines" else ", ")))
         more = json.dumps(rest, indent=2, ensure_ascii=False) if rest else ""
         return cls(fields, FormFields([*shown, ("more", more)]))
@@ -209,14 +209,14 @@ def text_of(value: object, between: str = ", ") -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _pop_path(settings: dict[str, Any], path: Sequence[str]) -> Any:
+def _pop_setting(settings: dict[str, Any], path: Sequence[str]) -> Any:
     name, *inner = path
     found = settings.get(name)
     if not inner:
         return settings.pop(name, None) if not isinstance(found, dict) else None
     if not isinstance(found, dict):
         return None
-    value = _pop_path(found, inner)
+    value = _pop_setting(found, inner)
     if not found:
         del settings[name]
     return value

@@ -59,7 +59,7 @@ class ProviderHealth(Struct, frozen=True):
         return None if self.day.uptime is None else 100 - 100 * self.day.uptime
 
 
-def _owner_of(target: str, own: frozenset[str]) -> str:
+def _provider_of_target(target: str, own: frozenset[str]) -> str:
     return OWN_PROVIDER if target in own else provider_of(target)
 
 
@@ -67,7 +67,7 @@ async def provider_health(
     context: RequestContext, badges: Mapping[str, Sequence[StatusBadge]]
 ) -> Sequence[ProviderHealth]:
     """Return how providers do, of which ``badges`` has those of the targets."""
-    used, now, rows = await _used_today(context), context.services.clock(), []
+    used, now, rows = await _usage_of_providers_today(context), context.services.clock(), []
     asked = sum(each.requests for each in used.values()) if used is not None else 0
     for name, found in badges.items():
         buckets = _merged_history(context.service_view, (each.target for each in found))
@@ -90,26 +90,26 @@ async def show(context: RequestContext) -> None:
     ailing = troubled(badges)
     grouped: dict[str, list[StatusBadge]] = {}
     for each in badges:
-        grouped.setdefault(_owner_of(each.target, own), []).append(each)
+        grouped.setdefault(_provider_of_target(each.target, own), []).append(each)
     rows = sorted(
         await provider_health(context, grouped),
         key=lambda row: (_TONES.index(row.badge.tone), -(row.failing or 0), row.name),
     )
-    targets = [each for each in view.targets() if _owner_of(each.name, own) == named]
+    targets = [each for each in view.targets() if _provider_of_target(each.name, own) == named]
     await context.show(
         "operator/health.html",
         rows=rows,
         named=named if named in grouped else "",
         problems=ailing[:_PROBLEMS],
         troubled=len(ailing),
-        provider_of={each.target: _owner_of(each.target, own) for each in ailing},
+        provider_of={each.target: _provider_of_target(each.target, own) for each in ailing},
         engines=view.status(),
         targets=sorted(targets, key=lambda each: (each.state == "up", -each.failures, each.name)),
         worker=view.worker(),
     )
 
 
-async def _used_today(context: RequestContext) -> Mapping[str, UsageSum] | None:
+async def _usage_of_providers_today(context: RequestContext) -> Mapping[str, UsageSum] | None:
     if not await context.may(Action.USAGE_SEE_ALL):
         return None
     today = BudgetPeriod.DAY.start(context.services.clock())

@@ -48,7 +48,7 @@ def _typed_draft(form: FormFields, now: datetime) -> KeyDraft:
     except ValueError as failure:
         words = "A key is for inference or management."
         raise InvalidRequest(words, param="purpose") from failure
-    return KeyDraft(purpose=purpose, expires_at=typed_end(form, now), **_typed_settings(form))
+    return KeyDraft(purpose=purpose, expires_at=typed_end(form, now), **_typed_key_settings(form))
 
 
 def _typed_edit(form: FormFields, key: ApiKey, now: datetime) -> KeyEdit:
@@ -56,10 +56,10 @@ def _typed_edit(form: FormFields, key: ApiKey, now: datetime) -> KeyEdit:
     before = _key_fields(key)
     same = all(form.get(name) == before.get(name) for name in ("end", "date"))
     expires_at = key.expires_at if same else typed_end(form, now)
-    return KeyEdit(expires_at=expires_at, **_typed_settings(form))
+    return KeyEdit(expires_at=expires_at, **_typed_key_settings(form))
 
 
-def _typed_settings(form: FormFields) -> dict[str, Any]:
+def _typed_key_settings(form: FormFields) -> dict[str, Any]:
     return {
         "name": form.get("name"),
         "doors": form.chosen("doors"),
@@ -121,7 +121,7 @@ async def get_key(context: RequestContext) -> None:
 async def new(context: RequestContext) -> None:
     await context.check_right(Action.KEYS_CREATE)
     wanted = context.form.get("wanted", context.query.get("model"))
-    shown = await _form_choices(context, FormFields())
+    shown = await _choices_of_key_form(context, FormFields())
     await context.show("keys/new.html", wanted=wanted, **shown)
 
 
@@ -134,7 +134,8 @@ async def create(context: RequestContext) -> None:
 
 async def show(context: RequestContext) -> None:
     key = await _permitted_key(context, Action.KEYS_EDIT)
-    await context.show("keys/edit.html", key=key, **await _form_choices(context, _key_fields(key)))
+    shown = await _choices_of_key_form(context, _key_fields(key))
+    await context.show("keys/edit.html", key=key, **shown)
 
 
 async def edit(context: RequestContext) -> None:
@@ -201,7 +202,7 @@ async def _permitted_key(context: RequestContext, action: Action) -> ApiKey:
     return key
 
 
-async def _form_choices(context: RequestContext, kept: FormFields) -> dict[str, Any]:
+async def _choices_of_key_form(context: RequestContext, kept: FormFields) -> dict[str, Any]:
     rules, form = await context.rules(), context.form or kept
     doors = [door.name for door in context.service_view.doors() if door_allowed(door, rules)]
     gone = sorted((form.chosen("doors") or frozenset()).difference(doors))
@@ -213,7 +214,7 @@ def door_allowed(door: DoorView, rules: Sequence[AccessRule]) -> bool:
     return all(each.access.opens(door.name) for each in rules)
 
 
-def _first_request(
+def _door_and_model_to_try(
     context: RequestContext, key: ApiKey, doors: Sequence[DoorView], rules: Sequence[AccessRule]
 ) -> tuple[DoorView | None, str]:
     usable = [
@@ -244,7 +245,7 @@ async def _show_new_key(
         for door in context.service_view.doors()
         if (key.doors is None or door.name in key.doors) and door_allowed(door, rules)
     ]
-    first, model = _first_request(context, key, doors, rules)
+    first, model = _door_and_model_to_try(context, key, doors, rules)
     doors.sort(key=lambda door: door != first)
     bases = [(door.name, context.base + door.prefix) for door in doors]
     code: Sequence[SnippetGroup] = ()

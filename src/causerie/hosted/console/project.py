@@ -85,7 +85,7 @@ async def ask_bounds(context: RequestContext) -> None:
     view = context.overview
     await context.check_right(Action.BOUNDS_SET)
     words = f"For all keys of {view.project.name} together. Where several apply, all are enforced."
-    await _ask_bounds(context, "bounds", words, view.granted)
+    await _show_bounds_form(context, "bounds", words, view.granted)
 
 
 async def ask_lower(context: RequestContext) -> None:
@@ -94,15 +94,15 @@ async def ask_lower(context: RequestContext) -> None:
     await context.check_right(Action.BOUNDS_LOWER)
     if "user" not in context.params:
         words = f"Your own for {view.project.name}, beside those that operators have set."
-        await _ask_bounds(context, "lower", words, view.own)
+        await _show_bounds_form(context, "lower", words, view.own)
         return
     user, projects = (await _found_member(context)).user, context.accounts.projects
     found = await projects.member_bounds(context.actor, view.project.id, user.id)
     words = f"For all keys of {user.name} in {view.project.name}, and their playground there."
-    await _ask_bounds(context, f"members/{user.id}/bounds", words, found)
+    await _show_bounds_form(context, f"members/{user.id}/bounds", words, found)
 
 
-async def _ask_bounds(
+async def _show_bounds_form(
     context: RequestContext, action: str, words: str, bounds: LimitsAndBudgets
 ) -> None:
     shown = offered(context, FormFields(bounds_fields(bounds)))
@@ -169,7 +169,7 @@ async def withdraw(context: RequestContext) -> None:
 async def show_member(context: RequestContext) -> None:
     member = await _found_member(context)
     await context.check_right(Action.MEMBERS_CHANGE)
-    role, held = context.form.get("role", member.role), await _keys_of(context, member)
+    role, held = context.form.get("role", member.role), await _keys_and_heirs(context, member)
     await context.show("project/member.html", member=member, role=role, **held)
 
 
@@ -183,7 +183,8 @@ async def change_member(context: RequestContext) -> None:
 async def ask_removal(context: RequestContext) -> None:
     member = await _found_member(context)
     await context.check_right(Action.MEMBERS_REMOVE, member.user.id)
-    await context.show("project/remove.html", member=member, **await _keys_of(context, member))
+    held = await _keys_and_heirs(context, member)
+    await context.show("project/remove.html", member=member, **held)
 
 
 async def remove_member(context: RequestContext) -> None:
@@ -196,7 +197,7 @@ async def remove_member(context: RequestContext) -> None:
         context.go(f"/projects/{project_id}", done="member-removed")
 
 
-async def _keys_of(context: RequestContext, member: ProjectMember) -> dict[str, Any]:
+async def _keys_and_heirs(context: RequestContext, member: ProjectMember) -> dict[str, Any]:
     project_id, now = context.params["project"], context.services.clock()
     keys = await context.accounts.keys.of(context.actor, project_id)
     mine = [key for key in keys if key.person == member.user.id]

@@ -201,7 +201,7 @@ async def show_models(context: RequestContext) -> None:
         "operator/provider_models.html",
         provider=provider,
         listing=trial.listing,
-        rows=[(each, _row_value(each)) for each in rows if find in _row_text(each)],
+        rows=[(each, _value_sent_for_row(each)) for each in rows if find in _searched_text(each)],
         states=[each.state for each in rows],
         problems=EntryProblems(context.problem),
         wildcard=any("*" in _alias_targets(each, provider.name) for each in entries),
@@ -222,14 +222,14 @@ async def take_over(context: RequestContext) -> None:
     context.go(f"{_PATH}/{provider.name}", done="models-taken")
 
 
-def _row_value(row: ComparedModel) -> str:
+def _value_sent_for_row(row: ComparedModel) -> str:
     if row.listed is None:
         return row.id
     taken = msgspec.structs.replace(row.listed, description=None, max_output_tokens=None)
     return msgspec.json.encode(taken).decode()
 
 
-def _row_text(row: ComparedModel) -> str:
+def _searched_text(row: ComparedModel) -> str:
     name = row.listed.name if row.listed is not None else None
     return f"{row.id} {name or ''}".casefold()
 
@@ -261,7 +261,7 @@ async def new(context: RequestContext) -> None:
         return
     chosen = [("name", known.name), ("known", known.name)] if known else []
     shown = SettingsForm(FIELDS, form or FormFields(chosen))
-    await _show_entry(context, "add_provider", shown, trial=None, tested=False)
+    await _show_provider_form(context, "add_provider", shown, trial=None, tested=False)
 
 
 async def create(context: RequestContext) -> None:
@@ -279,13 +279,13 @@ async def test(context: RequestContext) -> None:
         trial = await context.configuration.test(context.actor, form.settings(), key, model, "")
     except InvalidRequest as failure:
         context.problem = failure
-    await _show_entry(context, "add_provider", form, trial=trial, tested=trial is None)
+    await _show_provider_form(context, "add_provider", form, trial=trial, tested=trial is None)
 
 
 async def edit(context: RequestContext) -> None:
     entry, _ = await _stored_provider(context)
     form = SettingsForm.shown(FIELDS, context.form, entry)
-    await _show_entry(context, "edit_provider", form, entry=entry)
+    await _show_provider_form(context, "edit_provider", form, entry=entry)
 
 
 async def change(context: RequestContext) -> None:
@@ -343,7 +343,7 @@ async def _stored_provider(context: RequestContext) -> tuple[EntryView, Sequence
     return found, entries
 
 
-async def _show_entry(
+async def _show_provider_form(
     context: RequestContext, template: str, form: SettingsForm, **values: Any
 ) -> None:
     known = KNOWN_PROVIDERS.get(form.values.get("known", ""))
@@ -407,8 +407,8 @@ async def show_publishing(context: RequestContext) -> None:
         "operator/publish.html",
         provider=provider,
         listing=trial.listing,
-        page=page_of(found, context.query, _offer_texts, _OFFER_COLUMNS, kept),
-        value=_offer_value,
+        page=page_of(found, context.query, _searched_texts_of_offer, _OFFER_COLUMNS, kept),
+        value=_value_sent_for_offer,
         states=[each.state for each in found],
         unpriced=any(each.listed is not None and each.price is None for each in found),
         no_door=router_door(entries) is not None,
@@ -428,7 +428,7 @@ async def publish(context: RequestContext) -> None:
     context.go("/operator/catalog", done="models-published")
 
 
-def _offer_context(offer: Offer) -> int | None:
+def _context_length_of_offer(offer: Offer) -> int | None:
     return offer.listed.context_length if offer.listed is not None else offer.context_before
 
 
@@ -444,7 +444,7 @@ def _offer_price(part: str) -> Callable[[Offer], Decimal | None]:
 _OFFER_COLUMNS: Mapping[str, Column] = {
     "state": lambda each: _ORDER.index(each.state),
     "id": "catalog_id",
-    "context": _offer_context,
+    "context": _context_length_of_offer,
     "input": _offer_price("prompt"),
     "output": _offer_price("completion"),
 }
@@ -467,11 +467,11 @@ def _typed_price(form: FormFields, name: str) -> str | None:
     return text
 
 
-def _offer_value(offer: Offer) -> str:
+def _value_sent_for_offer(offer: Offer) -> str:
     return offer.id if offer.listed is None else msgspec.json.encode(offer.listed).decode()
 
 
-def _offer_texts(offer: Offer) -> Iterator[str]:
+def _searched_texts_of_offer(offer: Offer) -> Iterator[str]:
     yield offer.id
     yield offer.catalog_id
     if offer.listed is not None:

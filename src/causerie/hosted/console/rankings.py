@@ -50,7 +50,7 @@ async def used_by(
     values = await rankings.over_time("model", month, naming, ids)
     naming = _naming("app", variants, await _shown_apps(context))
     apps = await rankings.ranked("app", month, naming)
-    chart = stacked(_starts(apps), values, whole=True) if values else None
+    chart = stacked(_starts_of_columns(apps), values, whole=True) if values else None
     return chart, apps.rows[:_MOST_APPS]
 
 
@@ -58,9 +58,9 @@ async def show(context: RequestContext) -> None:
     """``?by=`` is what is ranked, ``?as=share`` draws shares of each day instead of tokens."""
     by, entries, ranking, naming = await _asked_ranking(context)
     values = await context.accounts.rankings.over_time(by, ranking.period, naming)
-    drawn, starts = context.query.one_of("as", ("tokens", "share")), _starts(ranking)
+    drawn, starts = context.query.one_of("as", ("tokens", "share")), _starts_of_columns(ranking)
     if drawn == "share":
-        values = _shares(values, starts)
+        values = _shares_of_columns(values, starts)
     names = {OWN_PROVIDER: context.services.site.brand.name} if by == "provider" else {}
     if by == "model":
         names = {one.id: one.card.name for one in entries}
@@ -69,7 +69,7 @@ async def show(context: RequestContext) -> None:
     await context.show_openly(
         "catalog/rankings.html",
         by=by,
-        kinds=await _kinds(context),
+        kinds=await _kinds_to_rank(context),
         ranking=ranking,
         names=names,
         drawn=drawn,
@@ -96,13 +96,13 @@ async def _asked_ranking(context: RequestContext) -> tuple[str, Sequence[Listing
     market = context.service_view.market()
     if market is None or not await _sees_rankings(context):
         raise NotFound("There is no such page.")
-    by, entries = context.query.one_of("by", await _kinds(context)), market.entries()
+    by, entries = context.query.one_of("by", await _kinds_to_rank(context)), market.entries()
     period = RankingPeriod(context.query.one_of("period", list(RankingPeriod), "week"))
     naming = _naming(by, entries, await _shown_apps(context))
     return by, entries, await context.accounts.rankings.ranked(by, period, naming), naming
 
 
-async def _kinds(context: RequestContext) -> Sequence[str]:
+async def _kinds_to_rank(context: RequestContext) -> Sequence[str]:
     named = await _shown_apps(context) != frozenset()
     return ("model", "provider", "app") if named else ("model", "provider")
 
@@ -129,11 +129,11 @@ async def _shown_apps(context: RequestContext) -> frozenset[str] | None:
     return context.services.open_to.apps
 
 
-def _starts(ranking: Ranking) -> Sequence[datetime]:
+def _starts_of_columns(ranking: Ranking) -> Sequence[datetime]:
     return ReportPeriod("ranking", ranking.since, ranking.until).starts()
 
 
-def _shares(values: Values, starts: Sequence[datetime]) -> Values:
+def _shares_of_columns(values: Values, starts: Sequence[datetime]) -> Values:
     sums = {start: sum(each.get(start, 0.0) for each in values.values()) for start in starts}
     return {
         name: {start: value / sums[start] for start, value in found.items()}

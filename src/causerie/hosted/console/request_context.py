@@ -181,8 +181,8 @@ class RequestContext:
     view: ProjectOverview | None = None
     problem: ServiceError | None = None
     token_is_new: bool = False  # made for this answer, so nobody has signed in with it
-    _headers: dict[str, str] = field(default_factory=dict)
-    _found: Sequence[tuple[Project, Membership]] | None = None
+    _added_headers: dict[str, str] = field(default_factory=dict)
+    _found_memberships: Sequence[tuple[Project, Membership]] | None = None
 
     @property
     def me(self) -> User:
@@ -274,7 +274,7 @@ class RequestContext:
         age = f"; Max-Age={int(life.total_seconds())}" if life is not None else ""
         # ``HttpOnly`` keeps scripts from it, ``SameSite=Lax`` other sites.
         flags = f"Path=/{age}; HttpOnly; SameSite=Lax{'; Secure' if secure else ''}"
-        self._headers["set-cookie"] = f"{_cookie_name(secure)}={token}; {flags}"
+        self._added_headers["set-cookie"] = f"{_cookie_name(secure)}={token}; {flags}"
 
     async def show(self, template: str, /, **values: Any) -> None:
         """Send a page; compressed only if no other site chose the request.
@@ -348,7 +348,7 @@ class RequestContext:
         told = self.problem.headers if self.problem is not None else {}
         headers = {name.lower(): value for name, value in told.items()}
         headers.pop("www-authenticate", None)  # a person is asked by our form
-        return {**PAGE_HEADERS, "cache-control": "no-store", **headers, **self._headers}
+        return {**PAGE_HEADERS, "cache-control": "no-store", **headers, **self._added_headers}
 
     async def _rendered_template(self, template: str, values: Mapping[str, Any]) -> str:
         context = {**await self.frame(), **values}
@@ -373,9 +373,9 @@ class RequestContext:
 
     async def last_project(self) -> Project | None:
         """Return the user's project that was open last in this browser, else the first."""
-        return self._last_of([project for project, _ in await self._memberships()])
+        return self._last_opened_of([project for project, _ in await self._memberships()])
 
-    def _last_of(self, projects: Sequence[Project]) -> Project | None:
+    def _last_opened_of(self, projects: Sequence[Project]) -> Project | None:
         last = next(_cookie_values(self.exchange.headers, "causerie-project"), "")
         first = projects[0] if projects else None
         return next((each for each in projects if each.id == last), first)
@@ -383,14 +383,14 @@ class RequestContext:
     async def _memberships(self) -> Sequence[tuple[Project, Membership]]:
         if self.user is None:
             return ()
-        if self._found is None or self.exchange.method != "GET":
-            self._found = await self.accounts.projects.of(self.user)
-        return self._found
+        if self._found_memberships is None or self.exchange.method != "GET":
+            self._found_memberships = await self.accounts.projects.of(self.user)
+        return self._found_memberships
 
     def _layout_values(self, found: Sequence[tuple[Project, Membership]]) -> dict[str, Any]:
         path, user = self.exchange.path.removeprefix(PREFIX), self.user
         projects = [project for project, _ in found]
-        current = self.view.project if self.view is not None else self._last_of(projects)
+        current = self.view.project if self.view is not None else self._last_opened_of(projects)
         role = next((each.role for one, each in found if current and one.id == current.id), None)
         status = PersonStatus(user.name, user.operator, False, role, user.rights) if user else None
         has_catalog = self.services.has_catalog

@@ -11,7 +11,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
-from msgspec.structs import replace
 
 from causerie.errors import InvalidRequest, NotFound
 from causerie.hosted.accounts.records import EntryKind
@@ -120,12 +119,11 @@ class AlertsPages(EntryPages):
         return {"kinds": (await context.operations.alerts.see(context.actor)).kinds}
 
     async def _typed_form(self, context: RequestContext) -> SettingsForm:
-        form = await super()._typed_form(context)
         every = (await context.operations.alerts.see(context.actor)).kinds
         kinds = [each for each in every if each in context.form.every("kinds")]
         others = [(name, text) for name, text in context.form if name != "kinds"]
         wanted = [("kinds", each) for each in kinds if len(kinds) < len(every)]
-        return replace(form, typed=FormFields([*others, *wanted]))
+        return self.form(self.fields, FormFields([*others, *wanted]))
 
     def _entry_kind(self, context: RequestContext) -> EntryKind:
         asked = context.form.get("kind", context.query.get("kind"))

@@ -292,7 +292,7 @@ async def return_from_provider(context: RequestContext) -> None:
             link_token=login_state.link if login_state is not None else "",
             old_token=context.token,
         )
-    after = await _page_after(context, login_state) if login_state is not None else ""
+    after = await _page_after_sign_in(context, login_state) if login_state is not None else ""
     go_on(context, started, after)
 
 
@@ -302,7 +302,7 @@ async def unlink_identity(context: RequestContext) -> None:
     context.go("/profile", done="identity-unlinked")
 
 
-async def _page_after(context: RequestContext, login_state: LoginState) -> str:
+async def _page_after_sign_in(context: RequestContext, login_state: LoginState) -> str:
     try:
         link = await context.accounts.users.link(login_state.link)
     except NotFound:  # there was none, or it has just been used up

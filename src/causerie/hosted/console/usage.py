@@ -41,14 +41,14 @@ class DisplayNames:
 
     def __init__(self, known: Mapping[str, str], none: str = "none") -> None:
         self.known = known
-        self._none = none
-        self._bearers = Counter(known.values())
+        self._word_for_none = none
+        self._uses_of_name = Counter(known.values())
 
     def of(self, id: str) -> str:
         if not id:
-            return self._none
+            return self._word_for_none
         name = self.known.get(id, id)
-        return f"{name} ({id})" if self._bearers[name] > 1 else name
+        return f"{name} ({id})" if self._uses_of_name[name] > 1 else name
 
 
 async def names_of(context: RequestContext, project: str | None, by: By) -> DisplayNames:
@@ -143,8 +143,8 @@ _COLUMNS: Mapping[str, Column] = {
 
 
 async def show(context: RequestContext) -> None:
-    reader = await _usage_reader(context)
-    project, wish, names = reader.project, reader.wish, reader.names
+    reader, project = await _usage_reader(context), context.scope
+    wish, names = reader.wish, reader.names
     now = context.services.clock()
     groups = await reader.sums(wish.question(Step.ALL, wish.by))
     # Of a whole service the times of many keys are added up: the page does not wait for them.
@@ -202,26 +202,26 @@ async def _usage_reader(context: RequestContext) -> _Reader:
         query.get("model")[:300],
         user,
     )
-    return _Reader(context, project, wish, await names_of(context, project, wish.by))
+    return _Reader(context, wish, await names_of(context, project, wish.by))
 
 
 class _Reader(Struct, frozen=True):
     context: RequestContext
-    project: str | None
     wish: UsageForm
     names: DisplayNames
 
     async def sums(self, question: UsageQuery) -> Sequence[UsageSum]:
-        return await self.context.accounts.usage.sums(self.context.actor, self.project, question)
+        usage, actor = self.context.accounts.usage, self.context.actor
+        return await usage.sums(actor, self.context.scope, question)
 
     async def first_tokens(self, question: UsageQuery) -> Sequence[FirstTokens]:
-        usage = self.context.accounts.usage
-        return await usage.first_tokens(self.context.actor, self.project, question)
+        usage, actor = self.context.accounts.usage, self.context.actor
+        return await usage.first_tokens(actor, self.context.scope, question)
 
     def over_time(self) -> AsyncGenerator[UsageBucket]:
         usage, actor = self.context.accounts.usage, self.context.actor
         question = self.wish.question(self.wish.period.step, self.wish.by)
-        return time_buckets(usage, actor, self.project, question)
+        return time_buckets(usage, actor, self.context.scope, question)
 
     async def table(self) -> Rows:
         wish, names = self.wish, self.names
