@@ -1,16 +1,28 @@
-"""Pages of the catalog: the list of models, one model, several compared, and providers."""
+"""Pages of the catalog: the list of models, one model, several compared, providers, and rankings
+of models, providers and the apps that use them, by tokens.
+
+What strangers may see of rankings: `console.public_rankings` opens models and providers to them,
+and of apps those that `console.public_apps` names. Operators see all.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from datetime import UTC, datetime
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
 from typing import Any
+
+import msgspec
 
 from causerie.catalog.catalog import DoorCatalog
 from causerie.catalog.listing import Listing
+from causerie.catalog.model import OWN_PROVIDER
 from causerie.errors import InvalidRequest, NotFound
 from causerie.hosted.accounts.people import Action
+from causerie.hosted.accounts.reports import Naming
+from causerie.hosted.accounts.usage import Ranked, Ranking, RankingPeriod
 from causerie.hosted.console.catalog_search import (
     SORTS,
     USUAL_LOAD,
@@ -36,14 +48,14 @@ from causerie.hosted.console.catalog_view import (
     variants,
     with_variants,
 )
-from causerie.hosted.console.charts import Strip, trend
-from causerie.hosted.console.fields import ListPage
+from causerie.hosted.console.charts import Chart, Strip, Values, stacked, trend
+from causerie.hosted.console.fields import ListPage, ReportPeriod
 from causerie.hosted.console.playground import router_snippets
-from causerie.hosted.console.rankings import popular_tokens, used_by
 from causerie.hosted.console.request_context import RequestContext
 from causerie.hosted.console.service_view import StatusBadge, anchor, best, target_badges
 
 _FRONT = 6  # models on the first page
+_MOST_APPS = 10  # of a model
 
 
 async def show_models(context: RequestContext) -> None:
@@ -62,7 +74,7 @@ async def show_catalog(context: RequestContext) -> None:
 
 async def show_front(context: RequestContext) -> None:
     """Show strangers what is offered: a search, models that are used most, and one request."""
-    market, tokens = _open_market(context), await popular_tokens(context)
+    market, tokens = _open_market(context), await _popular_tokens(context)
     every = await CatalogQuery(sort="popular").of(offers(context.service_view, public=True), tokens)
     shown = [one for one, _ in with_variants(every) if isinstance(one, Listing)]
     free = next((one for one in every if one.price == 0), every[0] if every else None)
@@ -80,7 +92,7 @@ async def show_front(context: RequestContext) -> None:
 
 
 async def show_states(context: RequestContext) -> None:
-    tokens = await popular_tokens(context)
+    tokens = await _popular_tokens(context)
     search = _parsed_query(context, tokens)
     found = with_variants(await search.of(offers(context.service_view, public=False), tokens))
     badges = _model_badges(context, [one for one, _ in search.on_page(found)])
@@ -92,7 +104,7 @@ async def _models_page(
     context: RequestContext, *, public: bool = False, callable_ids: Collection[str] = ()
 ) -> None:
     entries = offers(context.service_view, public=public)
-    search, found, tokens = CatalogQuery(), list[Offer](), await popular_tokens(context)
+    search, found, tokens = CatalogQuery(), list[Offer](), await _popular_tokens(context)
     try:
         search = _parsed_query(context, tokens)
         found = list(await search.of(entries, tokens))
@@ -117,7 +129,9 @@ async def _models_page(
     if context.by_script:
         await context.show_openly("catalog/results.html", **values)
         return
-    sorts = SORTS if tokens is not None else {k: v for k, v in SORTS.items() if k != "popular"}
+    sorts = {name: title for name, (title, _) in SORTS.items()}
+    if tokens is None:
+        del sorts["popular"]
     await context.show_openly("catalog/list.html", **values, facets=facets(entries), sorts=sorts)
 
 
@@ -159,7 +173,7 @@ async def show_model(context: RequestContext) -> None:
         await context.show_openly("catalog/costs.html", **values)
         return
     names, asked = endpoint_names(one), f"{one.id}:{one.twist}" if one.twist else one.id
-    rows, (used, apps) = endpoints(one), await used_by(context, every)
+    rows, (used, apps) = endpoints(one), await _used_by(context, every)
     days = {names[each.name]: market.history(each.name) for each in one.endpoints}
     await context.show_openly(
         "catalog/model.html",
@@ -229,3 +243,116 @@ def _found_entry(market: DoorCatalog, name: str) -> Listing:
         guess = failure.message.partition(" Did you mean ")[2]
         words = f" Did you mean {guess}" if guess else " Look for it in the list of models."
         raise NotFound(f"The catalog has no model {name[:200]}.{words}") from failure
+
+
+async def _popular_tokens(context: RequestContext) -> Mapping[str, int] | None:
+    # Of a week, by model; none where rankings may not be seen.
+    market = context.service_view.market()
+    if market is None or not await _sees_rankings(context):
+        return None
+    naming = _naming("model", market.entries())
+    found = await context.accounts.rankings.ranked("model", RankingPeriod.WEEK, naming)
+    return {each.name: each.tokens for each in found.rows}
+
+
+async def _used_by(
+    context: RequestContext, variants: Sequence[Listing]
+) -> tuple[Chart | None, Sequence[Ranked]]:
+    # Tokens of a model per day for a month, and the apps that use it most; nothing where rankings
+    # may not be seen.
+    if not await _sees_rankings(context):
+        return None, ()
+    rankings, month = context.accounts.rankings, RankingPeriod.MONTH
+    naming, ids = _naming("model", variants), [one.id for one in variants]
+    values = await rankings.over_time("model", month, naming, ids)
+    naming = _naming("app", variants, await _shown_apps(context))
+    apps = await rankings.ranked("app", month, naming)
+    chart = stacked(_starts_of_columns(apps), values, whole=True) if values else None
+    return chart, apps.rows[:_MOST_APPS]
+
+
+async def show_rankings(context: RequestContext) -> None:
+    """``?by=`` is what is ranked, ``?as=share`` draws shares of each day instead of tokens."""
+    by, entries, ranking, naming = await _asked_ranking(context)
+    values = await context.accounts.rankings.over_time(by, ranking.period, naming)
+    drawn, starts = context.query.one_of("as", ("tokens", "share")), _starts_of_columns(ranking)
+    if drawn == "share":
+        values = _shares_of_columns(values, starts)
+    names = {OWN_PROVIDER: context.services.site.brand.name} if by == "provider" else {}
+    if by == "model":
+        names = {one.id: one.card.name for one in entries}
+    told = Counter(names.get(each, each) for each in values)  # two models may have one name
+    titles = {each: title if told[title := names.get(each, each)] < 2 else each for each in values}
+    await context.show_openly(
+        "catalog/rankings.html",
+        by=by,
+        kinds=await _kinds_to_rank(context),
+        ranking=ranking,
+        names=names,
+        drawn=drawn,
+        chart=stacked(
+            starts, {titles[each]: of for each, of in values.items()}, whole=drawn == "tokens"
+        ),
+        last=ranking.until - timedelta(seconds=1),
+        all_apps=await _shown_apps(context) is None,
+    )
+
+
+async def send_rankings(context: RequestContext) -> None:
+    by, _, ranking, _ = await _asked_ranking(context)
+    rows = [asdict(each) for each in ranking.rows]
+    told = {
+        "since": ranking.since,
+        "until": ranking.until,
+        "data": [{by: each.pop("name"), **each} for each in rows],
+    }
+    context.send_json(msgspec.json.encode(told))
+
+
+async def _asked_ranking(context: RequestContext) -> tuple[str, Sequence[Listing], Ranking, Naming]:
+    market = context.service_view.market()
+    if market is None or not await _sees_rankings(context):
+        raise NotFound("There is no such page.")
+    by, entries = context.query.one_of("by", await _kinds_to_rank(context)), market.entries()
+    period = RankingPeriod(context.query.one_of("period", list(RankingPeriod), "week"))
+    naming = _naming(by, entries, await _shown_apps(context))
+    return by, entries, await context.accounts.rankings.ranked(by, period, naming), naming
+
+
+async def _kinds_to_rank(context: RequestContext) -> Sequence[str]:
+    named = await _shown_apps(context) != frozenset()
+    return ("model", "provider", "app") if named else ("model", "provider")
+
+
+def _naming(by: str, entries: Sequence[Listing], apps: frozenset[str] | None = None) -> Naming:
+    """Return the naming of what a ranking counts; ``apps`` are those that may be named."""
+    if by == "provider":
+        found = {(one.id, each.name): each.provider for one in entries for each in one.endpoints}
+        return lambda model, target: found.get((model, target), "")
+    ids = {one.id for one in entries}
+    if by == "model":
+        return lambda model, _: model if model in ids else ""
+    return lambda app, model: app if model in ids and (apps is None or app in apps) else ""
+
+
+async def _sees_rankings(context: RequestContext) -> bool:
+    return context.services.open_to.rankings or await _shown_apps(context) is None
+
+
+async def _shown_apps(context: RequestContext) -> frozenset[str] | None:
+    """Return the apps that may be named to whoever asks; ``None``: all, to operators."""
+    if context.user is not None and await context.may(Action.USAGE_SEE_ALL):
+        return None
+    return context.services.open_to.apps
+
+
+def _starts_of_columns(ranking: Ranking) -> Sequence[datetime]:
+    return ReportPeriod("ranking", ranking.since, ranking.until).starts()
+
+
+def _shares_of_columns(values: Values, starts: Sequence[datetime]) -> Values:
+    sums = {start: sum(each.get(start, 0.0) for each in values.values()) for start in starts}
+    return {
+        name: {start: value / sums[start] for start, value in found.items()}
+        for name, found in values.items()
+    }

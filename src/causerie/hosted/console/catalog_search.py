@@ -25,7 +25,7 @@ _MOST = 10**10 - 1
 
 Row = TypeVar("Row")
 Key = Callable[[Offer], tuple[Decimal | float | str, ...]]
-_SORTS: Mapping[str, tuple[str, Key]] = {
+SORTS: Mapping[str, tuple[str, Key]] = {
     "popular": ("Popular", lambda one: (-one.created,)),  # where the numbers of tokens are equal
     "newest": ("Newest", lambda one: (-one.created,)),
     "name": ("Name", lambda one: ()),
@@ -34,7 +34,6 @@ _SORTS: Mapping[str, tuple[str, Key]] = {
     "latency": ("Latency", lambda one: (_FAR if one.latency is None else one.latency,)),
     "context": ("Context", lambda one: (-(one.context_length or 0),)),
 }
-SORTS: Mapping[str, str] = {name: title for name, (title, _) in _SORTS.items()}
 
 
 _FIELDS = frozenset(
@@ -96,7 +95,7 @@ class CatalogQuery:
         ``tokens`` by id decide which are popular.
         """
         used = (tokens or {}) if self.sort == "popular" else {}
-        words, key = self.text.casefold().split(), _SORTS[self.sort][1]
+        words, key = self.text.casefold().split(), SORTS[self.sort][1]
         turns, found = Turns(), list[tuple[Any, Offer]]()
         for one in entries:
             if self._matches_offer(one) and (not words or _contains_words(one, words)):

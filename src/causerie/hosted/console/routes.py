@@ -26,7 +26,6 @@ from causerie.hosted.console import (
     playground,
     project,
     providers,
-    rankings,
     settings_entries,
     sign_in,
     usage,
@@ -82,7 +81,7 @@ _MODULES: Mapping[str, ModuleType] = {
     module.__name__.rpartition(".")[2]: module
     for module in (
         *(activity, audit, bounds, catalog, explain, health, keys, operator, overview),
-        *(playground, project, providers, rankings, settings_entries, sign_in, usage),
+        *(playground, project, providers, settings_entries, sign_in, usage),
     )
 }
 
