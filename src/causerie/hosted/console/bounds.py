@@ -82,7 +82,7 @@ def offered(
 
 
 def _typed_rows(form: FormFields) -> tuple[Sequence[Row], Sequence[Row]]:
-    """Return the rows without untouched ones and those to be removed."""
+    # Without untouched rows and those to be removed.
     return (
         _filled_rows(form.rows("limit", ("was", "model", *_LIMIT)), _LIMIT),
         _filled_rows(form.rows("budget", ("was", *_BUDGET)), ("amount",)),

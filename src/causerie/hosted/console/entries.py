@@ -185,10 +185,10 @@ class SettingsForm(Struct, frozen=True):
         return settings
 
     def wish(self, *, key: str | None = None, enabled: bool = True) -> EntryWish:
+        values, version = self.values, whole_number(self.typed.get("version"))
         for each in self.fields:
-            if each.missing and not self.values.get(each.name):
+            if each.missing and not values.get(each.name):
                 raise InvalidRequest(each.missing, param=each.name)
-        version = whole_number(self.typed.get("version"))
         return EntryWish(settings=self.settings(), key=key, enabled=enabled, version=version)
 
 

@@ -200,7 +200,7 @@ async def accept_invitation(context: RequestContext) -> None:
 
 
 def _proves_address(link: OneTimeLink) -> bool:
-    """Return true if only the holder of the address can have this link."""
+    # Only the holder of the address can have such a link.
     return link.kind is LinkKind.OWNER or link.created_by == SIGN_UP.label
 
 
