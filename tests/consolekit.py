@@ -278,7 +278,7 @@ class Place:
 @asynccontextmanager
 async def console_of(
     world: World,
-    site: Site | None = None,
+    site: Site = Site(),  # noqa: B008 - frozen
     service_view: ScriptedServiceView | None = None,
     *,
     open_to_all: bool = False,

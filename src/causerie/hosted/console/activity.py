@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 from urllib.parse import urlencode
 
 import msgspec
@@ -14,13 +15,7 @@ from msgspec import Struct
 from causerie.errors import InvalidRequest
 from causerie.hosted.accounts.reports import request_rows
 from causerie.hosted.accounts.usage import By, RecordFilter, provider_of
-from causerie.hosted.console.fields import (
-    LONGEST_PERIOD,
-    PERIOD_LENGTHS,
-    FormFields,
-    ReportPeriod,
-    period,
-)
+from causerie.hosted.console.fields import LONGEST_PERIOD, ReportPeriod, period
 from causerie.hosted.console.request_context import RequestContext
 from causerie.hosted.console.usage import DisplayNames, names_of
 from causerie.hosted.console.words import WORDS
@@ -80,7 +75,7 @@ class RequestExplanation(Struct, frozen=True):
 
     @property
     def speed(self) -> float | None:
-        """Tokens per second after the first one."""
+        """Return the tokens per second after the first one."""
         record = self.record
         if record.first_token_us is None or record.completion < 2:
             return None
@@ -125,17 +120,15 @@ class RequestExplanation(Struct, frozen=True):
 PAGE = 25
 SEARCHED = 200
 """Requests of a page whose contents are searched; each is decrypted for it."""
-_FIELDS = ("model", "key", "user", "tag", "operation", "status", "request_id", "text")
+_FIELDS = ("model", "key", "user", "tag", "operation", "request_id")  # as of `RecordFilter`
 _PLACE = re.compile(r"\d{1,18}~[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 
 
 async def show(context: RequestContext) -> None:
     project, query = context.scope, context.query
-    when = period(query, context.services.clock())
-    wanted = asked(query, when)
+    when, wanted = _asked_requests(context)
     found = await context.accounts.usage.requests(context.actor, project, wanted)
-    most = wanted.limit - 1
-    looked, more = found[:most], len(found) > most
+    looked, more = found[: wanted.limit - 1], len(found) >= wanted.limit
     shown = await _records_containing(context, project, looked)
     kept = frozenset[str]()
     if project is not None:
@@ -144,50 +137,42 @@ async def show(context: RequestContext) -> None:
     keys = await names_of(context, project, By.KEY)
     users = await names_of(context, project, By.USER)
     projects = await names_of(context, project, By.PROJECT) if project is None else DisplayNames({})
-    given = {name: query.get(name) for name in _FIELDS}
-    filters = {name: value for name, value in given.items() if value}
+    filters = query.given((*_FIELDS, "status", "text"))
     if wanted.failures_only:
         filters["failures"] = "yes"
-    fields = {**when.fields(), **filters}
-    last = f"{looked[-1].at}~{looked[-1].id}" if more else ""
-    live = query.get("live") == "yes" and not given["text"]  # a search decrypts what it reads
-    pausing = "?" + urlencode(fields if live else {**fields, "live": "yes"})
-    older = "?" + urlencode({**fields, "before": last}) if more else ""
+    live = query.get("live") == "yes" and "text" not in filters  # a search decrypts what it reads
+
+    def address(**more: str) -> str:
+        return "?" + urlencode({**when.fields(), **filters, **more})
+
     await context.show(
         "activity.html",
-        here=context.exchange.path,
         filters=filters,
         entries=[_request_explanation(each, keys, users, projects) for each in shown],
         kept=kept,
-        older=older,
+        older=address(before=f"{looked[-1].at}~{looked[-1].id}") if more else "",
         paged=wanted.before is not None,
-        newest="?" + urlencode(fields),
+        newest=address(),
         live=live,
-        pausing=pausing,
+        pausing=address() if live else address(live="yes"),
         period=when,
-        lengths=PERIOD_LENGTHS,
-        given=given,
         apis=APIS,
         keys=keys.known,
         people=users.known,
-        searched=len(looked) if given["text"] and project else 0,
-        whole=project is None,
+        searched=len(looked) if "text" in filters and project else 0,
     )
 
 
 async def download(context: RequestContext) -> None:
     """Send all requests that the filter of the page finds; texts in contents do not count."""
-    wanted = asked(context.query, period(context.query, context.services.clock()))
-    wanted = replace(wanted, before=None)
+    wanted = replace(_asked_requests(context)[1], before=None)
     rows = request_rows(context.accounts.usage, context.actor, context.scope, wanted)
     await context.save(Export("text/csv; charset=utf-8", "requests.csv", csv_pieces(rows)))
 
 
 async def show_contents(context: RequestContext) -> None:
-    project = context.project
-    found = await context.accounts.recordings.see(
-        context.actor, project.id, context.params["record"]
-    )
+    project, id = context.project, context.params["record"]
+    found = await context.accounts.recordings.see(context.actor, project.id, id)
     await context.show(
         "contents.html",
         at=found.at,
@@ -215,19 +200,16 @@ def _formatted_json(text: str, *, cut: bool) -> str:
     return text if cut or not text else msgspec.json.format(text)
 
 
-def asked(query: FormFields, when: ReportPeriod) -> RecordFilter:
-    id = query.get("request_id") or None
-    since = when.until - LONGEST_PERIOD if id else when.since  # a request is found whenever it was
-    return RecordFilter(
+def _asked_requests(context: RequestContext) -> tuple[ReportPeriod, RecordFilter]:
+    query, when = context.query, period(context.query, context.services.clock())
+    filters: dict[str, Any] = query.given(_FIELDS)
+    # A request that is named by its id is found whenever it was.
+    since = when.until - LONGEST_PERIOD if "request_id" in filters else when.since
+    return when, RecordFilter(
         since,
         when.until,
-        key=query.get("key") or None,
-        user=query.get("user") or None,
-        model=query.get("model") or None,
-        tag=query.get("tag") or None,
-        operation=query.get("operation") or None,
+        **filters,
         status=_typed_status(query.get("status")),
-        request_id=id,
         failures_only=query.get("failures") == "yes",
         before=_page_cursor(query.get("before")),
         limit=(SEARCHED if query.get("text") else PAGE) + 1,

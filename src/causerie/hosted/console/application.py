@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
-from functools import partial
+from datetime import datetime
 from http import HTTPStatus
 from urllib.parse import quote
 
@@ -22,7 +21,7 @@ from causerie.hosted.accounts.people import User
 from causerie.hosted.accounts.tokens import Session, form_token_fits, new_token
 from causerie.hosted.console.catalog_view import ProviderBoard, path_of_model, path_of_provider
 from causerie.hosted.console.entries import lowest_price
-from causerie.hosted.console.fields import FormFields
+from causerie.hosted.console.fields import PERIOD_LENGTHS, FormFields
 from causerie.hosted.console.public_chat import PublicChat
 from causerie.hosted.console.request_context import (
     PREFIX,
@@ -34,6 +33,7 @@ from causerie.hosted.console.request_context import (
 )
 from causerie.hosted.console.routes import ROUTES, SIGN_UP_ROUTES, PageRoute
 from causerie.hosted.console.service_view import STATE_WORDS, ServiceView, folded
+from causerie.hosted.console.words import CHOICES
 from causerie.hosted.identity.provider import OidcProvider
 from causerie.http.exchange import BodyLimits, Exchange, read_body
 from causerie.http.pages.assets import Statics
@@ -41,7 +41,6 @@ from causerie.http.pages.branding import logo_addresses
 from causerie.http.pages.templating import environment
 from causerie.http.routing import RouteTable
 
-_NOW = partial(datetime.now, UTC)
 _STATIC = f"{PREFIX}/static"
 _SAFE = ("GET", "HEAD")
 _FORM = "application/x-www-form-urlencoded"
@@ -55,25 +54,22 @@ class ConsoleApplication:
         self,
         accounts: Accounts,
         service_view: ServiceView,
-        site: Site | None = None,
+        site: Site,
         *,
-        clock: Callable[[], datetime] = _NOW,
-        open_to: OpenPages = OpenPages(),  # noqa: B008 - frozen
-        providers: Callable[[], Sequence[OidcProvider]] = tuple,
+        clock: Callable[[], datetime],
+        open_to: OpenPages,
+        providers: Callable[[], Sequence[OidcProvider]],
     ) -> None:
         """``providers`` are those that people may sign in with now."""
-        site = site or Site()
         self._statics = Statics(_STATIC, site.brand.style())
         pages = (*SIGN_UP_ROUTES, *ROUTES) if open_to.sign_up else ROUTES
         self._routes = RouteTable(pages, str.isprintable)
         logos = logo_addresses(f"{PREFIX}/logos", site.logos)
         templates = environment(self._statics, site.brand, logos)
-        templates.globals |= {
-            "lowest_price": lowest_price,
-            "folded": folded,
-            "state_words": STATE_WORDS,
-        }
+        templates.globals |= {"lowest_price": lowest_price, "folded": folded}
         templates.globals |= {"path_of_model": path_of_model, "path_of_provider": path_of_provider}
+        templates.globals |= {"choices": CHOICES, "state_words": STATE_WORDS}
+        templates.globals |= {"period_lengths": PERIOD_LENGTHS}
         chat = PublicChat(open_to.chat, clock, open_to.shared)
         board = ProviderBoard(clock)
         self._services = ConsoleServices(
@@ -153,7 +149,7 @@ class ConsoleApplication:
             return True
         self._services.site.check(exchange)
         if not route.raw:
-            context.form = await _form(exchange)
+            context.form = await _read_form_fields(exchange)
         header = exchange.headers.get("x-form-token", "")
         fits = form_token_fits(context.token, header or context.form.raw("form_token"))
         if not fits and not route.kept:
@@ -177,13 +173,12 @@ class ConsoleApplication:
     async def _show_failure(self, context: RequestContext, failure: ServiceError) -> None:
         if failure.code == "session_ended" and context.user is None:
             lost = "" if context.exchange.method in _SAFE else "done=nothing-changed&"
-            again = [
-                f"/{each.options.name}"
-                for each in self._services.providers()
-                if each.options.issuer == failure.metadata.get("issuer") and not lost
-            ]
-            place = again[0] if again else ""
-            context.go(f"/sign-in{place}?{lost}next={quote(_page_of(context))}")
+            issuer, place = failure.metadata.get("issuer") if not lost else None, "/sign-in"
+            for each in self._services.providers():
+                if each.options.issuer == issuer:
+                    place = f"/sign-in/{each.options.name}"
+                    break
+            context.go(f"{place}?{lost}next={quote(_page_after_new_sign_in(context))}")
             return
         if failure.code == "scope_not_allowed" and context.exchange.method in _SAFE:
             operators = context.exchange.path.startswith(f"{PREFIX}/operator")
@@ -200,7 +195,7 @@ class ConsoleApplication:
         await context.show("failure.html", phrase=HTTPStatus(failure.status).phrase)
 
 
-def _page_of(context: RequestContext) -> str:
+def _page_after_new_sign_in(context: RequestContext) -> str:
     exchange = context.exchange
     if context.by_script:
         _, _, rest = exchange.headers.get("hx-current-url", "").partition(f"{PREFIX}/")
@@ -214,7 +209,7 @@ def _wants_json(exchange: Exchange) -> bool:
     return exchange.headers.get("content-type", "").startswith("application/json")
 
 
-async def _form(exchange: Exchange) -> FormFields:
+async def _read_form_fields(exchange: Exchange) -> FormFields:
     kind = exchange.headers.get("content-type", "").partition(";")[0].strip().lower()
     body = await read_body(exchange, _FORM_LIMITS)
     if kind != _FORM and body:

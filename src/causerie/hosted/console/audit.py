@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
+from typing import Any
 from urllib.parse import quote, urlencode
 
 from msgspec import Struct
@@ -158,17 +159,16 @@ def _is_redundant(entry: AuditEntry, name: str, value: str) -> bool:
 
 
 _COUNT = 50
-_FIELDS = ("kind", "actor", "action", "subject")
+_FIELDS = ("actor", "action", "subject")  # as of `AuditFilter`
 
 
 async def show(context: RequestContext) -> None:
     project, query = context.scope, context.query
     path = f"/projects/{project}/audit" if project is not None else "/operator/audit"
-    kept = {name: query.get(name) for name in _FIELDS if query.get(name)}
+    kept = query.given(("kind", *_FIELDS))
+    fields: dict[str, Any] = query.given(_FIELDS)
     wanted = AuditFilter(
-        actor=kept.get("actor"),
-        action=kept.get("action"),
-        subject=kept.get("subject"),
+        **fields,
         kind=AuditKind(query.one_of("kind", list(AuditKind))) if "kind" in kept else None,
         before=whole_number(query.get("before"), 10**18 - 1),
         limit=_COUNT + 1,
@@ -176,10 +176,11 @@ async def show(context: RequestContext) -> None:
     found = await context.accounts.projects.audit(context.actor, project, wanted)
     shown = found[:_COUNT]
     more = urlencode(kept | {"before": str(shown[-1].id)}) if len(found) > _COUNT else ""
+    rest = urlencode({name: value for name, value in kept.items() if name != "action"})
     whole = project is None
     people = (await names_of(context, project, By.USER)).known
-    names = (await names_of(context, None, By.PROJECT)).known if whole else {}
-    words = AuditWords(people, names, whole=whole)
+    projects = (await names_of(context, None, By.PROJECT)).known if whole else {}
+    words = AuditWords(people, projects, whole=whole)
     ordered = sorted(people.items(), key=lambda each: each[1].casefold())
     actors = {SYSTEM.label: SYSTEM.name} | {f"user:{id}": name for id, name in ordered}
     await context.show(
@@ -188,13 +189,8 @@ async def show(context: RequestContext) -> None:
         path=path,
         more=more,
         kept=kept,
-        without={name: _page_address(path, kept, name) for name in kept},
+        all_actions=f"{path}?{rest}" if rest else path,
         paged=bool(query.get("before")),
         kinds={kind: kind.title_words for kind in (AuditKind if whole else OF_PROJECTS)},
         actors=({kept["actor"]: kept["actor"]} if "actor" in kept else {}) | actors,
     )
-
-
-def _page_address(path: str, kept: Mapping[str, str], name: str) -> str:
-    rest = urlencode({each: value for each, value in kept.items() if each != name})
-    return f"{path}?{rest}" if rest else path

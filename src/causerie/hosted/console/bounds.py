@@ -5,13 +5,11 @@ and doors of a project, a member or a user.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
-from msgspec import Struct
-
-from causerie.access.allowed import Access
+from causerie.access.allowed import Access, AccessRule
 from causerie.errors import InvalidRequest
 from causerie.hosted.accounts.bounds import (
     SCOPES,
@@ -22,7 +20,13 @@ from causerie.hosted.accounts.bounds import (
     Unit,
 )
 from causerie.hosted.accounts.people import Action
-from causerie.hosted.console.fields import FormFields, page_of, typed_money, typed_whole
+from causerie.hosted.console.fields import (
+    FormFields,
+    chosen_fields,
+    page_of,
+    typed_money,
+    typed_whole,
+)
 from causerie.hosted.console.request_context import RequestContext
 from causerie.hosted.console.words import CHOICES
 
@@ -36,66 +40,53 @@ _HELD, _ASKED = "held", "asked"  # a row of what there is; one whose end was ask
 _MOST = 10**16 - 1
 
 
-class BoundsRows(Struct, frozen=True):
-    """Rows of the form: stored values, or typed ones."""
-
-    limits: Sequence[Row]
-    budgets: Sequence[Row]
-
-    @staticmethod
-    def of(bounds: LimitsAndBudgets) -> BoundsRows:
-        return BoundsRows(
-            [
-                {
-                    "was": _HELD,
-                    "model": each.model,
-                    **{
-                        name: "" if (number := getattr(each, name)) is None else str(number)
-                        for name in _LIMIT
-                    },
-                }
-                for each in bounds.limits
-            ],
-            [
-                {
-                    "was": _HELD,
-                    "model": each.model,
-                    "amount": f"{each.amount.normalize():f}",
-                    "unit": each.unit,
-                    "period": each.period,
-                    "soft": "soft" if each.soft else "",
-                }
-                for each in bounds.budgets
-            ],
-        )
-
-    @staticmethod
-    def typed(form: FormFields) -> BoundsRows:
-        """Return the typed rows without untouched ones and those to be removed."""
-        return BoundsRows(
-            _filled_rows(form.rows("limit", ("was", "model", *_LIMIT)), _LIMIT),
-            _filled_rows(form.rows("budget", ("was", *_BUDGET)), ("amount",)),
-        )
-
-    def bounds(self) -> LimitsAndBudgets:
-        return LimitsAndBudgets(
-            tuple(_limit_of_row(row, index) for index, row in enumerate(self.limits)),
-            tuple(_budget_of_row(row, index) for index, row in enumerate(self.budgets)),
-        )
+def bounds_fields(bounds: LimitsAndBudgets) -> Iterator[tuple[str, str]]:
+    """Yield the fields of a form that shows these limits and budgets."""
+    limits = [("limit", each, ("model", *_LIMIT)) for each in bounds.limits]
+    budgets = [("budget", each, _BUDGET) for each in bounds.budgets]
+    for prefix, bound, columns in (*limits, *budgets):
+        yield f"{prefix}_was", _HELD
+        for name in columns:
+            yield f"{prefix}_{name}", _field_text(getattr(bound, name))
 
 
-NO_ROWS = BoundsRows((), ())
+def _field_text(value: Decimal | int | str | None) -> str:
+    if value is None or value is False:
+        return ""
+    if isinstance(value, Decimal):
+        return f"{value.normalize():f}"
+    return "soft" if value is True else str(value)
 
 
-def offered(context: RequestContext, bounds: LimitsAndBudgets) -> dict[str, Any]:
-    """Return what the rows of a form need: those that were typed, else those of the bounds."""
-    rows = BoundsRows.typed(context.form) if context.form else BoundsRows.of(bounds)
-    names = [str(entry["id"]) for entry in context.service_view.models()]
-    kept = {row["model"] for row in (*rows.limits, *rows.budgets) if row["model"]}
+def typed_bounds(form: FormFields) -> LimitsAndBudgets:
+    limits, budgets = _typed_rows(form)
+    return LimitsAndBudgets(
+        tuple(_limit_of_row(row, index) for index, row in enumerate(limits)),
+        tuple(_budget_of_row(row, index) for index, row in enumerate(budgets)),
+    )
+
+
+def offered(
+    context: RequestContext, kept: FormFields, rules: Sequence[AccessRule] = ()
+) -> dict[str, Any]:
+    """Return what the rows of a form need: those that were typed, else those that are kept."""
+    form = context.form or kept
+    limits, budgets = _typed_rows(form)
+    names = [str(entry["id"]) for entry in context.service_view.models(rules=rules)]
+    chosen = {*(form.chosen("models") or ()), *(row["model"] for row in (*limits, *budgets))}
     return {
-        **{"rows": rows, "models": [*names, *sorted(kept - set(names))], "choices": CHOICES},
+        "rows": {"limits": limits, "budgets": budgets},
+        "models": [*names, *sorted(chosen.difference(names, ("",)))],
         "unpriced": context.service_view.unpriced(),
     }
+
+
+def _typed_rows(form: FormFields) -> tuple[Sequence[Row], Sequence[Row]]:
+    # Without untouched rows and those to be removed.
+    return (
+        _filled_rows(form.rows("limit", ("was", "model", *_LIMIT)), _LIMIT),
+        _filled_rows(form.rows("budget", ("was", *_BUDGET)), ("amount",)),
+    )
 
 
 def _filled_rows(rows: Iterable[Row], numbers: Iterable[str]) -> list[Row]:
@@ -141,7 +132,8 @@ async def show_person_bounds(context: RequestContext) -> None:
     await context.check_right(Action.BOUNDS_SET)
     user = await context.accounts.users.see(context.actor, context.params["user"])
     bounds = await context.accounts.person_bounds.see(context.actor, user.id)
-    await context.show("operator/person_bounds.html", person=user, **offered(context, bounds))
+    shown = offered(context, FormFields(bounds_fields(bounds)))
+    await context.show("operator/person_bounds.html", person=user, **shown)
 
 
 async def show_budgets(context: RequestContext) -> None:
@@ -159,20 +151,14 @@ async def ask_scope(context: RequestContext) -> None:
     budgets = tuple(one.budget for each in held for one in each.spending)
     verdicts = await asyncio.to_thread(context.service_view.verdicts, ())
     providers = sorted({name for each in verdicts for name in each.providers})
-    await context.show(
-        "operator/scope.html",
-        kind=kind,
-        name=name,
-        held=bool(held),
-        providers=providers,
-        **offered(context, LimitsAndBudgets(budgets=budgets)),
-    )
+    kept = FormFields(bounds_fields(LimitsAndBudgets(budgets=budgets)))
+    shown = {"kind": kind, "name": name, "held": bool(held), "providers": providers}
+    await context.show("operator/scope.html", **shown, **offered(context, kept))
 
 
 async def set_scope(context: RequestContext) -> None:
-    form, rows = context.form, BoundsRows.typed(context.form)
-    budgets = rows.bounds().budgets
-    scopes = context.accounts.scope_budgets
+    form, scopes = context.form, context.accounts.scope_budgets
+    budgets = typed_bounds(form).budgets
     await scopes.set(context.actor, form.one_of("kind", SCOPES), form.get("name"), budgets)
     context.go("/operator/budgets", done="bounds-saved")
 
@@ -183,24 +169,15 @@ _EVERYONE, _EVERY_PROJECT = "people", "projects"
 async def ask_many(context: RequestContext) -> None:
     await context.check_right(Action.BOUNDS_SET)
     projects = await context.accounts.projects.every(context.actor)
-    form = context.form
-    await context.show(
-        "operator/many_bounds.html",
-        whom=form.get("whom"),
-        find=form.get("find"),
-        keep=form.get("keep", "yes"),
-        choice=[
-            (_EVERYONE, "All people"),
-            (_EVERY_PROJECT, "All projects"),
-            *((each.id, f"Members of {each.name}") for each in projects),
-        ],
-        **offered(context, LimitsAndBudgets()),
-    )
+    of_projects = [(each.id, f"Members of {each.name}") for each in projects]
+    choice = [(_EVERYONE, "All people"), (_EVERY_PROJECT, "All projects"), *of_projects]
+    shown = offered(context, FormFields())
+    await context.show("operator/many_bounds.html", choice=choice, **shown)
 
 
 async def set_many(context: RequestContext) -> None:
     form, accounts, actor = context.form, context.accounts, context.actor
-    bounds, whom = BoundsRows.typed(form).bounds(), form.get("whom")
+    bounds, whom = typed_bounds(form), form.get("whom")
     find, named = form.get("find").casefold(), list[tuple[str, str]]()
     if whom == _EVERY_PROJECT:
         found = await accounts.projects.every(actor)
@@ -221,8 +198,8 @@ async def set_many(context: RequestContext) -> None:
 
 
 async def set_person_bounds(context: RequestContext) -> None:
-    bounds = BoundsRows.typed(context.form).bounds()
-    await context.accounts.person_bounds.set(context.actor, context.params["user"], bounds)
+    bounds, user = typed_bounds(context.form), context.params["user"]
+    await context.accounts.person_bounds.set(context.actor, user, bounds)
     context.go("/operator/users", done="bounds-saved")
 
 
@@ -234,36 +211,25 @@ async def show_access(context: RequestContext) -> None:
     rules = await context.rules()
     verdicts = await asyncio.to_thread(context.service_view.verdicts, rules)  # of thousands
     verdicts = sorted(verdicts, key=lambda each: (bool(each.refusal), each.id))
-    await context.show(
-        "project/access.html",
-        rules=rules,
-        page=page_of(verdicts, context.query, lambda each: (each.id, *each.providers)),
-        left=sum(not each.refusal for each in verdicts),
-    )
+    page = page_of(verdicts, context.query, lambda each: (each.id, *each.providers))
+    left = sum(not each.refusal for each in verdicts)
+    await context.show("project/access.html", rules=rules, page=page, left=left)
 
 
 async def ask_access(context: RequestContext) -> None:
     """Show the form of a project, a member or (without a project) a user."""
-    form, (project, user) = context.form, _project_and_user(context)
+    project, user = _project_and_user(context)
     await context.check_right(Action.MEMBERS_CHANGE if project and user else Action.BOUNDS_SET)
     kept = await context.accounts.access.see(context.actor, project, user)
     verdicts = await asyncio.to_thread(context.service_view.verdicts, ())
     providers = {name for each in verdicts for name in each.providers}
-    doors, held = {each.name for each in context.service_view.doors()}, kept
-    if form:
-        held = Access(doors=form.chosen("doors"), providers=form.chosen("providers"))
-    names = form.get("models") if form else "\n".join(sorted(kept.models or ()))
+    doors = {each.name for each in context.service_view.doors()}
     await context.show(
         "project/access_form.html",
+        form=context.form or FormFields(_access_fields(kept)),
         project_id=project,
         user_id=user,
-        path=context.exchange.path,
         back=_return_path(project, user),
-        names=names,
-        prices={
-            name: form.get(name) if form else _price_text(getattr(kept, name)) for name in _PRICES
-        },
-        held=held,
         doors=sorted(doors | (kept.doors or frozenset())),
         providers=sorted(providers | (kept.providers or frozenset())),
     )
@@ -285,13 +251,17 @@ def _return_path(project: str, user: str) -> str:
     return f"/projects/{project}" if user else f"/projects/{project}/access"
 
 
+def _access_fields(access: Access) -> Iterator[tuple[str, str]]:
+    yield "models", "\n".join(sorted(access.models or ()))
+    yield from chosen_fields("doors", access.doors)
+    yield from chosen_fields("providers", access.providers)
+    for name in _PRICES:
+        yield name, _field_text(getattr(access, name))
+
+
 def _typed_access(form: FormFields) -> Access:
     names = frozenset(form.get("models").replace(",", " ").split())
     prices: dict[str, Any] = {
         name: typed_money(form.get(name), name, "price") for name in _PRICES if form.get(name)
     }
     return Access(names or None, form.chosen("doors"), form.chosen("providers"), **prices)
-
-
-def _price_text(price: Decimal | None) -> str:
-    return "" if price is None else f"{price.normalize():f}"

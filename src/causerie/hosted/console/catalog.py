@@ -1,16 +1,28 @@
-"""Pages of the catalog: the list of models, one model, several compared, and providers."""
+"""Pages of the catalog: the list of models, one model, several compared, providers, and rankings
+of models, providers and the apps that use them, by tokens.
+
+What strangers may see of rankings: `console.public_rankings` opens models and providers to them,
+and of apps those that `console.public_apps` names. Operators see all.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
 from typing import Any
+
+import msgspec
 
 from causerie.catalog.catalog import DoorCatalog
 from causerie.catalog.listing import Listing
+from causerie.catalog.model import OWN_PROVIDER
 from causerie.errors import InvalidRequest, NotFound
 from causerie.hosted.accounts.people import Action
+from causerie.hosted.accounts.reports import Naming
+from causerie.hosted.accounts.usage import Ranked, Ranking, RankingPeriod
 from causerie.hosted.console.catalog_search import (
     SORTS,
     USUAL_LOAD,
@@ -36,45 +48,33 @@ from causerie.hosted.console.catalog_view import (
     variants,
     with_variants,
 )
-from causerie.hosted.console.charts import Strip, trend
-from causerie.hosted.console.fields import ROWS
+from causerie.hosted.console.charts import Chart, Strip, Values, stacked, trend
+from causerie.hosted.console.fields import ListPage, ReportPeriod
 from causerie.hosted.console.playground import router_snippets
-from causerie.hosted.console.rankings import popular_tokens, used_by
-from causerie.hosted.console.request_context import PREFIX, RequestContext
-from causerie.hosted.console.service_view import (
-    StatusBadge,
-    anchor,
-    best,
-    target_badges,
-)
-from causerie.hosted.console.words import CHOICES
+from causerie.hosted.console.request_context import RequestContext
+from causerie.hosted.console.service_view import StatusBadge, anchor, best, target_badges
 
 _FRONT = 6  # models on the first page
+_MOST_APPS = 10  # of a model
 
 
 async def show_models(context: RequestContext) -> None:
-    project = context.project
-    path = f"/projects/{project.id}/models"
-    rules = await context.rules()
-    callable_ids = {str(entry.get("id", "")) for entry in context.service_view.models(rules=rules)}
-    await _models_page(context, path, callable_ids=callable_ids)
+    entries = context.service_view.models(rules=await context.rules())
+    await _models_page(context, callable_ids={str(entry.get("id", "")) for entry in entries})
 
 
 async def show_catalog(context: RequestContext) -> None:
     _ = _open_market(context)
-    if context.user is not None:
-        found = await context.accounts.projects.of(context.user)
-        project = context.usual([each for each, _ in found])
-        if project is not None:
-            query = f"?{context.exchange.head.query}" if context.exchange.head.query else ""
-            context.go(f"/projects/{project.id}/models{query}")
-            return
-    await _models_page(context, "/catalog", public=True)
+    if (project := await context.last_project()) is not None:
+        query = f"?{context.exchange.head.query}" if context.exchange.head.query else ""
+        context.go(f"/projects/{project.id}/models{query}")
+        return
+    await _models_page(context, public=True)
 
 
 async def show_front(context: RequestContext) -> None:
     """Show strangers what is offered: a search, models that are used most, and one request."""
-    market, tokens = _open_market(context), await popular_tokens(context)
+    market, tokens = _open_market(context), await _popular_tokens(context)
     every = await CatalogQuery(sort="popular").of(offers(context.service_view, public=True), tokens)
     shown = [one for one, _ in with_variants(every) if isinstance(one, Listing)]
     free = next((one for one in every if one.price == 0), every[0] if every else None)
@@ -92,61 +92,47 @@ async def show_front(context: RequestContext) -> None:
 
 
 async def show_states(context: RequestContext) -> None:
-    tokens = await popular_tokens(context)
+    tokens = await _popular_tokens(context)
     search = _parsed_query(context, tokens)
     found = with_variants(await search.of(offers(context.service_view, public=False), tokens))
-    states = _model_badges(context, [one for one, _ in search.on_page(found)])
-    await context.show(
-        "models_states.html", states=[(anchor(id), found) for id, found in states.items()]
-    )
+    badges = _model_badges(context, [one for one, _ in search.on_page(found)])
+    states = [(anchor(id), found) for id, found in badges.items()]
+    await context.show("models_states.html", states=states)
 
 
 async def _models_page(
-    context: RequestContext,
-    path: str,
-    *,
-    public: bool = False,
-    callable_ids: set[str] | frozenset[str] = frozenset(),
+    context: RequestContext, *, public: bool = False, callable_ids: Collection[str] = ()
 ) -> None:
     entries = offers(context.service_view, public=public)
-    search, found, tokens = CatalogQuery(), list[Offer](), await popular_tokens(context)
+    search, found, tokens = CatalogQuery(), list[Offer](), await _popular_tokens(context)
     try:
         search = _parsed_query(context, tokens)
         found = list(await search.of(entries, tokens))
     except InvalidRequest as failure:
         context.problem = failure
-    folded = with_variants(found)
+    folded, total = with_variants(found), len(with_variants(entries))
     shown = search.on_page(folded)
     engines = frozenset(each.model for each in context.service_view.status())
+    rows = []
+    for one, others in shown:
+        row = one.view if isinstance(one, ServedOffer) else list_row(one)
+        rows.append((row, sources(one, engines), anchor(one.id), others))
     values: dict[str, Any] = {
-        "here": PREFIX + path,
         "public": public,
         "search": search,
-        "rows": [
-            (
-                one.view if isinstance(one, ServedOffer) else list_row(one),
-                sources(one, engines),
-                anchor(one.id),
-                others,
-            )
-            for one, others in shown
-        ],
+        "page": ListPage(rows, search.page, len(folded), total, search.text, rows=search.rows),
         "tokens": tokens,
         "states": {} if public else _model_badges(context, [one for one, _ in shown]),
         "callable_ids": callable_ids,
-        "count": len(folded),
-        "total": len(with_variants(entries)),
-        "pages": -(-len(folded) // search.rows),
-        "first": (search.page - 1) * search.rows + 1,
-        "choice": ROWS,
         "most": MOST_COMPARED,
     }
     if context.by_script:
         await context.show_openly("catalog/results.html", **values)
         return
-    sorts = SORTS if tokens is not None else {k: v for k, v in SORTS.items() if k != "popular"}
-    narrowing = {"facets": facets(entries), "choices": CHOICES["catalog"] | {"sorts": sorts}}
-    await context.show_openly("catalog/list.html", **values, **narrowing)
+    sorts = {name: title for name, (title, _) in SORTS.items()}
+    if tokens is None:
+        del sorts["popular"]
+    await context.show_openly("catalog/list.html", **values, facets=facets(entries), sorts=sorts)
 
 
 def _model_badges(
@@ -187,7 +173,7 @@ async def show_model(context: RequestContext) -> None:
         await context.show_openly("catalog/costs.html", **values)
         return
     names, asked = endpoint_names(one), f"{one.id}:{one.twist}" if one.twist else one.id
-    used, apps = await used_by(context, every)
+    rows, (used, apps) = endpoints(one), await _used_by(context, every)
     days = {names[each.name]: market.history(each.name) for each in one.endpoints}
     await context.show_openly(
         "catalog/model.html",
@@ -195,8 +181,8 @@ async def show_model(context: RequestContext) -> None:
         row=list_row(one),
         released=datetime.fromtimestamp(one.created, UTC) if one.created else None,
         chat=context.services.public_chat.offers(one),
-        endpoints=endpoints(one),
-        groups=parameter_groups(endpoints(one)),
+        endpoints=rows,
+        groups=parameter_groups(rows),
         used=used,
         apps=apps,
         alike=[list_row(each) for each in similar(one, market.entries())],
@@ -220,22 +206,15 @@ async def show_provider(context: RequestContext) -> None:
     if name not in found:
         raise NotFound("The catalog has no provider of this name.")
     row, days = found[name]
-    await context.show_openly(
-        "catalog/provider.html",
-        row=row,
-        base=context.base + market.prefix,
-        days=days,
-        policy=context.service_view.policy(name),
-    )
+    base, policy = context.base + market.prefix, context.service_view.policy(name)
+    await context.show_openly("catalog/provider.html", row=row, base=base, days=days, policy=policy)
 
 
 async def show_status(context: RequestContext) -> None:
     """``GET /status``: how all providers stand, and how they stood for 90 days."""
-    public = context.services.open_to.status
-    if not (public or await context.may(Action.USAGE_SEE_ALL)):
+    if not (context.services.open_to.status or await context.may(Action.USAGE_SEE_ALL)):
         raise NotFound("There is no such page.")
-    rows = await _provider_rows(context)
-    await context.show_openly("catalog/status.html", rows=rows, public=public)
+    await context.show_openly("catalog/status.html", rows=await _provider_rows(context))
 
 
 async def _provider_rows(context: RequestContext) -> Sequence[tuple[ProviderRow, Strip]]:
@@ -264,3 +243,116 @@ def _found_entry(market: DoorCatalog, name: str) -> Listing:
         guess = failure.message.partition(" Did you mean ")[2]
         words = f" Did you mean {guess}" if guess else " Look for it in the list of models."
         raise NotFound(f"The catalog has no model {name[:200]}.{words}") from failure
+
+
+async def _popular_tokens(context: RequestContext) -> Mapping[str, int] | None:
+    # Of a week, by model; none where rankings may not be seen.
+    market = context.service_view.market()
+    if market is None or not await _sees_rankings(context):
+        return None
+    naming = _naming("model", market.entries())
+    found = await context.accounts.rankings.ranked("model", RankingPeriod.WEEK, naming)
+    return {each.name: each.tokens for each in found.rows}
+
+
+async def _used_by(
+    context: RequestContext, variants: Sequence[Listing]
+) -> tuple[Chart | None, Sequence[Ranked]]:
+    # Tokens of a model per day for a month, and the apps that use it most; nothing where rankings
+    # may not be seen.
+    if not await _sees_rankings(context):
+        return None, ()
+    rankings, month = context.accounts.rankings, RankingPeriod.MONTH
+    naming, ids = _naming("model", variants), [one.id for one in variants]
+    values = await rankings.over_time("model", month, naming, ids)
+    naming = _naming("app", variants, await _shown_apps(context))
+    apps = await rankings.ranked("app", month, naming)
+    chart = stacked(_starts_of_columns(apps), values, whole=True) if values else None
+    return chart, apps.rows[:_MOST_APPS]
+
+
+async def show_rankings(context: RequestContext) -> None:
+    """``?by=`` is what is ranked, ``?as=share`` draws shares of each day instead of tokens."""
+    by, entries, ranking, naming = await _asked_ranking(context)
+    values = await context.accounts.rankings.over_time(by, ranking.period, naming)
+    drawn, starts = context.query.one_of("as", ("tokens", "share")), _starts_of_columns(ranking)
+    if drawn == "share":
+        values = _shares_of_columns(values, starts)
+    names = {OWN_PROVIDER: context.services.site.brand.name} if by == "provider" else {}
+    if by == "model":
+        names = {one.id: one.card.name for one in entries}
+    told = Counter(names.get(each, each) for each in values)  # two models may have one name
+    titles = {each: title if told[title := names.get(each, each)] < 2 else each for each in values}
+    await context.show_openly(
+        "catalog/rankings.html",
+        by=by,
+        kinds=await _kinds_to_rank(context),
+        ranking=ranking,
+        names=names,
+        drawn=drawn,
+        chart=stacked(
+            starts, {titles[each]: of for each, of in values.items()}, whole=drawn == "tokens"
+        ),
+        last=ranking.until - timedelta(seconds=1),
+        all_apps=await _shown_apps(context) is None,
+    )
+
+
+async def send_rankings(context: RequestContext) -> None:
+    by, _, ranking, _ = await _asked_ranking(context)
+    rows = [asdict(each) for each in ranking.rows]
+    told = {
+        "since": ranking.since,
+        "until": ranking.until,
+        "data": [{by: each.pop("name"), **each} for each in rows],
+    }
+    context.send_json(msgspec.json.encode(told))
+
+
+async def _asked_ranking(context: RequestContext) -> tuple[str, Sequence[Listing], Ranking, Naming]:
+    market = context.service_view.market()
+    if market is None or not await _sees_rankings(context):
+        raise NotFound("There is no such page.")
+    by, entries = context.query.one_of("by", await _kinds_to_rank(context)), market.entries()
+    period = RankingPeriod(context.query.one_of("period", list(RankingPeriod), "week"))
+    naming = _naming(by, entries, await _shown_apps(context))
+    return by, entries, await context.accounts.rankings.ranked(by, period, naming), naming
+
+
+async def _kinds_to_rank(context: RequestContext) -> Sequence[str]:
+    named = await _shown_apps(context) != frozenset()
+    return ("model", "provider", "app") if named else ("model", "provider")
+
+
+def _naming(by: str, entries: Sequence[Listing], apps: frozenset[str] | None = None) -> Naming:
+    """Return the naming of what a ranking counts; ``apps`` are those that may be named."""
+    if by == "provider":
+        found = {(one.id, each.name): each.provider for one in entries for each in one.endpoints}
+        return lambda model, target: found.get((model, target), "")
+    ids = {one.id for one in entries}
+    if by == "model":
+        return lambda model, _: model if model in ids else ""
+    return lambda app, model: app if model in ids and (apps is None or app in apps) else ""
+
+
+async def _sees_rankings(context: RequestContext) -> bool:
+    return context.services.open_to.rankings or await _shown_apps(context) is None
+
+
+async def _shown_apps(context: RequestContext) -> frozenset[str] | None:
+    """Return the apps that may be named to whoever asks; ``None``: all, to operators."""
+    if context.user is not None and await context.may(Action.USAGE_SEE_ALL):
+        return None
+    return context.services.open_to.apps
+
+
+def _starts_of_columns(ranking: Ranking) -> Sequence[datetime]:
+    return ReportPeriod("ranking", ranking.since, ranking.until).starts()
+
+
+def _shares_of_columns(values: Values, starts: Sequence[datetime]) -> Values:
+    sums = {start: sum(each.get(start, 0.0) for each in values.values()) for start in starts}
+    return {
+        name: {start: value / sums[start] for start, value in found.items()}
+        for name, found in values.items()
+    }

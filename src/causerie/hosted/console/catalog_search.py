@@ -25,7 +25,7 @@ _MOST = 10**10 - 1
 
 Row = TypeVar("Row")
 Key = Callable[[Offer], tuple[Decimal | float | str, ...]]
-_SORTS: Mapping[str, tuple[str, Key]] = {
+SORTS: Mapping[str, tuple[str, Key]] = {
     "popular": ("Popular", lambda one: (-one.created,)),  # where the numbers of tokens are equal
     "newest": ("Newest", lambda one: (-one.created,)),
     "name": ("Name", lambda one: ()),
@@ -34,7 +34,11 @@ _SORTS: Mapping[str, tuple[str, Key]] = {
     "latency": ("Latency", lambda one: (_FAR if one.latency is None else one.latency,)),
     "context": ("Context", lambda one: (-(one.context_length or 0),)),
 }
-SORTS: Mapping[str, str] = {name: title for name, (title, _) in _SORTS.items()}
+
+
+_FIELDS = frozenset(
+    ("q", "cost", "max", "context", "author", "parameter", "takes", "gives", "ending", "provider")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,8 @@ class CatalogQuery:
     rows: int = ROWS[0]
     usual: str = "newest"
     """The order where none is asked for."""
+    _filters: Sequence[tuple[str, str]] = ()
+    """Fields of the form that narrow the search, for addresses."""
 
     @staticmethod
     def parse(query: FormFields, usual: str = "newest") -> CatalogQuery:
@@ -74,11 +80,12 @@ class CatalogQuery:
             page=max(typed_whole(query.get("page") or "1", "page", "Page", _MOST), 1),
             rows=rows_of(query.get("rows")),
             usual=usual,
+            _filters=[(name, text) for name, text in query if name in _FIELDS and text.strip()],
         )
 
     @property
     def narrows(self) -> bool:
-        return any(name not in ("sort", "rows") for name, _ in self._query_fields())
+        return bool(self._filters)
 
     async def of(
         self, entries: Sequence[Offer], tokens: Mapping[str, int] | None = None
@@ -88,13 +95,12 @@ class CatalogQuery:
         ``tokens`` by id decide which are popular.
         """
         used = (tokens or {}) if self.sort == "popular" else {}
-        words, key = self.text.casefold().split(), _SORTS[self.sort][1]
+        words, key = self.text.casefold().split(), SORTS[self.sort][1]
         turns, found = Turns(), list[tuple[Any, Offer]]()
         for one in entries:
             if self._matches_offer(one) and (not words or _contains_words(one, words)):
-                found.append(
-                    ((-used.get(one.id, 0), *key(one), one.card.name.casefold(), one.id), one)
-                )
+                place = (-used.get(one.id, 0), *key(one), one.card.name.casefold(), one.id)
+                found.append((place, one))
             await turns.pause()
         return [one for _, one in sorted(found, key=itemgetter(0))]
 
@@ -103,14 +109,15 @@ class CatalogQuery:
         return found[start : start + self.rows]
 
     def address(self, page: int = 1) -> str:
-        fields = self._query_fields() + ([("page", str(page))] if page > 1 else [])
-        return f"?{urlencode(fields)}" if fields else "?"
+        usual = ("sort", self.usual), ("rows", ROWS[0]), ("page", 1)
+        asked = ("sort", self.sort), ("rows", self.rows), ("page", page)
+        return "?" + urlencode([*self._filters, *(each for each in asked if each not in usual)])
 
     def with_rows(self, rows: int) -> str:
-        return replace(self, rows=rows, page=1).address()
+        return replace(self, rows=rows).address()
 
     def sorted_by(self, sort: str) -> str:
-        return replace(self, sort=sort, page=1).address()
+        return replace(self, sort=sort).address()
 
     def _matches_offer(self, one: Offer) -> bool:
         return (
@@ -125,23 +132,6 @@ class CatalogQuery:
             and (not self.context or self.context <= (one.context_length or 0))
         )
 
-    def _query_fields(self) -> list[tuple[str, str]]:
-        said = [
-            ("q", self.text),
-            ("cost", self.cost),
-            ("max", f"{self.most:f}" if self.most is not None else ""),
-            ("context", str(self.context) if self.context else ""),
-            ("author", self.author),
-            ("ending", self.ending),
-            ("provider", self.provider),
-            ("sort", self.sort if self.sort != self.usual else ""),
-            ("rows", str(self.rows) if self.rows != ROWS[0] else ""),
-            *(("parameter", name) for name in self.parameters),
-            *(("takes", name) for name in self.takes),
-            *(("gives", name) for name in self.gives),
-        ]
-        return [(name, value) for name, value in said if value]
-
 
 def _contains_words(one: Offer, words: Sequence[str]) -> bool:
     text = f"{one.id}\n{one.card.name}\n{one.card.description}".casefold()
@@ -149,41 +139,35 @@ def _contains_words(one: Offer, words: Sequence[str]) -> bool:
 
 
 _MOST_TOKENS = 1_000_000_000
-USUAL: Mapping[str, int] = {"in": 1000, "cached": 0, "out": 500, "thinking": 0, "requests": 10_000}
-_TITLES: Mapping[str, str] = {
-    "in": "input tokens",
-    "cached": "cached tokens",
-    "out": "output tokens",
-    "thinking": "thinking tokens",
-    "requests": "requests",
+_COUNTS: Mapping[str, tuple[str, int]] = {
+    "in": ("input tokens", 1000),
+    "cached": ("cached tokens", 0),
+    "out": ("output tokens", 500),
+    "thinking": ("thinking tokens", 0),
+    "requests": ("requests", 10_000),
 }
+"""Fields of the form: what they count, and the usual number."""
 
 
 @dataclass(frozen=True, slots=True)
 class CostAssumptions:
     """Tokens of one request, and how many requests a month."""
 
-    prompt: int
-    cached: int
-    completion: int
-    thinking: int
+    usage: Usage
     requests: int
 
     @staticmethod
     def parse(query: FormFields) -> CostAssumptions:
-        counts = {name: _whole_tokens(query, name) for name in USUAL}
+        counts = {name: _typed_count(query, name) for name in _COUNTS}
         for part, whole in (("cached", "in"), ("thinking", "out")):
             if counts[part] > counts[whole]:
                 raise InvalidRequest(
-                    f"{counts[part]:,} {_TITLES[part]} are more than the {counts[whole]:,} "
-                    f"{_TITLES[whole]}.",
+                    f"{counts[part]:,} {_COUNTS[part][0]} are more than the {counts[whole]:,} "
+                    f"{_COUNTS[whole][0]}.",
                     param=part,
                 )
-        return CostAssumptions(*counts.values())
-
-    @property
-    def usage(self) -> Usage:
-        return Usage(self.prompt, self.completion, self.cached, self.thinking)
+        usage = Usage(counts["in"], counts["out"], counts["cached"], counts["thinking"])
+        return CostAssumptions(usage, counts["requests"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,14 +183,12 @@ class CostEstimate:
 
 
 def costs(variants: Sequence[Listing], load: CostAssumptions) -> Sequence[CostEstimate]:
-    usage = load.usage
     found = [
-        (one.id, each, amount_of(each.tariff.cost(usage)))
+        (one.id, each, amount_of(each.tariff.cost(load.usage)))
         for one in variants
         for each in one.endpoints
     ]
-    dearest = max((cost for *_, cost in found), default=Decimal(0))
-    made = []
+    dearest, made = max((cost for *_, cost in found), default=Decimal(0)), []
     for variant, each, cost in found:
         share = int(cost * 100 / dearest) if dearest else 0
         month = cost * load.requests
@@ -214,10 +196,11 @@ def costs(variants: Sequence[Listing], load: CostAssumptions) -> Sequence[CostEs
     return sorted(made, key=lambda each: (each.month, each.variant, each.target))
 
 
-def _whole_tokens(query: FormFields, name: str) -> int:
+def _typed_count(query: FormFields, name: str) -> int:
+    title, usual = _COUNTS[name]
     if text := query.get(name):
-        return typed_whole(text, name, _TITLES[name], _MOST_TOKENS)
-    return USUAL[name] if name not in query else 0
+        return typed_whole(text, name, title, _MOST_TOKENS)
+    return usual if name not in query else 0
 
 
 USUAL_LOAD = CostAssumptions.parse(FormFields())

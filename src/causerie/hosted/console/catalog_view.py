@@ -187,12 +187,10 @@ def similar(one: Listing, entries: Sequence[Listing]) -> Sequence[Listing]:
 
 def endpoint_names(one: Listing) -> Mapping[str, str]:
     """Return the names of endpoints by target: provider, and model where it has several."""
-    providers = [endpoint.provider for endpoint in one.endpoints]
+    providers = [each.provider for each in one.endpoints]
     return {
-        endpoint.name: endpoint.name
-        if providers.count(endpoint.provider) > 1
-        else endpoint.provider
-        for endpoint in one.endpoints
+        each.name: each.name if providers.count(each.provider) > 1 else each.provider
+        for each in one.endpoints
     }
 
 
@@ -247,15 +245,15 @@ class ProviderBoard:
     def __init__(self, clock: Callable[[], datetime]) -> None:
         self._clock, self._rows_lock = clock, asyncio.Lock()
         self._cached_rows: Sequence[tuple[ProviderRow, Strip]] = ()
-        self._made_of: tuple[Sequence[Listing], datetime] | None = None
+        self._rows_made_of: tuple[Sequence[Listing], datetime] | None = None
 
     async def rows(self, market: DoorCatalog) -> Sequence[tuple[ProviderRow, Strip]]:
         async with self._rows_lock:
             entries, now = market.entries(), self._clock()
-            known, made_at = self._made_of or (None, now)
+            known, made_at = self._rows_made_of or (None, now)
             if known != entries or not timedelta() <= now - made_at < _BOARD_KEPT:
                 self._cached_rows = await asyncio.to_thread(_board_rows, market, entries, now)
-                self._made_of = entries, now
+                self._rows_made_of = entries, now
             return self._cached_rows
 
 
@@ -436,11 +434,7 @@ _FIGURES: dict[str, tuple[Callable[[Compared], float | None], int]] = {
 
 def comparison(chosen: Sequence[Listing], entries: Sequence[Listing]) -> ModelComparison:
     models = [
-        Compared(
-            list_row(one),
-            endpoints(one),
-            [each.id for each in variants(one.id, entries)],
-        )
+        Compared(list_row(one), endpoints(one), [each.id for each in variants(one.id, entries)])
         for one in chosen
     ]
     every = frozenset[str]().union(*((*one.row.parameters, *one.row.claimed) for one in models))

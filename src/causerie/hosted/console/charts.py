@@ -62,14 +62,10 @@ def stacked(
     groups = [(name, [values[name]]) for name in ranked[:COLOURS]]
     if others := [values[name] for name in ranked[COLOURS:]]:
         groups.append((f"{len(others)} others", others))
-    series = [
-        Series(
-            name,
-            number % (COLOURS + 1),
-            [sum(one.get(start, 0.0) for one in group) or None for start in starts],
-        )
-        for number, (name, group) in enumerate(groups, 1)
-    ]
+    series = []
+    for number, (name, group) in enumerate(groups, 1):
+        heights = [sum(one.get(start, 0.0) for one in group) or None for start in starts]
+        series.append(Series(name, number % (COLOURS + 1), heights))
     columns = zip(*(one.values for one in series), strict=True)
     sums = [sum(filter(None, column)) for column in columns]
     ticks = scale(max([*sums, *before], default=0.0), least=1.0 if whole else 0.0)
@@ -208,14 +204,9 @@ def _uptime_strip(
     for one in found:
         grouped.setdefault(one.start // seconds, []).append(one)
     last = int(now.timestamp()) // seconds
-    return Strip(
-        name,
-        [
-            Mark(
-                datetime.fromtimestamp(number * seconds, UTC),
-                sum(one.answered for one in grouped.get(number, ())),
-                sum(one.failed for one in grouped.get(number, ())),
-            )
-            for number in range(last - most + 1, last + 1)
-        ],
-    )
+    marks = []
+    for number in range(last - most + 1, last + 1):
+        start, every = datetime.fromtimestamp(number * seconds, UTC), grouped.get(number, ())
+        counts = sum(one.answered for one in every), sum(one.failed for one in every)
+        marks.append(Mark(start, *counts))
+    return Strip(name, marks)

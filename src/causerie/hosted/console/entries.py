@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
@@ -128,12 +128,10 @@ class SettingField(Struct, frozen=True):
 
 
 class SettingsForm(Struct, frozen=True):
-    """Contents of the form: a text for each field, and all other settings as JSON."""
+    """What a form shows: a text for each of its fields, and all other settings as JSON."""
 
     fields: Sequence[SettingField]
-    values: Mapping[str, str] = {}
-    more: str = ""
-    version: str = ""
+    typed: FormFields = FormFields()
     row_names: ClassVar[Sequence[str]] = ()
     """Names of further fields that can have problems."""
 
@@ -141,28 +139,31 @@ class SettingsForm(Struct, frozen=True):
     def of(cls, fields: Sequence[SettingField], settings: Mapping[str, Any], version: int) -> Self:
         """Return the form of an entry; what no field shows is in ``more``."""
         rest: dict[str, Any] = msgspec.to_builtins(settings)
-        values = {
-            each.name: text_of(found, "\n" if each.kind == "lines" else ", ")
-            for each in fields
-            if (found := _pop_path(rest, each.name.split("."))) is not None
-        }
+        shown = [*cls.pop_rows(rest), ("version", str(version))]
+        for each in fields:
+            if (found := _pop_setting(rest, each.name.split("."))) is not None:
+                shown.append((each.name, text_of(found, "\n" if each.kind == "lines" else ", ")))
         more = json.dumps(rest, indent=2, ensure_ascii=False) if rest else ""
-        return cls(fields, values, more, str(version))
+        return cls(fields, FormFields([*shown, ("more", more)]))
 
     @classmethod
-    def typed(cls, fields: Sequence[SettingField], form: FormFields) -> Self:
-        typed = {each.name: ", ".join(form.every(each.name)) for each in fields}
-        values = {name: text for name, text in typed.items() if text}
-        return cls(fields, values, form.get("more"), form.get("version"))
+    def pop_rows(cls, settings: dict[str, Any]) -> Iterable[tuple[str, str]]:
+        """Take the settings that the form has rows for, and return the fields of the rows."""
+        return ()
 
     @classmethod
     def shown(
         cls, fields: Sequence[SettingField], form: FormFields, entry: EntryView | None
     ) -> Self:
         """Return what was typed, else the form of the entry; without one an empty form."""
-        if form:
-            return cls.typed(fields, form)
-        return cls.of(fields, entry.settings, entry.version) if entry else cls(fields)
+        if entry is None or form:
+            return cls(fields, form)
+        return cls.of(fields, entry.settings, entry.version)
+
+    @property
+    def values(self) -> Mapping[str, str]:
+        texts = {each.name: ", ".join(self.typed.every(each.name)) for each in self.fields}
+        return {name: text for name, text in texts.items() if text}
 
     @property
     def groups(self) -> Mapping[str, Sequence[SettingField]]:
@@ -177,18 +178,17 @@ class SettingsForm(Struct, frozen=True):
         return EntryProblems(failure, origin, names)
 
     def settings(self) -> dict[str, Any]:
-        settings = _read_json(self.more)
+        settings, values = _read_json(self.typed.get("more")), self.values
         for each in self.fields:
-            text = self.values.get(each.name, "")
-            if text:
+            if text := values.get(each.name):
                 _set_setting(settings, each.name.split("."), _typed_value(each, text))
         return settings
 
     def wish(self, *, key: str | None = None, enabled: bool = True) -> EntryWish:
+        values, version = self.values, whole_number(self.typed.get("version"))
         for each in self.fields:
-            if each.missing and not self.values.get(each.name):
+            if each.missing and not values.get(each.name):
                 raise InvalidRequest(each.missing, param=each.name)
-        version = whole_number(self.version)
         return EntryWish(settings=self.settings(), key=key, enabled=enabled, version=version)
 
 
@@ -209,14 +209,14 @@ def text_of(value: object, between: str = ", ") -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _pop_path(settings: dict[str, Any], path: Sequence[str]) -> Any:
+def _pop_setting(settings: dict[str, Any], path: Sequence[str]) -> Any:
     name, *inner = path
     found = settings.get(name)
     if not inner:
         return settings.pop(name, None) if not isinstance(found, dict) else None
     if not isinstance(found, dict):
         return None
-    value = _pop_path(found, inner)
+    value = _pop_setting(found, inner)
     if not found:
         del settings[name]
     return value
@@ -244,23 +244,6 @@ def _read_json(text: str) -> dict[str, Any]:
     return found
 
 
-class EntryKindWords(Struct, frozen=True):
-    """Kinds of entries that share one list, and their words on pages."""
-
-    kinds: frozenset[EntryKind]
-    noun: str
-    """As in "There is no such alias"; the names of its notices begin with it."""
-    list_path: str
-    """Of the list, below the console's prefix."""
-    deletion: str
-    """What deletion does, as a sentence."""
-    path: str = ""
-    """Entries are below it, by their ids; empty: below the list's."""
-    list_template: str = ""
-    searched: Sequence[str] = ()
-    """Settings that the search of the list looks at, in addition to the name."""
-
-
 _FORMS: Mapping[str, Any] = tomllib.loads(Path(__file__).with_name("forms.toml").read_text("utf-8"))
 
 
@@ -281,23 +264,38 @@ def form_fields(form: str) -> Sequence[SettingField]:
     ]
 
 
-def entry_form(form: str) -> tuple[EntryKindWords, Sequence[SettingField]]:
-    """Return the words and the fields of a form of the table; its kind of entries has its name."""
-    words = msgspec.convert({"kinds": [form]} | _FORMS[form], EntryKindWords)
-    return words, form_fields(form)
-
-
 class EntryPages(Struct):
-    """Pages that list, enable, disable and delete entries."""
+    """Pages that list, add, change, switch and delete entries of kinds that share one list."""
 
-    words: EntryKindWords
+    template: ClassVar[str] = "operator/settings_entry.html"
+    form: ClassVar[type[SettingsForm]] = SettingsForm
+
+    kinds: frozenset[EntryKind]
+    fields: Sequence[SettingField]
+    """The first names the entry."""
+    noun: str
+    """As in "There is no such alias"; the names of its notices begin with it."""
+    list_path: str
+    """Of the list, below the console's prefix."""
+    deletion: str
+    """What deletion does, as a sentence."""
+    path: str = ""
+    """Entries are below it, by their ids; empty: below the list's."""
+    list_template: str = ""
+    searched: Sequence[str] = ()
+    """Settings that the search of the list looks at, in addition to the name."""
+
+    @classmethod
+    def of(cls, form: str) -> Self:
+        """Return the pages of a form of the table; its kind of entries has its name."""
+        return msgspec.convert({"kinds": [form], "fields": form_fields(form)} | _FORMS[form], cls)
 
     async def list(self, context: RequestContext) -> None:
         entries = await context.configuration.every(context.actor)
         await context.show(
-            self.words.list_template,
+            self.list_template,
             page=page_of(
-                [each for each in entries if each.kind in self.words.kinds],
+                [each for each in entries if each.kind in self.kinds],
                 context.query,
                 self._searched_texts,
                 {"id": "name", "origin": "origin"},
@@ -312,7 +310,7 @@ class EntryPages(Struct):
 
     async def ask_deletion(self, context: RequestContext) -> None:
         entry = await self._found_entry(context)
-        await context.show("operator/delete_entry.html", entry=entry, words=self.words)
+        await context.show("operator/delete_entry.html", entry=entry, pages=self)
 
     async def delete(self, context: RequestContext) -> None:
         entry = await self._found_entry(context)
@@ -326,31 +324,22 @@ class EntryPages(Struct):
 
     async def _found_entry(self, context: RequestContext) -> EntryView:
         entry = await context.configuration.see(context.actor, context.params["entry"])
-        if entry.kind not in self.words.kinds:
-            raise NotFound(f"There is no such {self.words.noun} in the database.")
+        if entry.kind not in self.kinds:
+            raise NotFound(f"There is no such {self.noun} in the database.")
         return entry
 
     def _go_to_list(self, context: RequestContext, done: str) -> None:
-        context.go(self.words.list_path, done=f"{self.words.noun.replace(' ', '-')}-{done}")
+        context.go(self.list_path, done=f"{self.noun.replace(' ', '-')}-{done}")
 
     def _searched_texts(self, entry: EntryView) -> Iterator[str]:
         yield entry.name
-        for name in self.words.searched:
+        for name in self.searched:
             value = entry.settings.get(name, "")
             if name in ("targets", "endpoints"):
                 for each in value:
                     yield f"{each.get('provider', '')}/{each.get('model', '')}"
             else:
                 yield str(value)
-
-
-class EntryFormPages(EntryPages):
-    """Entries with a form. ``form`` is its class; the first of the ``fields`` names the entry."""
-
-    template: ClassVar[str] = "operator/settings_entry.html"
-
-    fields: Sequence[SettingField]
-    _form: type[SettingsForm] = SettingsForm
 
     async def new(self, context: RequestContext) -> None:
         await self._show_form(context, None)
@@ -375,28 +364,20 @@ class EntryFormPages(EntryPages):
         return {}
 
     async def _create_entry(self, context: RequestContext, key: str | None) -> None:
-        form = await self._typed_form(context)
-        await context.configuration.create(
-            context.actor, self._entry_kind(context), form.wish(key=key)
-        )
+        wish, kind = (await self._typed_form(context)).wish(key=key), self._entry_kind(context)
+        await context.configuration.create(context.actor, kind, wish)
 
     async def _typed_form(self, context: RequestContext) -> SettingsForm:
-        return self._form.typed(self.fields, context.form)
+        return self.form(self.fields, context.form)
 
     def _entry_kind(self, context: RequestContext) -> EntryKind:
-        return next(iter(self.words.kinds))
+        return next(iter(self.kinds))
 
     async def _show_form(
         self, context: RequestContext, entry: EntryView | None, form: SettingsForm | None = None
     ) -> None:
-        form = form or self._form.shown(self.fields, context.form, entry)
+        form = form or self.form.shown(self.fields, context.form, entry)
         kind = entry.kind if entry is not None else self._entry_kind(context)
-        await context.show(
-            self.template,
-            entry=entry,
-            form=form,
-            kind=kind,
-            words=self.words,
-            problems=form.problems(context.problem, kind),
-            **await self.around(context),
-        )
+        problems = form.problems(context.problem, kind)
+        shown = {"entry": entry, "form": form, "kind": kind, "pages": self, "problems": problems}
+        await context.show(self.template, **shown, **await self.around(context))

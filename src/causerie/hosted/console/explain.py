@@ -14,12 +14,11 @@ from causerie.hosted.operations.ports import RouteQuery
 
 _FORMATS: Mapping[str, Any] = WORDS["explain"]["formats"]
 _LISTS = ("order", "only", "ignore")
-_PRICES = ("prompt", "completion")
+_PRICES = ("max_prompt", "max_completion")
 _MOST_TOKENS = 10**9
 _PICKS = (
     *("max_tokens", "tools", "format", "effort", "sort", "private", "strict", "alone"),
-    *_LISTS,
-    *(f"max_{name}" for name in _PRICES),
+    *(*_LISTS, *_PRICES),
 )
 
 
@@ -44,15 +43,13 @@ def _request_body(form: FormFields) -> bytes:
 
 
 def _provider_preferences(form: FormFields) -> Iterator[tuple[str, Any]]:
-    for name in _LISTS:
-        if listed := form.get(name):
-            yield name, [each.strip() for each in listed.split(",") if each.strip()]
+    for name, listed in form.given(_LISTS).items():
+        yield name, [each.strip() for each in listed.split(",") if each.strip()]
     if sort := form.get("sort"):
         yield "sort", sort
-    fields = {name: f"max_{name}" for name in _PRICES if form.get(f"max_{name}")}
-    if fields:
-        prices = {name: typed_money(form.get(each), each, "price") for name, each in fields.items()}
-        yield "max_price", {name: f"{price:f}" for name, price in prices.items()}
+    if prices := form.given(_PRICES):
+        amounts = {name: typed_money(text, name, "price") for name, text in prices.items()}
+        yield "max_price", {name.removeprefix("max_"): f"{n:f}" for name, n in amounts.items()}
     if form.get("private"):
         yield "data_collection", "deny"
     if form.get("strict"):
@@ -85,8 +82,7 @@ async def _show_explanation(
     await context.show(
         "operator/explain.html",
         form=form,
-        written=form.get("from") == "body",
-        prefers=any(form.get(name) for name in _PICKS),
+        prefers=bool(form.given(_PICKS)),
         told=told,
         body=body or form.raw("body"),
         doors=[(name, name) for name in context.operations.doors()],

@@ -55,6 +55,10 @@ class FormFields:
         """Return the chosen ones of a field, or ``None`` for all."""
         return frozenset(self.every(name)) if self.get(f"{name}_all") == "some" else None
 
+    def given(self, names: Iterable[str]) -> dict[str, str]:
+        """Return those of the fields that are not empty."""
+        return {name: value for name in names if (value := self.get(name))}
+
     def rows(self, prefix: str, columns: Sequence[str]) -> list[dict[str, str]]:
         """Return rows of fields, each named by the prefix and a column."""
         values = [self.every(f"{prefix}_{name}") for name in columns]
@@ -76,6 +80,13 @@ class FormFields:
 
     def __bool__(self) -> bool:
         return bool(self._pairs)
+
+
+def chosen_fields(name: str, chosen: Collection[str] | None) -> Iterator[tuple[str, str]]:
+    """Yield the fields that :meth:`FormFields.chosen` reads."""
+    if chosen is not None:
+        yield f"{name}_all", "some"
+        yield from ((name, each) for each in chosen)
 
 
 _THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+(\.\d*)?", re.ASCII)

@@ -24,15 +24,15 @@ from causerie.hosted.accounts.usage import (
     Step,
     UsageQuery,
     UsageSum,
+    provider_of,
 )
 from causerie.hosted.console.charts import Strip, strips
 from causerie.hosted.console.request_context import RequestContext
 from causerie.hosted.console.service_view import ServiceView, StatusBadge, service_badges, troubled
-from causerie.hosted.console.usage import total_usage
+from causerie.hosted.console.usage import usage_since
 from causerie.protocol.events import Usage
 from causerie.protocol.money import amount_of
 from causerie.protocol.targets import TimeBucket
-from causerie.routing.target_state import TargetStatus
 
 _PROBLEMS = 8
 _HERE = "this service"
@@ -59,15 +59,15 @@ class ProviderHealth(Struct, frozen=True):
         return None if self.day.uptime is None else 100 - 100 * self.day.uptime
 
 
-def provider_of(target: str, own: frozenset[str]) -> str:
-    return OWN_PROVIDER if target in own or "/" not in target else target.partition("/")[0]
+def _provider_of_target(target: str, own: frozenset[str]) -> str:
+    return OWN_PROVIDER if target in own else provider_of(target)
 
 
 async def provider_health(
     context: RequestContext, badges: Mapping[str, Sequence[StatusBadge]]
 ) -> Sequence[ProviderHealth]:
     """Return how providers do, of which ``badges`` has those of the targets."""
-    used, now, rows = await _used_today(context), context.services.clock(), []
+    used, now, rows = await _usage_of_providers_today(context), context.services.clock(), []
     asked = sum(each.requests for each in used.values()) if used is not None else 0
     for name, found in badges.items():
         buckets = _merged_history(context.service_view, (each.target for each in found))
@@ -77,9 +77,8 @@ async def provider_health(
         if used is not None:
             of = used.get(name)
             cost, share = (of.cost, of.requests / asked) if of else (Decimal(0), 0.0)
-        rows.append(
-            ProviderHealth(name, len(found), _worst_badge(name, found), day, latency, cost, share)
-        )
+        badge = _worst_badge(name, found)
+        rows.append(ProviderHealth(name, len(found), badge, day, latency, cost, share))
     return rows
 
 
@@ -91,31 +90,26 @@ async def show(context: RequestContext) -> None:
     ailing = troubled(badges)
     grouped: dict[str, list[StatusBadge]] = {}
     for each in badges:
-        grouped.setdefault(provider_of(each.target, own), []).append(each)
+        grouped.setdefault(_provider_of_target(each.target, own), []).append(each)
     rows = sorted(
         await provider_health(context, grouped),
         key=lambda row: (_TONES.index(row.badge.tone), -(row.failing or 0), row.name),
     )
+    targets = [each for each in view.targets() if _provider_of_target(each.name, own) == named]
     await context.show(
         "operator/health.html",
         rows=rows,
         named=named if named in grouped else "",
         problems=ailing[:_PROBLEMS],
         troubled=len(ailing),
-        provider_of={each.target: provider_of(each.target, own) for each in ailing},
+        provider_of={each.target: _provider_of_target(each.target, own) for each in ailing},
         engines=view.status(),
-        targets=_provider_targets(view, named, own),
+        targets=sorted(targets, key=lambda each: (each.state == "up", -each.failures, each.name)),
         worker=view.worker(),
     )
 
 
-def _provider_targets(view: ServiceView, named: str, own: frozenset[str]) -> Sequence[TargetStatus]:
-    """Return the targets of the provider that is open, the worst first."""
-    found = [each for each in view.targets() if provider_of(each.name, own) == named]
-    return sorted(found, key=lambda each: (each.state == "up", -each.failures, each.name))
-
-
-async def _used_today(context: RequestContext) -> Mapping[str, UsageSum] | None:
+async def _usage_of_providers_today(context: RequestContext) -> Mapping[str, UsageSum] | None:
     if not await context.may(Action.USAGE_SEE_ALL):
         return None
     today = BudgetPeriod.DAY.start(context.services.clock())
@@ -191,22 +185,14 @@ async def show_business(context: RequestContext) -> None:
     periods = []
     for title, since in (("Today", today), (f"{_DAYS} days", today - timedelta(days=_DAYS - 1))):
         new = sum(each.created_at >= since for each in people)
-        periods.append(
-            (title, await _business_figures(context, since, today + timedelta(days=1), new))
-        )
-    await context.show(
-        "operator/business.html",
-        periods=periods,
-        people=sees,
-        troubled=troubled(service_badges(context.service_view))[:_MOST_TROUBLED],
-    )
+        periods.append((title, await _business_figures(context, since, new)))
+    ailing = troubled(service_badges(context.service_view))[:_MOST_TROUBLED]
+    await context.show("operator/business.html", periods=periods, people=sees, troubled=ailing)
 
 
-async def _business_figures(
-    context: RequestContext, since: datetime, until: datetime, accounts: int
-) -> Business:
+async def _business_figures(context: RequestContext, since: datetime, accounts: int) -> Business:
     usage, tariffs = context.accounts.usage, context.service_view.provider_costs()
-    used = total_usage(await usage.sums(context.actor, None, UsageQuery(since, until, Step.ALL)))
+    until = BudgetPeriod.DAY.start(context.services.clock()) + timedelta(days=1)
     sums = Counter[str]()
     async for piece in usage.charged(context.actor, ChargedQuery(since, until)):
         for each in piece:
@@ -215,7 +201,7 @@ async def _business_figures(
             sums["revenue"] += int(each.cost.scaleb(9))
             sums["unknown"] += 0 if cost is not None else int(each.cost.scaleb(9))
     amounts = {name: amount_of(sums[name]) for name in ("revenue", "cost", "unknown")}
-    return Business(used, accounts, **amounts)
+    return Business(await usage_since(context, None, since), accounts, **amounts)
 
 
 def _provider_cost(charged: ChargedSum, tariffs: Mapping[tuple[str, str], Tariff]) -> int | None:

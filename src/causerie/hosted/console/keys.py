@@ -8,8 +8,6 @@ from decimal import Decimal
 from typing import Any
 from urllib.parse import quote
 
-from msgspec import Struct
-
 from causerie.access.allowed import AccessRule
 from causerie.errors import InvalidRequest
 from causerie.hosted.accounts.authorization import no_such
@@ -18,8 +16,8 @@ from causerie.hosted.accounts.keys import ApiKey, Purpose
 from causerie.hosted.accounts.people import Action
 from causerie.hosted.accounts.spending import DAYS
 from causerie.hosted.accounts.usage import By
-from causerie.hosted.console.bounds import NO_ROWS, BoundsRows
-from causerie.hosted.console.fields import FormFields, listed, page_of
+from causerie.hosted.console.bounds import bounds_fields, offered, typed_bounds
+from causerie.hosted.console.fields import Column, FormFields, chosen_fields, listed, page_of
 from causerie.hosted.console.playground import management_snippets
 from causerie.hosted.console.project import heirs
 from causerie.hosted.console.request_context import PREFIX, RequestContext
@@ -29,81 +27,61 @@ from causerie.http.pages.snippets import SnippetGroup, first_bodies, request_sni
 from causerie.protocol.numbers import money
 
 
-class KeyForm(Struct, frozen=True):
-    """Contents of the form. ``doors`` and ``models`` of ``None`` are all of the project's."""
+def _key_fields(key: ApiKey) -> FormFields:
+    end = key.expires_at
+    return FormFields(
+        [
+            ("name", key.name),
+            ("end", "date" if end is not None else "never"),
+            ("date", f"{end.astimezone(UTC):%Y-%m-%d}" if end is not None else ""),
+            *chosen_fields("doors", key.doors),
+            *chosen_fields("models", key.models),
+            ("networks", ", ".join(key.networks or ())),
+            *bounds_fields(key.bounds),
+        ]
+    )
 
-    name: str = ""
-    purpose: str = Purpose.INFERENCE
-    end: str = "never"
-    date: str = ""
-    doors: frozenset[str] | None = None
-    models: frozenset[str] | None = None
-    networks: str = ""
-    rows: BoundsRows = NO_ROWS
 
-    @staticmethod
-    def of(key: ApiKey) -> KeyForm:
-        end = key.expires_at
-        return KeyForm(
-            name=key.name,
-            purpose=key.purpose,
-            end="date" if end is not None else "never",
-            date=f"{end.astimezone(UTC):%Y-%m-%d}" if end is not None else "",
-            doors=key.doors,
-            models=key.models,
-            networks=", ".join(key.networks or ()),
-            rows=BoundsRows.of(key.bounds),
-        )
+def _typed_draft(form: FormFields, now: datetime) -> KeyDraft:
+    try:
+        purpose = Purpose(form.get("purpose") or Purpose.INFERENCE)
+    except ValueError as failure:
+        words = "A key is for inference or management."
+        raise InvalidRequest(words, param="purpose") from failure
+    return KeyDraft(purpose=purpose, expires_at=typed_end(form, now), **_typed_key_settings(form))
 
-    @staticmethod
-    def typed(form: FormFields) -> KeyForm:
-        return KeyForm(
-            name=form.get("name"),
-            purpose=form.get("purpose") or Purpose.INFERENCE,
-            end=form.get("end") or "never",
-            date=form.get("date"),
-            doors=form.chosen("doors"),
-            models=form.chosen("models"),
-            networks=form.get("networks"),
-            rows=BoundsRows.typed(form),
-        )
 
-    def draft(self, now: datetime) -> KeyDraft:
-        try:
-            purpose = Purpose(self.purpose)
-        except ValueError as failure:
-            words = "A key is for inference or management."
-            raise InvalidRequest(words, param="purpose") from failure
-        return KeyDraft(purpose=purpose, expires_at=self.expires_at(now), **self._shared_fields())
+def _typed_edit(form: FormFields, key: ApiKey, now: datetime) -> KeyEdit:
+    # An untouched end stays as it is, to the second.
+    before = _key_fields(key)
+    same = all(form.get(name) == before.get(name) for name in ("end", "date"))
+    expires_at = key.expires_at if same else typed_end(form, now)
+    return KeyEdit(expires_at=expires_at, **_typed_key_settings(form))
 
-    def edit(self, key: ApiKey, now: datetime) -> KeyEdit:
-        """Return the changes to a key; an untouched end stays as it is, to the second."""
-        before = KeyForm.of(key)
-        same = (self.end, self.date) == (before.end, before.date)
-        expires_at = key.expires_at if same else self.expires_at(now)
-        return KeyEdit(expires_at=expires_at, **self._shared_fields())
 
-    def _shared_fields(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "doors": self.doors,
-            "models": self.models,
-            "networks": listed(self.networks),
-            "bounds": self.rows.bounds(),
-        }
+def _typed_key_settings(form: FormFields) -> dict[str, Any]:
+    return {
+        "name": form.get("name"),
+        "doors": form.chosen("doors"),
+        "models": form.chosen("models"),
+        "networks": listed(form.get("networks")),
+        "bounds": typed_bounds(form),
+    }
 
-    def expires_at(self, now: datetime) -> datetime | None:
-        """Return the chosen end; raise :class:`InvalidRequest`."""
-        if self.end in ("1", "7", "30"):
-            return now + timedelta(days=int(self.end))
-        if self.end != "date":
-            return None
-        try:
-            day = datetime.strptime(self.date, "%Y-%m-%d").date()
-        except ValueError as failure:
-            words = "Choose the day on which the key expires."
-            raise InvalidRequest(words, param="date") from failure
-        return datetime.combine(day, time(23, 59, 59), UTC)
+
+def typed_end(form: FormFields, now: datetime) -> datetime | None:
+    """Return the chosen end; raise :class:`InvalidRequest`."""
+    end = form.get("end")
+    if end in ("1", "7", "30"):
+        return now + timedelta(days=int(end))
+    if end != "date":
+        return None
+    try:
+        day = datetime.strptime(form.get("date"), "%Y-%m-%d").date()
+    except ValueError as failure:
+        words = "Choose the day on which the key expires."
+        raise InvalidRequest(words, param="date") from failure
+    return datetime.combine(day, time(23, 59, 59), UTC)
 
 
 async def show_list(context: RequestContext) -> None:
@@ -111,29 +89,22 @@ async def show_list(context: RequestContext) -> None:
     keys = await context.accounts.keys.of(context.actor, project_id)
     last_used = await context.accounts.usage.last_used(context.actor, project_id)
     costs = await context.accounts.summaries.costs_of_keys(context.actor, project_id)
-    page = page_of(
-        keys,
-        context.query,
-        lambda key: (key.name, key.id, key.person_status.name if key.person_status else ""),
-        {
-            "name": lambda key: key.name.casefold(),
-            "state": lambda key: key.state(now),
-            "cost": lambda key: costs.get(key.id, Decimal(0)),
-            "used": lambda key: last_used.get(key.id),
-            "since": lambda key: key.created_at,
-        },
-    )
+    columns: Mapping[str, Column] = {
+        "name": "name",
+        "state": lambda key: key.state(now),
+        "cost": lambda key: costs.get(key.id, Decimal(0)),
+        "used": lambda key: last_used.get(key.id),
+        "since": "created_at",
+    }
+    page = page_of(keys, context.query, _key_texts, columns)
     budgets = {key.id: key.bounds.budgets for key in page.items}
-    usage = context.accounts.usage
-    await context.show(
-        "keys/list.html",
-        page=page,
-        spending=await usage.spending(context.actor, By.KEY, budgets, project_id),
-        costs=costs,
-        days=DAYS,
-        last_used=last_used,
-        archived=context.project.archived_at is not None,
-    )
+    spending = await context.accounts.usage.spending(context.actor, By.KEY, budgets, project_id)
+    shown = {"page": page, "spending": spending, "costs": costs, "last_used": last_used}
+    await context.show("keys/list.html", days=DAYS, **shown)
+
+
+def _key_texts(key: ApiKey) -> tuple[str, ...]:
+    return key.name, key.id, key.person_status.name if key.person_status else ""
 
 
 async def get_key(context: RequestContext) -> None:
@@ -143,38 +114,40 @@ async def get_key(context: RequestContext) -> None:
         first = "sign-up" if context.services.open_to.sign_up else "sign-in"
         context.go(f"/{first}?next={quote(f'{PREFIX}/get-key{model}', safe='')}")
         return
-    project = context.usual([each for each, _ in await context.accounts.projects.of(context.me)])
+    project = await context.last_project()
     context.go(f"/projects/{project.id}/keys/new{model}" if project else "/")
 
 
 async def new(context: RequestContext) -> None:
     await context.check_right(Action.KEYS_CREATE)
     wanted = context.form.get("wanted", context.query.get("model"))
-    await context.show("keys/new.html", wanted=wanted, **await _form_choices(context, KeyForm()))
+    shown = await _choices_of_key_form(context, FormFields())
+    await context.show("keys/new.html", wanted=wanted, **shown)
 
 
 async def create(context: RequestContext) -> None:
     project_id = context.project.id
-    draft = KeyForm.typed(context.form).draft(context.services.clock())
+    draft = _typed_draft(context.form, context.services.clock())
     made = await context.accounts.keys.create(context.actor, project_id, draft)
     await _show_new_key(context, made, old_ends=None)
 
 
 async def show(context: RequestContext) -> None:
     key = await _permitted_key(context, Action.KEYS_EDIT)
-    await context.show("keys/edit.html", key=key, **await _form_choices(context, KeyForm.of(key)))
+    shown = await _choices_of_key_form(context, _key_fields(key))
+    await context.show("keys/edit.html", key=key, **shown)
 
 
 async def edit(context: RequestContext) -> None:
     key = await _project_key(context)
-    change = KeyForm.typed(context.form).edit(key, context.services.clock())
+    change = _typed_edit(context.form, key, context.services.clock())
     await context.accounts.keys.edit(context.actor, key.id, change)
     _go_to_keys(context, key, "key-saved")
 
 
 async def ask_rotation(context: RequestContext) -> None:
     key = await _permitted_key(context, Action.KEYS_ROTATE)
-    await context.show("keys/rotate.html", key=key, graces=CHOICES["graces"])
+    await context.show("keys/rotate.html", key=key)
 
 
 async def rotate(context: RequestContext) -> None:
@@ -189,8 +162,7 @@ async def rotate(context: RequestContext) -> None:
 
 async def ask_transfer(context: RequestContext) -> None:
     key = await _permitted_key(context, Action.KEYS_TRANSFER)
-    members = await heirs(context, key.project_id)
-    await context.show("keys/transfer.html", key=key, heirs=members)
+    await context.show("keys/transfer.html", key=key, heirs=await heirs(context, key.project_id))
 
 
 async def transfer(context: RequestContext) -> None:
@@ -230,29 +202,19 @@ async def _permitted_key(context: RequestContext, action: Action) -> ApiKey:
     return key
 
 
-async def _form_choices(context: RequestContext, kept: KeyForm) -> dict[str, Any]:
-    rules = await context.rules()
-    form = KeyForm.typed(context.form) if context.form else kept
+async def _choices_of_key_form(context: RequestContext, kept: FormFields) -> dict[str, Any]:
+    rules, form = await context.rules(), context.form or kept
     doors = [door.name for door in context.service_view.doors() if door_allowed(door, rules)]
-    models = [str(entry["id"]) for entry in context.service_view.models(rules=rules)]
-    limited = [row["model"] for row in (*form.rows.limits, *form.rows.budgets) if row["model"]]
-    gone = {*(form.models or ()), *limited} - set(models)
-    return {
-        "form": form,
-        "doors": [*doors, *sorted((form.doors or frozenset()) - set(doors))],
-        "models": [*models, *sorted(gone)],
-        "ends": CHOICES["key_ends"],
-        "choices": CHOICES,
-        "rules": rules,
-        "unpriced": context.service_view.unpriced(),
-    }
+    gone = sorted((form.chosen("doors") or frozenset()).difference(doors))
+    shown = {"form": form, "doors": [*doors, *gone], "rules": rules}
+    return shown | offered(context, kept, rules)
 
 
 def door_allowed(door: DoorView, rules: Sequence[AccessRule]) -> bool:
     return all(each.access.opens(door.name) for each in rules)
 
 
-def _first_request(
+def _door_and_model_to_try(
     context: RequestContext, key: ApiKey, doors: Sequence[DoorView], rules: Sequence[AccessRule]
 ) -> tuple[DoorView | None, str]:
     usable = [
@@ -283,7 +245,7 @@ async def _show_new_key(
         for door in context.service_view.doors()
         if (key.doors is None or door.name in key.doors) and door_allowed(door, rules)
     ]
-    first, model = _first_request(context, key, doors, rules)
+    first, model = _door_and_model_to_try(context, key, doors, rules)
     doors.sort(key=lambda door: door != first)
     bases = [(door.name, context.base + door.prefix) for door in doors]
     code: Sequence[SnippetGroup] = ()

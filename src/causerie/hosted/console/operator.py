@@ -9,11 +9,10 @@ from causerie.hosted.accounts.people import Action, User
 from causerie.hosted.accounts.spending import DAYS, PersonSummary
 from causerie.hosted.accounts.usage import By
 from causerie.hosted.console.fields import page_of
-from causerie.hosted.console.keys import KeyForm
+from causerie.hosted.console.keys import typed_end
 from causerie.hosted.console.project import texts_of
 from causerie.hosted.console.request_context import RequestContext
 from causerie.hosted.console.sign_in import show_new_link
-from causerie.hosted.console.words import CHOICES
 
 
 async def show_users(context: RequestContext) -> None:
@@ -26,14 +25,13 @@ async def show_users(context: RequestContext) -> None:
     page = page_of(every, context.query, texts_of, _PERSON_COLUMNS)
     links = [each for each in page.items if isinstance(each, OneTimeLink)]
     shown = [each for each in page.items if isinstance(each, PersonSummary)]
+    ids = [each.user.id for each in shown]
     await context.show(
         "operator/users.html",
         page=page,
         days=DAYS,
         people=shown,
-        spending=await context.accounts.summaries.spending(
-            context.actor, By.USER, [each.user.id for each in shown]
-        ),
+        spending=await context.accounts.summaries.spending(context.actor, By.USER, ids),
         with_factor=await users.with_factor(context.actor),
         invitations=[link for link in links if link.id not in waiting],
         asked=[link for link in links if link.id in waiting],
@@ -73,11 +71,8 @@ async def remove_factor(context: RequestContext) -> None:
 
 
 async def ask_disable(context: RequestContext) -> None:
-    user = await _found_user(context)
-    keys, now = (
-        await context.accounts.keys.derived(context.actor, user.id),
-        context.services.clock(),
-    )
+    user, now = await _found_user(context), context.services.clock()
+    keys = await context.accounts.keys.derived(context.actor, user.id)
     held = [key for key in keys if key.state(now) is KeyState.ACTIVE]
     await context.show("operator/disable.html", person=user, held=held)
 
@@ -100,23 +95,16 @@ async def ask_operator(context: RequestContext) -> None:
     user = await _found_user(context)
     await context.check_right(Action.OPERATORS_CHANGE)
     held = "all" if user.operator else "some" if user.rights else "none"
-    form = context.form
-    await context.show(
-        "operator/rights.html",
-        person=user,
-        operator=form.get("operator", held),
-        held=form.every("rights") if form else user.rights,
-        rights=CHOICES["rights"],
-    )
+    operator = context.form.get("operator", held)
+    rights = context.form.every("rights") if context.form else user.rights
+    await context.show("operator/rights.html", person=user, operator=operator, held=rights)
 
 
 async def make_operator(context: RequestContext) -> None:
-    user_id = context.params["user"]
+    user_id, users = context.params["user"], context.accounts.users
     operator = context.form.one_of("operator", ("none", "some", "all")) != "none"
     rights = chosen_rights(context)
-    await context.accounts.users.make_operator(
-        context.actor, user_id, operator=operator, rights=rights
-    )
+    await users.make_operator(context.actor, user_id, operator=operator, rights=rights)
     resigned = user_id == context.me.id and (rights or not operator)
     context.go("/" if resigned else "/operator/users", done="operator-saved")
 
@@ -134,21 +122,13 @@ def chosen_rights(context: RequestContext) -> frozenset[str]:
 async def show_keys(context: RequestContext) -> None:
     keys = await context.accounts.operator_keys.every(context.actor)
     page = page_of(keys, context.query, lambda key: (key.name, key.id))
-    await context.show("operator/keys.html", page=page, rights=dict(CHOICES["rights"]))
-
-
-async def ask_key(context: RequestContext) -> None:
-    await context.check_right(Action.OPERATORS_CHANGE)
-    form = KeyForm.typed(context.form)
-    held, limited = context.form.every("rights"), context.form.get("operator", "some")
-    shown = {"form": form, "held": held, "operator": limited, "rights": CHOICES["rights"]}
-    await context.show("operator/new_key.html", ends=CHOICES["key_ends"], **shown)
+    await context.show("operator/keys.html", page=page)
 
 
 async def make_key(context: RequestContext) -> None:
-    form, rights = KeyForm.typed(context.form), chosen_rights(context)
-    end = form.expires_at(context.services.clock())
-    made = await context.accounts.operator_keys.create(context.actor, form.name, rights, end)
+    form, rights, keys = context.form, chosen_rights(context), context.accounts.operator_keys
+    end = typed_end(form, context.services.clock())
+    made = await keys.create(context.actor, form.get("name"), rights, end)
     await context.show("operator/key_made.html", key=made.key, credential=made.credential)
 
 
@@ -170,19 +150,11 @@ async def show_projects(context: RequestContext) -> None:
     summaries = context.accounts.summaries
     found = await summaries.projects(context.actor)
     page = page_of(
-        found,
-        context.query,
-        lambda each: (each.project.name, each.project.id),
-        _PROJECT_COLUMNS,
+        found, context.query, lambda each: (each.project.name, each.project.id), _PROJECT_COLUMNS
     )
-    await context.show(
-        "operator/projects.html",
-        page=page,
-        days=DAYS,
-        spending=await summaries.spending(
-            context.actor, By.PROJECT, [each.project.id for each in page.items]
-        ),
-    )
+    ids = [each.project.id for each in page.items]
+    spending = await summaries.spending(context.actor, By.PROJECT, ids)
+    await context.show("operator/projects.html", page=page, days=DAYS, spending=spending)
 
 
 async def ask_project(context: RequestContext) -> None:

@@ -13,7 +13,6 @@ from urllib.parse import quote
 from msgspec import Struct
 from msgspec.structs import replace
 
-from causerie.hosted.accounts.bounds import BudgetPeriod
 from causerie.hosted.accounts.keys import ApiKey, KeyState
 from causerie.hosted.accounts.people import Action, Project
 from causerie.hosted.accounts.reports import Spending
@@ -26,7 +25,7 @@ from causerie.hosted.console.fields import FormFields, period
 from causerie.hosted.console.navigation import NavigationLink, sections
 from causerie.hosted.console.request_context import RequestContext
 from causerie.hosted.console.service_view import service_badges, troubled
-from causerie.hosted.console.usage import along, total_usage
+from causerie.hosted.console.usage import along, total_usage, usage_since
 from causerie.metering.ledger import UsageRecord
 
 
@@ -38,16 +37,16 @@ async def show_start(context: RequestContext) -> None:
     if context.user is None and context.services.has_catalog:
         await show_front(context)
         return
-    session = context.session
-    if session is not None and await context.accounts.sign_in.must_enrol(context.me, session):
+    me, session = context.me, context.session
+    if session is not None and await context.accounts.sign_in.must_enrol(me, session):
         context.go("/profile", done="factor-required")
         return
-    found = context.usual([each for each, _ in await context.accounts.projects.of(context.me)])
+    found = await context.last_project()
     if context.services.open_to.sales.open and await context.may(Action.USAGE_SEE_ALL):
         context.go("/operator/business", done=context.query.get("done"))
     elif found is not None:
         context.go(f"/projects/{found.id}/overview", done=context.query.get("done"))
-    elif context.me.operates:
+    elif me.operates:
         seen = await context.may(Action.USERS_SEE)
         context.go("/operator/projects" if seen else "/operator")
     else:
@@ -83,7 +82,7 @@ async def show_overview(context: RequestContext) -> None:
     budgets = {project.id: view.bounds.budgets}
     usage, actor = context.accounts.usage, context.actor
     spent = await usage.spending(actor, By.PROJECT, budgets, project.id)
-    ever = await _usage_total(context, project.id, project.created_at)
+    ever = await usage_since(context, project.id, project.created_at)
     keys = await context.accounts.keys.of(context.actor, project.id)
     errors, more = await _error_groups(context, project.id)
     may = await context.rights()
@@ -95,7 +94,7 @@ async def show_overview(context: RequestContext) -> None:
     await context.show(
         "overview.html",
         **await _month_chart(context, project.id),
-        today=await _usage_total(context, project.id, now),
+        today=await usage_since(context, project.id, now),
         spending=spent[project.id],
         own_spending=await context.accounts.person_bounds.spending(context.actor, context.me.id),
         near=await _nearly_spent(context, keys, now),
@@ -140,48 +139,30 @@ async def _nearly_spent(
     context: RequestContext, keys: Sequence[ApiKey], now: datetime
 ) -> Sequence[tuple[ApiKey, Spending]]:
     """Return working keys whose budgets are nearly spent, each with the fullest of them."""
-    limited = {key.id: key for key in keys if key.state(now) is KeyState.ACTIVE}
-    budgets = {id: key.bounds.budgets for id, key in limited.items() if key.bounds.budgets}
+    limited = [key for key in keys if key.bounds.budgets and key.state(now) is KeyState.ACTIVE]
+    budgets = {key.id: key.bounds.budgets for key in limited}
     usage, project = context.accounts.usage, context.project.id
     spent = await usage.spending(context.actor, By.KEY, budgets, project)
-    fullest = [
-        (limited[id], max(every, key=lambda each: each.share)) for id, every in spent.items()
-    ]
+    fullest = [(key, max(spent[key.id], key=lambda each: each.share)) for key in limited]
     near = [(key, each) for key, each in fullest if each.level != "good"]
     return sorted(near, key=lambda pair: -pair[1].share)[:_MODELS]
 
 
 async def _service_health(context: RequestContext) -> dict[str, Any]:
     badges = service_badges(context.service_view)
-    ailing = troubled(badges)
-    today = await _usage_total(context, None, context.services.clock())
-    unpriced = context.service_view.unpriced()
+    ailing, unpriced = troubled(badges), context.service_view.unpriced()
+    today = await usage_since(context, None, context.services.clock())
     if unpriced and not await context.accounts.projects.any_budget(context.actor):
         unpriced = ()
-    return {
-        **{"ready": len(badges) - len(ailing), "troubled": ailing, "today": today},
-        "unpriced": unpriced,
-    }
-
-
-async def _usage_total(context: RequestContext, project: str | None, since: datetime) -> UsageSum:
-    """Return the sum from the day of ``since`` up to now."""
-    day = BudgetPeriod.DAY.start
-    until = day(context.services.clock()) + timedelta(days=1)
-    question = UsageQuery(day(since), until, Step.ALL)
-    usage = context.accounts.usage
-    return total_usage(await usage.sums(context.actor, project, question))
+    ready = len(badges) - len(ailing)
+    return {"ready": ready, "troubled": ailing, "today": today, "unpriced": unpriced}
 
 
 async def _error_groups(context: RequestContext, project: str) -> tuple[Sequence[ErrorGroup], bool]:
     """Return the newest failures by cause, and whether there are more than were read."""
     now = context.services.clock()
-    wanted = RecordFilter(
-        now - timedelta(days=_ERROR_DAYS),
-        now + timedelta(seconds=1),
-        failures_only=True,
-        limit=_FAILURES,
-    )
+    since, until = now - timedelta(days=_ERROR_DAYS), now + timedelta(seconds=1)
+    wanted = RecordFilter(since, until, failures_only=True, limit=_FAILURES)
     found = await context.accounts.usage.requests(context.actor, project, wanted)
     groups: dict[tuple[object, ...], list[UsageRecord]] = {}
     for one in found:
@@ -222,11 +203,9 @@ async def _palette_links(context: RequestContext) -> list[NavigationLink]:
     seen = may(Action.USERS_SEE)
     every = await context.accounts.projects.every(context.actor) if seen else mine
     current = context.view.project if context.view else next(iter(mine), None)
-    has_catalog = context.services.has_catalog
-    groups = sections(current, "", may=may, has_catalog=has_catalog)
     pages = [
         replace(link, section="operator" if group.icon else "page")
-        for group in groups
+        for group in sections(current, "", may=may, has_catalog=context.services.has_catalog)
         for link in group.links
     ]
     projects = [

@@ -14,11 +14,10 @@ from causerie.hosted.accounts.people import Action, Extent, ProjectMember, Role,
 from causerie.hosted.accounts.recordings import contents_lines
 from causerie.hosted.accounts.spending import PersonSummary
 from causerie.hosted.accounts.usage import By
-from causerie.hosted.console.bounds import BoundsRows, offered
-from causerie.hosted.console.fields import listed, page_of, typed_money
+from causerie.hosted.console.bounds import bounds_fields, offered, typed_bounds
+from causerie.hosted.console.fields import FormFields, listed, page_of, typed_money
 from causerie.hosted.console.request_context import PREFIX, RequestContext
 from causerie.hosted.console.sign_in import show_new_link
-from causerie.hosted.console.words import CHOICES
 from causerie.http.answers import Export
 from causerie.protocol.money import exact
 
@@ -51,10 +50,9 @@ async def make_own(context: RequestContext) -> None:
 
 
 async def show_limits(context: RequestContext) -> None:
-    view, usage, limits = context.overview, context.accounts.usage, CHOICES["limits"]
-    id = view.project.id
+    view, id, usage = context.overview, context.project.id, context.accounts.usage
     spent = await usage.spending(context.actor, By.PROJECT, {id: view.bounds.budgets}, id)
-    await context.show("project/limits.html", view=view, spending=spent[id], limits=limits)
+    await context.show("project/limits.html", view=view, spending=spent[id])
 
 
 async def show_logging(context: RequestContext) -> None:
@@ -78,8 +76,7 @@ async def rename(context: RequestContext) -> None:
 
 
 async def set_networks(context: RequestContext) -> None:
-    project_id = context.project.id
-    networks = listed(context.form.get("networks"))
+    project_id, networks = context.project.id, listed(context.form.get("networks"))
     await context.accounts.projects.set_networks(context.actor, project_id, networks)
     context.go(f"/projects/{project_id}/settings", done="networks-saved")
 
@@ -88,7 +85,7 @@ async def ask_bounds(context: RequestContext) -> None:
     view = context.overview
     await context.check_right(Action.BOUNDS_SET)
     words = f"For all keys of {view.project.name} together. Where several apply, all are enforced."
-    await _ask_bounds(context, "bounds", words, view.granted)
+    await _show_bounds_form(context, "bounds", words, view.granted)
 
 
 async def ask_lower(context: RequestContext) -> None:
@@ -97,52 +94,47 @@ async def ask_lower(context: RequestContext) -> None:
     await context.check_right(Action.BOUNDS_LOWER)
     if "user" not in context.params:
         words = f"Your own for {view.project.name}, beside those that operators have set."
-        await _ask_bounds(context, "lower", words, view.own)
+        await _show_bounds_form(context, "lower", words, view.own)
         return
     user, projects = (await _found_member(context)).user, context.accounts.projects
     found = await projects.member_bounds(context.actor, view.project.id, user.id)
     words = f"For all keys of {user.name} in {view.project.name}, and their playground there."
-    await _ask_bounds(context, f"members/{user.id}/bounds", words, found)
+    await _show_bounds_form(context, f"members/{user.id}/bounds", words, found)
 
 
-async def _ask_bounds(
+async def _show_bounds_form(
     context: RequestContext, action: str, words: str, bounds: LimitsAndBudgets
 ) -> None:
-    shown = {"action": action, "words": words, **offered(context, bounds)}
-    await context.show("project/bounds.html", **shown)
+    shown = offered(context, FormFields(bounds_fields(bounds)))
+    await context.show("project/bounds.html", action=action, words=words, **shown)
 
 
 async def lower(context: RequestContext) -> None:
     id, user = context.project.id, context.params.get("user", "")
-    bounds = BoundsRows.typed(context.form).bounds()
+    bounds = typed_bounds(context.form)
     await context.accounts.projects.lower(context.actor, id, bounds, user)
     context.go(f"/projects/{id}{'' if user else '/limits'}", done="bounds-saved")
 
 
 async def set_bounds(context: RequestContext) -> None:
-    project_id = context.project.id
-    bounds = BoundsRows.typed(context.form).bounds()
+    project_id, bounds = context.project.id, typed_bounds(context.form)
     await context.accounts.projects.set_bounds(context.actor, project_id, bounds)
     context.go(f"/projects/{project_id}/limits", done="bounds-saved")
 
 
 async def set_recording(context: RequestContext) -> None:
-    project_id = context.project.id
+    project_id, text = context.project.id, context.form.get("days")
     off = context.form.get("off") == "yes"
-    text = context.form.get("days")
     if not off and not (text.isascii() and text.isdigit() and len(text) < 4):
         most = context.accounts.recordings.most_days
         raise InvalidRequest(f"Choose 1 to {most} days.", param="days")
-    days = None if off else int(text)
-    await context.accounts.recordings.keep(context.actor, project_id, days)
-    done = "recording-off" if off else "recording-on"
-    context.go(f"/projects/{project_id}/logging", done=done)
+    await context.accounts.recordings.keep(context.actor, project_id, None if off else int(text))
+    context.go(f"/projects/{project_id}/logging", done="recording-off" if off else "recording-on")
 
 
 async def export_contents(context: RequestContext) -> None:
     """Send the logged prompts and replies as JSON lines."""
-    project_id = context.project.id
-    pieces = contents_lines(context.accounts.recordings, context.actor, project_id)
+    pieces = contents_lines(context.accounts.recordings, context.actor, context.project.id)
     await context.save(Export("application/jsonl", "contents.jsonl", pieces))
 
 
@@ -161,10 +153,9 @@ def texts_of(each: ProjectMember | PersonSummary | OneTimeLink) -> tuple[str, ..
 
 
 async def invite(context: RequestContext) -> None:
-    project_id = context.project.id
-    made = await context.accounts.projects.invite(
-        context.actor, project_id, _typed_role(context), email=context.form.get("email") or None
-    )
+    project_id, projects = context.project.id, context.accounts.projects
+    email, role = context.form.get("email") or None, _typed_role(context)
+    made = await projects.invite(context.actor, project_id, role, email=email)
     offered = f"{context.project.name} ({context.services.site.brand.name})"
     await show_new_link(context, "Your invitation", made, f"/projects/{project_id}", offered)
 
@@ -178,13 +169,13 @@ async def withdraw(context: RequestContext) -> None:
 async def show_member(context: RequestContext) -> None:
     member = await _found_member(context)
     await context.check_right(Action.MEMBERS_CHANGE)
-    role, held = context.form.get("role", member.role), await _keys_of(context, member)
+    role, held = context.form.get("role", member.role), await _keys_and_heirs(context, member)
     await context.show("project/member.html", member=member, role=role, **held)
 
 
 async def change_member(context: RequestContext) -> None:
     member, role = await _found_member(context), _typed_role(context)
-    project_id = context.params["project"]
+    project_id = context.project.id
     await context.accounts.projects.change_role(context.actor, project_id, member.user.id, role)
     context.go(f"/projects/{project_id}", done="member-changed")
 
@@ -192,22 +183,21 @@ async def change_member(context: RequestContext) -> None:
 async def ask_removal(context: RequestContext) -> None:
     member = await _found_member(context)
     await context.check_right(Action.MEMBERS_REMOVE, member.user.id)
-    await context.show("project/remove.html", member=member, **await _keys_of(context, member))
+    held = await _keys_and_heirs(context, member)
+    await context.show("project/remove.html", member=member, **held)
 
 
 async def remove_member(context: RequestContext) -> None:
-    member, project_id = await _found_member(context), context.params["project"]
-    keys_to = context.form.get("keys_to")
-    await context.accounts.projects.remove(
-        context.actor, project_id, member.user.id, keys_to=keys_to
-    )
-    if member.user.id == context.me.id and not context.me.operates:
+    user_id, project_id = (await _found_member(context)).user.id, context.project.id
+    projects, keys_to = context.accounts.projects, context.form.get("keys_to")
+    await projects.remove(context.actor, project_id, user_id, keys_to=keys_to)
+    if user_id == context.me.id and not context.me.operates:
         context.go("/", done="left")
     else:
         context.go(f"/projects/{project_id}", done="member-removed")
 
 
-async def _keys_of(context: RequestContext, member: ProjectMember) -> dict[str, Any]:
+async def _keys_and_heirs(context: RequestContext, member: ProjectMember) -> dict[str, Any]:
     project_id, now = context.params["project"], context.services.clock()
     keys = await context.accounts.keys.of(context.actor, project_id)
     mine = [key for key in keys if key.person == member.user.id]
@@ -253,30 +243,21 @@ def _typed_role(context: RequestContext) -> Role:
 
 
 async def show_credits(context: RequestContext) -> None:
-    project_id = context.project.id
-    credits = context.accounts.credits
+    project_id, credits = context.project.id, context.accounts.credits
     found = await credits.of(context.actor, project_id)
-    page = page_of(found, context.query, lambda each: (each.note, each.id))
-    sales = context.services.open_to.sales
     await context.show(
         "project/credits.html",
         account=await credits.balance(context.actor, project_id),
-        page=page,
-        total=len(found),
-        sales=sales,
-        shop=sales.page_for(project_id),
-        amount=context.form.get("amount"),
-        put=context.form.get("put"),
-        note=context.form.get("note"),
+        page=page_of(found, context.query, lambda each: (each.note, each.id)),
+        sales=context.services.open_to.sales,
         who=_credit_author,
     )
 
 
 def _credit_author(credit: Credit) -> str:
     kind, _, id = credit.by.partition(":")
-    return {"system": id.replace("cli", "command line"), "key": "operator key"}.get(
-        kind, "operator"
-    )
+    authors = {"system": id.replace("cli", "command line"), "key": "operator key"}
+    return authors.get(kind, "operator")
 
 
 async def buy_credits(context: RequestContext) -> None:
@@ -297,9 +278,8 @@ async def buy_credits(context: RequestContext) -> None:
 
 
 async def put_credits(context: RequestContext) -> None:
-    project_id = context.project.id
+    project_id, note = context.project.id, context.form.get("note")
     amount = typed_money(context.form.get("put"), "put", signed=True)
-    note = context.form.get("note")
     try:
         await context.accounts.credits.put(context.actor, project_id, amount, note)
     except InvalidRequest as problem:

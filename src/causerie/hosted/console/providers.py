@@ -15,10 +15,9 @@ from msgspec import Struct, structs
 
 from causerie.errors import InvalidRequest, NotFound
 from causerie.hosted.console.entries import (
-    EntryFormPages,
+    EntryPages,
     EntryProblems,
     SettingsForm,
-    entry_form,
     entry_named,
     form_fields,
     picked_model,
@@ -110,11 +109,9 @@ async def see(context: RequestContext) -> None:
     except NotFound:
         if kept is None:
             raise
-        aliases = aliases_of(name, entries)
-        by = await _entry_author(context, kept)
-        await context.show(
-            "operator/provider_away.html", entry=kept, aliases=aliases, changed_by=by
-        )
+        aliases, by = aliases_of(name, entries), await _entry_author(context, kept)
+        away = {"entry": kept, "aliases": aliases, "changed_by": by}
+        await context.show("operator/provider_away.html", **away)
         return
     probed = sorted(view.models, key=lambda one: one.probed is None and one.newest is None)
     shown = structs.replace(view, models=tuple(probed[:_MOST_MODELS]))
@@ -203,17 +200,14 @@ _LONGEST_PREFIX = 64
 async def show_models(context: RequestContext) -> None:
     provider, entries = await provider_asked(context)
     trial = await context.configuration.listed(context.actor, provider.name)
-    find, form = context.query.get("find"), context.form
+    find = context.query.get("find").casefold()
     rows = compared(provider, trial.models, entries) if trial.listing.ok else ()
     await context.show(
         "operator/provider_models.html",
         provider=provider,
         listing=trial.listing,
-        find=find,
-        rows=[(each, _row_value(each)) for each in rows if find.casefold() in _row_text(each)],
+        rows=[(each, _value_sent_for_row(each)) for each in rows if find in _searched_text(each)],
         states=[each.state for each in rows],
-        picked=frozenset([*form.every("pick"), *form.every("gone")]),
-        prefix_typed=form.get("prefix")[:_LONGEST_PREFIX],
         problems=EntryProblems(context.problem),
         wildcard=any("*" in _alias_targets(each, provider.name) for each in entries),
     )
@@ -233,14 +227,14 @@ async def take_over(context: RequestContext) -> None:
     context.go(f"{_PATH}/{provider.name}", done="models-taken")
 
 
-def _row_value(row: ComparedModel) -> str:
+def _value_sent_for_row(row: ComparedModel) -> str:
     if row.listed is None:
         return row.id
     taken = msgspec.structs.replace(row.listed, description=None, max_output_tokens=None)
     return msgspec.json.encode(taken).decode()
 
 
-def _row_text(row: ComparedModel) -> str:
+def _searched_text(row: ComparedModel) -> str:
     name = row.listed.name if row.listed is not None else None
     return f"{row.id} {name or ''}".casefold()
 
@@ -270,40 +264,40 @@ async def new(context: RequestContext) -> None:
         ]
         await context.show("operator/pick_provider.html", found=found, find=find, other=_OTHER)
         return
-    values = {"name": known.name, "known": known.name} if known else {}
-    shown = SettingsForm.typed(FIELDS, form) if form else SettingsForm(FIELDS, values)
-    await _show_entry(context, "add_provider", shown, trial=None, tested=False)
+    chosen = [("name", known.name), ("known", known.name)] if known else []
+    shown = SettingsForm(FIELDS, form or FormFields(chosen))
+    await _show_provider_form(context, "add_provider", shown, trial=None, tested=False)
 
 
 async def create(context: RequestContext) -> None:
     """Add a provider; leads to the choice of its models."""
-    form = SettingsForm.typed(FIELDS, context.form)
+    form = SettingsForm(FIELDS, context.form)
     step = EntryStep(kind="provider", wish=form.wish(key=context.form.get("key") or None))
     await context.configuration.apply(context.actor, [step])
     context.go(f"{_PATH}/{form.values['name']}/models", done="provider-added")
 
 
 async def test(context: RequestContext) -> None:
-    form, trial = SettingsForm.typed(FIELDS, context.form), None
+    form, trial = SettingsForm(FIELDS, context.form), None
     key, model = context.form.get("key"), context.form.get("test_model")
     wanted = TestProvider(settings=form.settings(), key=key, model=model)
     try:
         trial = await context.configuration.test(context.actor, wanted)
     except InvalidRequest as failure:
         context.problem = failure
-    await _show_entry(context, "add_provider", form, trial=trial, tested=trial is None)
+    await _show_provider_form(context, "add_provider", form, trial=trial, tested=trial is None)
 
 
 async def edit(context: RequestContext) -> None:
     entry, _ = await _stored_provider(context)
     form = SettingsForm.shown(FIELDS, context.form, entry)
-    await _show_entry(context, "edit_provider", form, entry=entry)
+    await _show_provider_form(context, "edit_provider", form, entry=entry)
 
 
 async def change(context: RequestContext) -> None:
     """Replace the settings of a provider; an empty key leaves the one there is."""
     entry, _ = await _stored_provider(context)
-    form = SettingsForm.typed(FIELDS, context.form)
+    form = SettingsForm(FIELDS, context.form)
     key = "" if context.form.get("no_key") else context.form.get("key") or None
     wish = form.wish(key=key, enabled=entry.enabled)
     await context.configuration.change(context.actor, entry.id, wish)
@@ -355,7 +349,7 @@ async def _stored_provider(context: RequestContext) -> tuple[EntryView, Sequence
     return found, entries
 
 
-async def _show_entry(
+async def _show_provider_form(
     context: RequestContext, template: str, form: SettingsForm, **values: Any
 ) -> None:
     known = KNOWN_PROVIDERS.get(form.values.get("known", ""))
@@ -375,7 +369,7 @@ def _is_shadowed(entry: EntryView, entries: Sequence[EntryView]) -> bool:
     return entry_named(entries, "provider", entry.name, locked=True) is not None
 
 
-class CatalogModelPages(EntryFormPages):
+class CatalogModelPages(EntryPages):
     """Models of the catalog; a new one may begin as a copy of another, or as its free variant."""
 
     async def new(self, context: RequestContext) -> None:
@@ -397,7 +391,7 @@ class CatalogModelPages(EntryFormPages):
         await self._show_form(context, None, SettingsForm.of(self.fields, settings, 0))
 
 
-CATALOG_MODELS = CatalogModelPages(*entry_form("catalog_model"))
+CATALOG_MODELS = CatalogModelPages.of("catalog_model")
 _AMOUNT = re.compile(r"\d{1,9}(\.\d{1,9})?", re.ASCII)
 _MOST_MARGIN = 1000
 _ORDER = ("gone", "changed", "new", "joins", "same", "filed")
@@ -414,17 +408,14 @@ async def show_publishing(context: RequestContext) -> None:
     trial = await context.configuration.listed(context.actor, provider.name)
     found = offers(provider, trial.models, entries, rules) if trial.listing.ok else ()
     found = sorted(found, key=lambda one: _ORDER.index(one.state))
-    margin = form.get("margin")
-    kept = {"margin": margin} if margin else {}
+    kept = form.given(("margin",))
     await context.show(
         "operator/publish.html",
         provider=provider,
         listing=trial.listing,
-        page=page_of(found, context.query, _offer_texts, _OFFER_COLUMNS, kept),
-        value=_offer_value,
+        page=page_of(found, context.query, _searched_texts_of_offer, _OFFER_COLUMNS, kept),
+        value=_value_sent_for_offer,
         states=[each.state for each in found],
-        picked=frozenset([*form.every("pick"), *form.every("gone")]),
-        typed=form,
         unpriced=any(each.listed is not None and each.price is None for each in found),
         no_door=router_door(entries) is not None,
     )
@@ -443,7 +434,7 @@ async def publish(context: RequestContext) -> None:
     context.go("/operator/catalog", done="models-published")
 
 
-def _offer_context(offer: Offer) -> int | None:
+def _context_length_of_offer(offer: Offer) -> int | None:
     return offer.listed.context_length if offer.listed is not None else offer.context_before
 
 
@@ -459,7 +450,7 @@ def _offer_price(part: str) -> Callable[[Offer], Decimal | None]:
 _OFFER_COLUMNS: Mapping[str, Column] = {
     "state": lambda each: _ORDER.index(each.state),
     "id": "catalog_id",
-    "context": _offer_context,
+    "context": _context_length_of_offer,
     "input": _offer_price("prompt"),
     "output": _offer_price("completion"),
 }
@@ -482,11 +473,11 @@ def _typed_price(form: FormFields, name: str) -> str | None:
     return text
 
 
-def _offer_value(offer: Offer) -> str:
+def _value_sent_for_offer(offer: Offer) -> str:
     return offer.id if offer.listed is None else msgspec.json.encode(offer.listed).decode()
 
 
-def _offer_texts(offer: Offer) -> Iterator[str]:
+def _searched_texts_of_offer(offer: Offer) -> Iterator[str]:
     yield offer.id
     yield offer.catalog_id
     if offer.listed is not None:

@@ -47,14 +47,14 @@ class _Conversation(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PublicChat(Struct):
-    """The chat of one service; replicas count together where something is ``_shared``."""
+    """The chat of one service; replicas count together where something is ``_shared_store``."""
 
     options: PublicChatOptions
     _clock: Callable[[], datetime]
-    _shared: SharedBudgetStore | None = None
-    _day: date | None = None
-    _used: Counter[str] = field(default_factory=Counter)  # by address, of all under the empty one
-    _running: set[str] = set()
+    _shared_store: SharedBudgetStore | None = None
+    _counted_day: date | None = None
+    _sent_today: Counter[str] = field(default_factory=Counter)  # by address, of all under ""
+    _running_addresses: set[str] = set()
 
     def offers(self, model: Listing) -> bool:
         """Return true if visitors may chat with a model: it is named, and free everywhere."""
@@ -91,27 +91,28 @@ class PublicChat(Struct):
     async def message(self, address: str) -> AsyncIterator[None]:
         """Count a message, unless the block raises an error. Raises :class:`RateLimited`."""
         where, now = network(address), self._clock().astimezone(UTC)
-        with self._counted_here(where, now):
-            held = await self._hold_visit(where, now)
-            spent = [1, 1, 0, 0]  # as in `_hold_visit`
+        with self._count_in_this_process(where, now):
+            held = await self._hold_in_shared_store(where, now)
+            spent = [1, 1, 0, 0]  # as in `_hold_in_shared_store`
             try:
                 yield
             except ServiceError:
                 spent = [0, 0, 0, 0]
                 raise
             finally:
-                if held and self._shared is not None:
-                    await self._shared.settle(held, spent, held=True)
+                if held and self._shared_store is not None:
+                    await self._shared_store.settle(held, spent, held=True)
 
     @contextmanager
-    def _counted_here(self, where: str, now: datetime) -> Iterator[None]:
-        if self._day != now.date():
-            self._day, self._used = now.date(), Counter()
-        used, full = self._used, where not in self._used and len(self._used) > _MOST_ADDRESSES
+    def _count_in_this_process(self, where: str, now: datetime) -> Iterator[None]:
+        if self._counted_day != now.date():
+            self._counted_day, self._sent_today = now.date(), Counter()
+        used = self._sent_today
+        full = where not in used and len(used) > _MOST_ADDRESSES
         total = self.options.total_messages_per_day if full else used[""]
-        running = int(where in self._running), len(self._running)
+        running = int(where in self._running_addresses), len(self._running_addresses)
         self._refuse_if_exhausted((used[where], total, *running), now)
-        self._running.add(where)
+        self._running_addresses.add(where)
         used.update((where, ""))
         try:
             yield
@@ -119,11 +120,11 @@ class PublicChat(Struct):
             used.subtract((where, ""))
             raise
         finally:
-            self._running.discard(where)
+            self._running_addresses.discard(where)
 
-    async def _hold_visit(self, where: str, now: datetime) -> Sequence[HoldRequest]:
+    async def _hold_in_shared_store(self, where: str, now: datetime) -> Sequence[HoldRequest]:
         # Replicas count together only while the shared server answers.
-        if self._shared is None:
+        if self._shared_store is None:
             return ()
         day = f"visitors:{now.date()}"
         places = (f"{day}:{where}", day, f"visitors:running:{where}", "visitors:running")
@@ -131,7 +132,7 @@ class PublicChat(Struct):
             HoldRequest(place, amount, 1, 0)
             for place, amount in zip(places, self._daily_amounts(), strict=True)
         ]
-        answer = await self._shared.hold(wants, read=True)
+        answer = await self._shared_store.hold(wants, read=True)
         if answer is None:  # this process decides alone, which it has
             return ()
         if answer.outcome == "refused":

@@ -27,7 +27,6 @@ from causerie.hosted.accounts.people import (
     Membership,
     PersonStatus,
     Project,
-    Role,
     User,
     actor_of,
     columns,
@@ -58,7 +57,7 @@ _TOKEN = re.compile(r"[A-Za-z0-9]{43}", re.ASCII)
 
 
 def token_in(headers: Headers, *, secure: bool) -> str:
-    """The token that the browser sent; empty where it sent none that could be ours."""
+    """Return the token that the browser sent; empty where it sent none that could be ours."""
     sent = _cookie_values(headers, _cookie_name(secure))
     return next(filter(_TOKEN.fullmatch, sent), "")
 
@@ -182,8 +181,8 @@ class RequestContext:
     view: ProjectOverview | None = None
     problem: ServiceError | None = None
     token_is_new: bool = False  # made for this answer, so nobody has signed in with it
-    _headers: dict[str, str] = field(default_factory=dict)
-    _found: Sequence[tuple[Project, Membership]] | None = None
+    _added_headers: dict[str, str] = field(default_factory=dict)
+    _found_memberships: Sequence[tuple[Project, Membership]] | None = None
 
     @property
     def me(self) -> User:
@@ -275,7 +274,7 @@ class RequestContext:
         age = f"; Max-Age={int(life.total_seconds())}" if life is not None else ""
         # ``HttpOnly`` keeps scripts from it, ``SameSite=Lax`` other sites.
         flags = f"Path=/{age}; HttpOnly; SameSite=Lax{'; Secure' if secure else ''}"
-        self._headers["set-cookie"] = f"{_cookie_name(secure)}={token}; {flags}"
+        self._added_headers["set-cookie"] = f"{_cookie_name(secure)}={token}; {flags}"
 
     async def show(self, template: str, /, **values: Any) -> None:
         """Send a page; compressed only if no other site chose the request.
@@ -310,7 +309,7 @@ class RequestContext:
         """Send a page about a failure without any use of the database."""
         self.user = None
         found = self.services.templates.get_template(template)
-        self._send_html(found.render({**self._layout_values((), None), **values}))
+        self._send_html(found.render({**self._layout_values(()), **values}))
 
     def send_image(self, content_type: str, content: bytes) -> None:
         """Send an image that everybody may see; a new one has another address."""
@@ -318,12 +317,8 @@ class RequestContext:
         self.exchange.respond(200, content, content_type=content_type, headers=headers)
 
     def send_json(self, content: bytes) -> None:
-        self.exchange.respond(
-            200,
-            content,
-            content_type="application/json",
-            headers={**PAGE_HEADERS, **self._own_headers()},
-        )
+        headers = self._own_headers()
+        self.exchange.respond(200, content, content_type="application/json", headers=headers)
 
     async def save(self, file: Export) -> None:
         await file.send(self.exchange, self._own_headers())
@@ -353,7 +348,7 @@ class RequestContext:
         told = self.problem.headers if self.problem is not None else {}
         headers = {name.lower(): value for name, value in told.items()}
         headers.pop("www-authenticate", None)  # a person is asked by our form
-        return {**PAGE_HEADERS, "cache-control": "no-store", **headers, **self._headers}
+        return {**PAGE_HEADERS, "cache-control": "no-store", **headers, **self._added_headers}
 
     async def _rendered_template(self, template: str, values: Mapping[str, Any]) -> str:
         context = {**await self.frame(), **values}
@@ -367,21 +362,20 @@ class RequestContext:
     async def frame(self) -> dict[str, Any]:
         """Return what every page needs."""
         found = await self._memberships()
-        projects = [project for project, _ in found]
-        current = self.view.project if self.view is not None else None
-        if current is None:
-            current = self.usual(projects)
-        role = next((each.role for one, each in found if current and one.id == current.id), None)
-        around = self._layout_values(projects, current, role)
-        around["creates"] = self.user is not None and self.accounts.projects.room_for(found)
-        if current is not None and self.user is not None:
-            around["balance"] = await self.accounts.credits.left(current.id)
+        around = self._layout_values(found)
+        if self.user is not None:
+            around["creates"] = self.accounts.projects.room_for(found)
+            if (current := around["project"]) is not None:
+                around["balance"] = await self.accounts.credits.left(current.id)
         selling = around["balance"] is not None or self.services.open_to.sales.open
         around["sections"] = [each.selling(selling) for each in around["sections"]]
         return around
 
-    def usual(self, projects: Sequence[Project]) -> Project | None:
-        """Return the project that was open last in this browser, else the first."""
+    async def last_project(self) -> Project | None:
+        """Return the user's project that was open last in this browser, else the first."""
+        return self._last_opened_of([project for project, _ in await self._memberships()])
+
+    def _last_opened_of(self, projects: Sequence[Project]) -> Project | None:
         last = next(_cookie_values(self.exchange.headers, "causerie-project"), "")
         first = projects[0] if projects else None
         return next((each for each in projects if each.id == last), first)
@@ -389,17 +383,16 @@ class RequestContext:
     async def _memberships(self) -> Sequence[tuple[Project, Membership]]:
         if self.user is None:
             return ()
-        if self._found is None or self.exchange.method != "GET":
-            self._found = await self.accounts.projects.of(self.user)
-        return self._found
+        if self._found_memberships is None or self.exchange.method != "GET":
+            self._found_memberships = await self.accounts.projects.of(self.user)
+        return self._found_memberships
 
-    def _layout_values(
-        self, projects: Sequence[Project], current: Project | None, role: Role | None = None
-    ) -> dict[str, Any]:
+    def _layout_values(self, found: Sequence[tuple[Project, Membership]]) -> dict[str, Any]:
         path, user = self.exchange.path.removeprefix(PREFIX), self.user
-        status = None
-        if user is not None:
-            status = PersonStatus(user.name, user.operator, False, role, user.rights)
+        projects = [project for project, _ in found]
+        current = self.view.project if self.view is not None else self._last_opened_of(projects)
+        role = next((each.role for one, each in found if current and one.id == current.id), None)
+        status = PersonStatus(user.name, user.operator, False, role, user.rights) if user else None
         has_catalog = self.services.has_catalog
         parts = columns(status)
 

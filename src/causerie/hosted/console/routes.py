@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -25,12 +26,11 @@ from causerie.hosted.console import (
     playground,
     project,
     providers,
-    rankings,
     settings_entries,
     sign_in,
     usage,
 )
-from causerie.hosted.console.entries import EntryFormPages, EntryPages
+from causerie.hosted.console.entries import EntryPages
 from causerie.hosted.console.request_context import RequestContext
 from causerie.hosted.console.settings_entries import ALIASES, CHANNELS, DOORS, MODELS, POLICIES
 
@@ -64,23 +64,16 @@ def _form_routes(
     )
 
 
-def _entry_routes(pages: EntryPages) -> tuple[PageRoute, ...]:
-    words = pages.words
-    entry = f"{words.path or words.list_path}/{{entry}}"
+def _entry_routes(pages: EntryPages, *, kept: bool = True) -> tuple[PageRoute, ...]:
+    path = pages.path or pages.list_path
+    entry = f"{path}/{{entry}}"
     return (
-        *([PageRoute("GET", words.list_path, pages.list)] if words.list_template else []),
+        *([PageRoute("GET", pages.list_path, pages.list)] if pages.list_template else []),
+        *_form_routes(f"{path}/new", pages.new, pages.create, kept=kept),
+        *_form_routes(entry, pages.see, pages.change, kept=kept),
         PageRoute("POST", f"{entry}/enable", partial(pages.switch, enabled=True)),
         PageRoute("POST", f"{entry}/disable", partial(pages.switch, enabled=False)),
         *_form_routes(f"{entry}/delete", pages.ask_deletion, pages.delete),
-    )
-
-
-def _form_entries(pages: EntryFormPages, *, kept: bool = True) -> tuple[PageRoute, ...]:
-    path = pages.words.path or pages.words.list_path
-    return (
-        *_form_routes(f"{path}/new", pages.new, pages.create, kept=kept),
-        *_form_routes(f"{path}/{{entry}}", pages.see, pages.change, kept=kept),
-        *_entry_routes(pages),
     )
 
 
@@ -88,7 +81,7 @@ _MODULES: Mapping[str, ModuleType] = {
     module.__name__.rpartition(".")[2]: module
     for module in (
         *(activity, audit, bounds, catalog, explain, health, keys, operator, overview),
-        *(playground, project, providers, rankings, settings_entries, sign_in, usage),
+        *(playground, project, providers, settings_entries, sign_in, usage),
     )
 }
 
@@ -113,10 +106,8 @@ def _routes_of_row(place: str, *parts: Any) -> tuple[PageRoute, ...]:
     fixed: dict[str, Any] = parts[-1] if isinstance(parts[-1], dict) else {}
     names = [each for each in parts if each is not fixed and "." in each]
     marks: dict[str, Any] = {each: True for each in parts if each is not fixed and "." not in each}
-    page, other = (
-        _page_of_name(names[0], fixed),
-        _page_of_name(names[1], {}) if len(names) > 1 else None,
-    )
+    page = _page_of_name(names[0], fixed)
+    other = _page_of_name(names[1], {}) if len(names) > 1 else None
     if method == "FORM" and other is not None:
         return _form_routes(path, page, other, **marks)
     return (PageRoute(method, path, page, other, **marks),)
@@ -127,11 +118,9 @@ _LISTED = [route for place, row in _ROWS.items() for route in _routes_of_row(pla
 SIGN_UP_ROUTES = [each for each in _LISTED if each.path == "/sign-up"]
 ROUTES: Sequence[PageRoute] = (
     *(each for each in _LISTED if each.path != "/sign-up"),
-    *_form_entries(CHANNELS, kept=False),
-    *_form_entries(providers.CATALOG_MODELS),
-    *_form_entries(ALIASES),
-    *_form_entries(MODELS),
-    *_form_entries(DOORS),
-    *_form_entries(POLICIES),
+    *_entry_routes(CHANNELS, kept=False),
+    *chain.from_iterable(
+        map(_entry_routes, (providers.CATALOG_MODELS, ALIASES, MODELS, DOORS, POLICIES))
+    ),
 )
 """All pages, their paths below the console's own."""

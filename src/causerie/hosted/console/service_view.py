@@ -191,21 +191,13 @@ class ModelRow(Struct, frozen=True):
         return ", ".join([*plain, *([f"claimed: {', '.join(claimed)}"] if claimed else ())])
 
     @property
-    def images(self) -> bool:
-        return "image" in self.modalities
-
-    @property
     def groups(self) -> Sequence[tuple[str, Sequence[str], Sequence[str]]]:
         """Return the parameters by purpose: measured, and those that are only claimed."""
-        grouped = grouped_parameters(sorted({*self.parameters, *self.claimed}))
-        return [
-            (
-                title,
-                [name for name in names if name in self.parameters],
-                [name for name in names if name not in self.parameters],
-            )
-            for title, names in grouped
-        ]
+        found = []
+        for title, names in grouped_parameters(sorted({*self.parameters, *self.claimed})):
+            measured = [name for name in names if name in self.parameters]
+            found.append((title, measured, [name for name in names if name not in measured]))
+        return found
 
 
 def grouped_parameters(parameters: Sequence[str]) -> Sequence[tuple[str, Sequence[str]]]:
@@ -282,13 +274,11 @@ def target_badges(
 ) -> Mapping[str, Sequence[StatusBadge]]:
     engines = {each.model: _engine_badge(each) for each in service_view.status()}
     target_states = {each.name: each for each in service_view.targets()}
-    return {
-        model: [
-            engines[name] if name in engines else target_badge(name, target_states.get(name))
-            for name in names
-        ]
-        for model, names in targets.items()
-    }
+
+    def badge(name: str) -> StatusBadge:
+        return engines.get(name) or target_badge(name, target_states.get(name))
+
+    return {model: [*map(badge, names)] for model, names in targets.items()}
 
 
 def best(badges: Sequence[StatusBadge]) -> Sequence[StatusBadge]:

@@ -6,20 +6,17 @@ from __future__ import annotations
 
 import secrets
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
-from msgspec.structs import replace
 
 from causerie.errors import InvalidRequest, NotFound
 from causerie.hosted.accounts.records import EntryKind
 from causerie.hosted.console.entries import (
-    EntryFormPages,
-    SettingField,
+    EntryPages,
     SettingsForm,
-    entry_form,
     of_unknown_kinds,
     text_of,
     typed_number,
@@ -29,9 +26,9 @@ from causerie.hosted.console.request_context import RequestContext
 from causerie.hosted.operations.configuring import EntryView
 from causerie.hosted.operations.ports import ChannelTest
 
-MODELS = EntryFormPages(*entry_form("model"))
-DOORS = EntryFormPages(*entry_form("door"))
-POLICIES = EntryFormPages(*entry_form("policy"))
+MODELS = EntryPages.of("model")
+DOORS = EntryPages.of("door")
+POLICIES = EntryPages.of("policy")
 Row = Mapping[str, str]
 
 _PARTS = ("prompt", "completion")
@@ -41,26 +38,21 @@ _TARGET = ("provider", "model", "priority", "weight", *_PARTS, "price")
 class AliasForm(SettingsForm, frozen=True):
     """The form of an alias, with a row for each of its targets."""
 
-    targets: Sequence[Row] = ({},)
     row_names = ("targets", *(f"targets[].{name}" for name in _TARGET))
 
-    @classmethod
-    def of(cls, fields: Sequence[SettingField], settings: Mapping[str, Any], version: int) -> Self:
-        others = {name: value for name, value in settings.items() if name != "targets"}
-        form = SettingsForm.of(fields, others, version)
-        rows = [_target_row(each) for each in settings["targets"]]
-        return cls(fields, form.values, form.more, form.version, rows)
+    @property
+    def targets(self) -> Sequence[Row]:
+        return [row for row in self.typed.rows("target", _TARGET) if row["model"]]
 
     @classmethod
-    def typed(cls, fields: Sequence[SettingField], form: FormFields) -> Self:
-        typed = SettingsForm.typed(fields, form)
-        targets = [row for row in form.rows("target", _TARGET) if row["model"]]
-        return cls(fields, typed.values, typed.more, typed.version, targets)
+    def pop_rows(cls, settings: dict[str, Any]) -> Iterable[tuple[str, str]]:
+        rows = [_target_row(each) for each in settings.pop("targets")]
+        return [(f"target_{name}", row.get(name, "")) for row in rows for name in _TARGET]
 
     def settings(self) -> dict[str, Any]:
-        if not self.targets:
-            raise InvalidRequest("are missing; name at least one model", param="targets")
         targets = [_target_settings(row) for row in self.targets]
+        if not targets:
+            raise InvalidRequest("are missing; name at least one model", param="targets")
         return {**SettingsForm.settings(self), "targets": targets}
 
 
@@ -85,8 +77,9 @@ def _target_settings(row: Row) -> dict[str, Any]:
     return {**provider, "model": row["model"], **numbers, **priced}
 
 
-class AliasPages(EntryFormPages):
+class AliasPages(EntryPages):
     template = "operator/alias.html"
+    form = AliasForm
 
     async def around(self, context: RequestContext) -> Mapping[str, Any]:
         entries = await context.configuration.every(context.actor)
@@ -99,13 +92,13 @@ class AliasPages(EntryFormPages):
         }
 
 
-ALIASES = AliasPages(*entry_form("alias"), AliasForm)
+ALIASES = AliasPages.of("alias")
 
 
 _SECRET_BYTES = 32
 
 
-class AlertsPages(EntryFormPages):
+class AlertsPages(EntryPages):
     """Channels of alerts are entries of the configuration."""
 
     template = "operator/channel.html"
@@ -126,21 +119,21 @@ class AlertsPages(EntryFormPages):
         return {"kinds": (await context.operations.alerts.see(context.actor)).kinds}
 
     async def _typed_form(self, context: RequestContext) -> SettingsForm:
-        form = await super()._typed_form(context)
         every = (await context.operations.alerts.see(context.actor)).kinds
         kinds = [each for each in every if each in context.form.every("kinds")]
-        wanted = "" if len(kinds) == len(every) else ", ".join(kinds)
-        return replace(form, values={**form.values, "kinds": wanted})
+        others = [(name, text) for name, text in context.form if name != "kinds"]
+        wanted = [("kinds", each) for each in kinds if len(kinds) < len(every)]
+        return self.form(self.fields, FormFields([*others, *wanted]))
 
     def _entry_kind(self, context: RequestContext) -> EntryKind:
         asked = context.form.get("kind", context.query.get("kind"))
-        for kind in self.words.kinds:
+        for kind in self.kinds:
             if kind == asked:
                 return kind
         raise NotFound("There is no such channel in the database.")
 
 
-CHANNELS = AlertsPages(*entry_form("channel"))
+CHANNELS = AlertsPages.of("channel")
 
 
 async def test_channel(context: RequestContext) -> None:

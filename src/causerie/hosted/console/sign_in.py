@@ -34,11 +34,7 @@ from causerie.hosted.accounts.tokens import (
 from causerie.hosted.console.fields import page_of
 from causerie.hosted.console.request_context import PREFIX, RequestContext
 from causerie.hosted.console.words import WORDS
-from causerie.hosted.identity.provider import (
-    OidcProvider,
-    Returned,
-    SignInAttempt,
-)
+from causerie.hosted.identity.provider import OidcProvider, Returned, SignInAttempt
 from causerie.observe.mail import Letter
 
 
@@ -54,9 +50,8 @@ def send_letter(
     if outbox is None:
         return False
     words, values = WORDS["letters"][kind], {**values, "service": service, "base": context.base}
-    subject, first, *others = (
-        text.format_map(values) for text in (words["subject"], *words["lines"])
-    )
+    texts = (words["subject"], *words["lines"])
+    subject, first, *others = (text.format_map(values) for text in texts)
     button = (words["button"], address) if address else None
     told = [first, *([f"    {address}"] if address else []), *others]
     page = context.services.templates.get_template("letter.html")
@@ -74,21 +69,17 @@ async def show_sign_in(context: RequestContext) -> None:
 
 
 async def enter_password(context: RequestContext) -> None:
-    started = await context.accounts.sign_in.with_password(
-        context.form.get("email"),
-        context.form.raw("password"),
-        context.client,
-        old_token=context.token,
+    form, sign_in = context.form, context.accounts.sign_in
+    started = await sign_in.with_password(
+        form.get("email"), form.raw("password"), context.client, old_token=context.token
     )
-    go_on(context, started, context.form.get("next"))
+    go_on(context, started, form.get("next"))
 
 
 async def enter_code(context: RequestContext) -> None:
-    after = context.form.get("next")
+    after, code = context.form.get("next"), context.form.get("code")
     try:
-        started = await context.accounts.sign_in.with_code(
-            context.token, context.form.get("code"), context.client
-        )
+        started = await context.accounts.sign_in.with_code(context.token, code, context.client)
     except Unauthenticated as problem:
         if problem.code != "session_ended":
             raise
@@ -166,32 +157,26 @@ async def _may_mail(context: RequestContext, made: NewLink, offered: str) -> boo
 async def follow_link(context: RequestContext) -> None:
     if isinstance(context.problem, NotFound):  # it has been counted as a guess
         raise context.problem
-    token, offered = context.form.get("token"), None
-    link = await opened_link(context, token)
+    link, offered = await _opened_link(context), None
     if link.project_id is not None:  # whoever holds the link may know the project's name
         offered = (await context.accounts.projects.see(SYSTEM, link.project_id)).project
-    page = "links/account.html"
-    if link.kind in _PAGES:
-        page = _PAGES[link.kind]
-    elif link.kind is LinkKind.INVITATION and context.user is not None:
+    page = _PAGES.get(link.kind, "links/account.html")
+    if link.kind is LinkKind.INVITATION and context.user is not None:
         page = "links/join.html"
-    email, name = link.email or context.form.get("email"), context.form.get("name")
-    shown = {"offered": offered, "email": email, "name": name, "next": context.form.get("next")}
-    await context.show(page, link=link, token=token, signs_up=proves_address(link), **shown)
+    await context.show(page, link=link, offered=offered, signs_up=_proves_address(link))
 
 
 _PAGES = {LinkKind.RESET: "links/password.html", LinkKind.ADDRESS: "links/address.html"}
 
 
-async def opened_link(context: RequestContext, token: str) -> OneTimeLink:
-    """Return a link; raise :class:`NotFound`, and :class:`RateLimited` after many guesses."""
+async def _opened_link(context: RequestContext) -> OneTimeLink:
+    # Whoever guesses often has to wait.
     async with context.accounts.attempts.from_address("link", context.client):
-        return await context.accounts.users.link(token)
+        return await context.accounts.users.link(context.form.get("token"))
 
 
 async def accept_invitation(context: RequestContext) -> None:
-    form, token = context.form, context.form.get("token")
-    link = await opened_link(context, token)
+    form, accounts, link = context.form, context.accounts, await _opened_link(context)
     email, password = link.email or form.get("email"), form.raw("password")
     if not context.takes_password(link):
         raise Forbidden(
@@ -199,33 +184,29 @@ async def accept_invitation(context: RequestContext) -> None:
             code="sso_required",
         )
     try:
-        await context.accounts.users.accept(
-            token, email=email, name=form.get("name"), password=password
-        )
+        token, name = form.get("token"), form.get("name")
+        await accounts.users.accept(token, email=email, name=name, password=password)
     except ServiceError as problem:
-        if problem.code != "taken" or proves_address(link):
+        if problem.code != "taken" or _proves_address(link):
             raise
-        await context.accounts.attempts.begin(
-            passwords.address_scopes("link", context.client.address)
-        )
-    if not proves_address(link):  # whoever has the link may not be who has the address
+        await accounts.attempts.begin(passwords.address_scopes("link", context.client.address))
+    if not _proves_address(link):  # whoever has the link may not be who has the address
         context.go("/sign-in", done="account-ready")
         return
-    started = await context.accounts.sign_in.with_password(
+    started = await accounts.sign_in.with_password(
         email, password, context.client, old_token=context.token
     )
     go_on(context, started, form.get("next"))
 
 
-def proves_address(link: OneTimeLink) -> bool:
-    """Return true if only the holder of the address can have this link."""
+def _proves_address(link: OneTimeLink) -> bool:
+    # Only the holder of the address can have such a link.
     return link.kind is LinkKind.OWNER or link.created_by == SIGN_UP.label
 
 
 async def join_project(context: RequestContext) -> None:
-    token = context.form.get("token")
-    link = await opened_link(context, token)
-    await context.accounts.users.join(token, context.me)
+    link = await _opened_link(context)
+    await context.accounts.users.join(context.form.get("token"), context.me)
     if link.project_id is None:
         context.go("/")
     else:
@@ -233,9 +214,9 @@ async def join_project(context: RequestContext) -> None:
 
 
 async def reset_password(context: RequestContext) -> None:
-    token = context.form.get("token")
-    await opened_link(context, token)
-    await context.accounts.profile.reset_password(token, context.form.raw("password"))
+    await _opened_link(context)
+    token, password = context.form.get("token"), context.form.raw("password")
+    await context.accounts.profile.reset_password(token, password)
     context.go("/sign-in", done="password-reset")
 
 
@@ -267,24 +248,25 @@ def unsealed(state: str, token: str) -> LoginState | None:
         return None
 
 
-_AWAY_PAGE = "sign_in/away.html"
-
-
 async def begin_openid(context: RequestContext) -> None:
     context.leave(await _provider_address(context, after=context.query.get("next")))
 
 
 async def begin_openid_with_link(context: RequestContext) -> None:
-    """Show a link to the provider: the content policy lets no form lead to another site."""
-    link = context.form.get("token")
-    await opened_link(context, link)
-    address = await _provider_address(context, link=link)
-    await context.show(_AWAY_PAGE, provider=_chosen_provider(context), address=address)
+    await _opened_link(context)
+    await _show_way_to_provider(context, link=context.form.get("token"))
 
 
 async def begin_linking(context: RequestContext) -> None:
-    address = await _provider_address(context, joins=True)
-    await context.show(_AWAY_PAGE, provider=_chosen_provider(context), address=address)
+    await _show_way_to_provider(context, joins=True)
+
+
+async def _show_way_to_provider(
+    context: RequestContext, *, link: str = "", joins: bool = False
+) -> None:
+    # A link, as the content policy lets no form lead to another site.
+    address = await _provider_address(context, link=link, joins=joins)
+    await context.show("sign_in/away.html", provider=_chosen_provider(context), address=address)
 
 
 async def return_from_provider(context: RequestContext) -> None:
@@ -310,19 +292,17 @@ async def return_from_provider(context: RequestContext) -> None:
             link_token=login_state.link if login_state is not None else "",
             old_token=context.token,
         )
-    after = await _page_after(context, login_state) if login_state is not None else ""
+    after = await _page_after_sign_in(context, login_state) if login_state is not None else ""
     go_on(context, started, after)
 
 
 async def unlink_identity(context: RequestContext) -> None:
-    form = context.form
-    await context.accounts.users.unlink_identity(
-        context.me, form.get("issuer"), form.raw("subject")
-    )
+    form, users = context.form, context.accounts.users
+    await users.unlink_identity(context.me, form.get("issuer"), form.raw("subject"))
     context.go("/profile", done="identity-unlinked")
 
 
-async def _page_after(context: RequestContext, login_state: LoginState) -> str:
+async def _page_after_sign_in(context: RequestContext, login_state: LoginState) -> str:
     try:
         link = await context.accounts.users.link(login_state.link)
     except NotFound:  # there was none, or it has just been used up
@@ -353,8 +333,8 @@ async def _provider_address(
 
 
 async def change_address(context: RequestContext) -> None:
+    await _opened_link(context)
     token = context.form.get("token")
-    await opened_link(context, token)
     before, after = await context.accounts.profile.change_address(token)
     send_letter(context, before, "address_changed", email=after)
     context.go("/profile", done="address-changed")
@@ -364,14 +344,12 @@ async def send_reset(context: RequestContext) -> None:
     """Mail a link for a new password to the holder of an account."""
     # The answer is the same whether the address has an account, as is the work.
     email = tidy_email(context.form.get("email"))
-    await context.accounts.attempts.begin(
-        passwords.sign_up_scopes(f"reset:{email}", context.client.address)
-    )
+    scopes = passwords.sign_up_scopes(f"reset:{email}", context.client.address)
+    await context.accounts.attempts.begin(scopes)
     made, known = await context.accounts.sign_ups.forgotten(email)
     if known:
         send_letter(context, email, "reset", link_address(context.base, made.token))
-    shown = {"email": email, "by_mail": True, "next": "", "path": "/sign-in/forgotten"}
-    await context.show("sign_in/asked.html", **shown)
+    await context.show("sign_in/asked.html", email=email, by_mail=True)
 
 
 async def enter_sign_up(context: RequestContext) -> None:
@@ -386,8 +364,7 @@ async def enter_sign_up(context: RequestContext) -> None:
         kind, address = "sign_up", link_address(context.base, made.token, after)
     send_letter(context, email, kind, address)
     by_mail = context.services.open_to.outbox is not None
-    shown = {"email": email, "by_mail": by_mail, "next": after, "path": "/sign-up"}
-    await context.show("sign_in/asked.html", **shown)
+    await context.show("sign_in/asked.html", email=email, by_mail=by_mail)
 
 
 _LONGEST_ADDRESS = 600
@@ -420,8 +397,6 @@ async def show_profile(context: RequestContext) -> None:
         has_factor=await context.accounts.profile.has_factor(context.me),
         page=page_of(sessions, context.query, lambda _: ()),
         browser_name=browser_name,
-        current=context.session.id if context.session is not None else "",
-        name=context.form.get("name") or context.me.name,
         reminders=REMINDERS if context.services.open_to.reminders else (),
     )
 
@@ -439,10 +414,9 @@ async def choose_reminders(context: RequestContext) -> None:
 async def change_password(context: RequestContext) -> None:
     session_id = context.session.id if context.session is not None else None
     old, new = context.form.raw("old"), context.form.raw("password")
+    profile, me, client = context.accounts.profile, context.me, context.client
     try:
-        await context.accounts.profile.change_password(
-            context.me, old, new, context.client, session_id=session_id
-        )
+        await profile.change_password(me, old, new, client, session_id=session_id)
     except ServiceError as problem:
         if problem.code == "wrong_credentials":
             problem.param = "old"
@@ -454,9 +428,8 @@ async def send_address(context: RequestContext) -> None:
     """Mail a link to the new address, whose holder it has to be."""
     email = tidy_email(context.form.get("email"))
     await context.accounts.attempts.begin(passwords.sign_up_scopes(email, context.client.address))
-    made = await context.accounts.profile.new_address(
-        context.me, email, context.form.raw("password"), context.client
-    )
+    profile, password = context.accounts.profile, context.form.raw("password")
+    made = await profile.new_address(context.me, email, password, context.client)
     if made is not None:
         address = link_address(context.base, made.token)
         send_letter(context, email, "address", address, name=context.me.name)
@@ -481,17 +454,15 @@ async def enrol_factor_again(context: RequestContext) -> None:
 
 
 async def confirm_factor(context: RequestContext) -> None:
-    codes = await context.accounts.profile.confirm(
-        context.me, context.form.get("code"), context.client
-    )
+    profile, code = context.accounts.profile, context.form.get("code")
+    codes = await profile.confirm(context.me, code, context.client)
     await context.show("profile/codes.html", codes=codes)
 
 
 async def remove_factor(context: RequestContext) -> None:
+    password, code = context.form.raw("password"), context.form.get("code")
     try:
-        await context.accounts.profile.remove_factor(
-            context.me, context.form.raw("password"), context.form.get("code"), context.client
-        )
+        await context.accounts.profile.remove_factor(context.me, password, code, context.client)
     except ServiceError as problem:
         problem.param = _REMOVAL_FIELDS.get(problem.code or "")
         raise

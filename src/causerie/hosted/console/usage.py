@@ -7,15 +7,15 @@ import re
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
-from enum import StrEnum
 from urllib.parse import urlencode
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from causerie.errors import Forbidden
+from causerie.hosted.accounts.bounds import BudgetPeriod
 from causerie.hosted.accounts.keys import ApiKey
 from causerie.hosted.accounts.people import Project, User
 from causerie.hosted.accounts.reports import Month, UsageBucket, statement_rows, time_buckets
@@ -30,14 +30,7 @@ from causerie.hosted.accounts.usage import (
     UsageSum,
 )
 from causerie.hosted.console.charts import Chart, lines, stacked
-from causerie.hosted.console.fields import (
-    PERIOD_LENGTHS,
-    Column,
-    FormFields,
-    ReportPeriod,
-    page_of,
-    period,
-)
+from causerie.hosted.console.fields import Column, ReportPeriod, page_of, period
 from causerie.hosted.console.request_context import RequestContext
 from causerie.hosted.console.words import WORDS
 from causerie.http.answers import Export, Rows, csv_pieces
@@ -48,14 +41,14 @@ class DisplayNames:
 
     def __init__(self, known: Mapping[str, str], none: str = "none") -> None:
         self.known = known
-        self._none = none
-        self._bearers = Counter(known.values())
+        self._word_for_none = none
+        self._uses_of_name = Counter(known.values())
 
     def of(self, id: str) -> str:
         if not id:
-            return self._none
+            return self._word_for_none
         name = self.known.get(id, id)
-        return f"{name} ({id})" if self._bearers[name] > 1 else name
+        return f"{name} ({id})" if self._uses_of_name[name] > 1 else name
 
 
 async def names_of(context: RequestContext, project: str | None, by: By) -> DisplayNames:
@@ -80,25 +73,18 @@ _MEANS = ("first_token_seconds", "duration_seconds")
 _LONGEST_NAME = 60
 
 
-class Metric(StrEnum):
-    COST = "cost"
-    TOKENS = "tokens"
-    REQUESTS = "requests"
-    ERRORS = "errors"
-
-
 _TITLES: Mapping[By, str] = WORDS["usage"]["titles"]
-_VALUE: Mapping[Metric, Callable[[UsageSum], float]] = {
-    Metric.COST: lambda each: float(each.cost),
-    Metric.TOKENS: lambda each: each.prompt + each.completion,
-    Metric.REQUESTS: lambda each: each.requests,
-    Metric.ERRORS: lambda each: each.refused + each.failed,
+_METRICS: Mapping[str, Callable[[UsageSum], float]] = {
+    "cost": lambda each: float(each.cost),
+    "tokens": lambda each: each.prompt + each.completion,
+    "requests": lambda each: each.requests,
+    "errors": lambda each: each.refused + each.failed,
 }
 
 
 class UsageForm(Struct, frozen=True):
     period: ReportPeriod
-    metric: Metric
+    metric: str
     by: By
     model: str
     user: str = ""
@@ -113,12 +99,12 @@ class UsageForm(Struct, frozen=True):
         """Return the query of the page of single requests: of a group, or of all of them."""
         narrowed = ((self.by, group), ("model", self.model), ("user", self.user))
         fields = {str(name): value for name, value in narrowed if value}
-        only = {"failures": "yes"} if failures else {}
-        return "?" + urlencode({**self.period.fields(), **fields, **only})
+        fields |= {"failures": "yes"} if failures else {}
+        return "?" + urlencode(self.period.fields() | fields)
 
     @property
     def fields(self) -> Mapping[str, str]:
-        fields = {"metric": str(self.metric), "by": str(self.by)}
+        fields = {"metric": self.metric, "by": str(self.by)}
         narrowed = {"model": self.model, "user": self.user}
         return fields | {name: value for name, value in narrowed.items() if value}
 
@@ -157,8 +143,8 @@ _COLUMNS: Mapping[str, Column] = {
 
 
 async def show(context: RequestContext) -> None:
-    reader = await _usage_reader(context)
-    project, wish, names = reader.project, reader.wish, reader.names
+    reader, project = await _usage_reader(context), context.scope
+    wish, names = reader.wish, reader.names
     now = context.services.clock()
     groups = await reader.sums(wish.question(Step.ALL, wish.by))
     # Of a whole service the times of many keys are added up: the page does not wait for them.
@@ -174,13 +160,9 @@ async def show(context: RequestContext) -> None:
     await context.show(
         "usage.html",
         wish=wish,
-        here=context.exchange.path,
-        whole=project is None,
-        lengths=PERIOD_LENGTHS,
-        metrics=list(Metric),
+        metrics=list(_METRICS),
         person=people.of(wish.user) if people is not None else "",
         bys={by: _TITLES[by] for by in _groupings(project is None, person=bool(wish.user))},
-        title_of_group=_TITLES[wish.by],
         total=await asyncio.to_thread(total_usage, groups),
         before=total_usage(earlier),
         chart=await reader.chart(earlier),
@@ -212,28 +194,34 @@ async def download_statement(context: RequestContext) -> None:
 
 
 async def _usage_reader(context: RequestContext) -> _Reader:
-    project = context.scope
-    wish = _usage_form(context.query, context.services.clock(), whole=project is None)
-    return _Reader(context, project, wish, await names_of(context, project, wish.by))
+    query, project, user = context.query, context.scope, context.query.get("user")[:100]
+    wish = UsageForm(
+        period(query, context.services.clock()),
+        query.one_of("metric", _METRICS),
+        By(query.one_of("by", _groupings(project is None, person=bool(user)))),
+        query.get("model")[:300],
+        user,
+    )
+    return _Reader(context, wish, await names_of(context, project, wish.by))
 
 
 class _Reader(Struct, frozen=True):
     context: RequestContext
-    project: str | None
     wish: UsageForm
     names: DisplayNames
 
     async def sums(self, question: UsageQuery) -> Sequence[UsageSum]:
-        return await self.context.accounts.usage.sums(self.context.actor, self.project, question)
+        usage, actor = self.context.accounts.usage, self.context.actor
+        return await usage.sums(actor, self.context.scope, question)
 
     async def first_tokens(self, question: UsageQuery) -> Sequence[FirstTokens]:
-        usage = self.context.accounts.usage
-        return await usage.first_tokens(self.context.actor, self.project, question)
+        usage, actor = self.context.accounts.usage, self.context.actor
+        return await usage.first_tokens(actor, self.context.scope, question)
 
     def over_time(self) -> AsyncGenerator[UsageBucket]:
         usage, actor = self.context.accounts.usage, self.context.actor
         question = self.wish.question(self.wish.period.step, self.wish.by)
-        return time_buckets(usage, actor, self.project, question)
+        return time_buckets(usage, actor, self.context.scope, question)
 
     async def table(self) -> Rows:
         wish, names = self.wish, self.names
@@ -254,20 +242,18 @@ class _Reader(Struct, frozen=True):
         async with aclosing(self.over_time()) as pieces:
             async for _, sums in pieces:
                 await asyncio.to_thread(_add_values, found, sums, self.wish, self.names)
-        starts, whole = self.wish.period.starts(), self.wish.metric is not Metric.COST
-        before = along(self.wish.period.earlier, earlier, _VALUE[self.wish.metric])
+        starts, whole = self.wish.period.starts(), self.wish.metric != "cost"
+        before = along(self.wish.period.earlier, earlier, _METRICS[self.wish.metric])
         return await asyncio.to_thread(stacked, starts, found, whole=whole, before=before)
 
     async def speed(self) -> Chart:
         found = await self.first_tokens(self.wish.question(self.wish.period.step))
         names = ("median", "90th percentile", "99th percentile")
-        return lines(
-            self.wish.period.starts(),
-            {
-                name: {each.start: each.times[rank] for each in found if each.start is not None}
-                for rank, name in enumerate(names)
-            },
-        )
+        values = {
+            name: {each.start: each.times[rank] for each in found if each.start is not None}
+            for rank, name in enumerate(names)
+        }
+        return lines(self.wish.period.starts(), values)
 
     async def percentiles(self) -> Mapping[str, Sequence[float]]:
         """Return the percentiles of the time to the first token by the ids of groups."""
@@ -278,17 +264,6 @@ class _Reader(Struct, frozen=True):
 def _groupings(whole: bool, *, person: bool = False) -> Sequence[By]:
     ways = (By.MODEL, By.PROJECT if whole else By.KEY, By.USER)
     return (*ways, By.TAG) if person else (*ways, By.PROVIDER, By.APP, By.TAG)
-
-
-def _usage_form(query: FormFields, now: datetime, *, whole: bool) -> UsageForm:
-    user = query.get("user")[:100]
-    return UsageForm(
-        period(query, now),
-        Metric(query.one_of("metric", list(Metric))),
-        By(query.one_of("by", _groupings(whole, person=bool(user)))),
-        query.get("model")[:300],
-        user,
-    )
 
 
 def along(
@@ -316,13 +291,21 @@ def total_usage(sums: Iterable[UsageSum]) -> UsageSum:
     )
 
 
+async def usage_since(context: RequestContext, project: str | None, since: datetime) -> UsageSum:
+    """Return the sum from the day of ``since`` up to now."""
+    day, usage = BudgetPeriod.DAY.start, context.accounts.usage
+    until = day(context.services.clock()) + timedelta(days=1)
+    question = UsageQuery(day(since), until, Step.ALL)
+    return total_usage(await usage.sums(context.actor, project, question))
+
+
 def _add_values(
     found: dict[str, dict[datetime, float]],
     sums: Iterable[UsageSum],
     wish: UsageForm,
     names: DisplayNames,
 ) -> None:
-    value = _VALUE[wish.metric]
+    value = _METRICS[wish.metric]
     for each in sums:
         if each.start is not None and (amount := value(each)):
             place = found.setdefault(names.of(each.group[wish.by]), {})
@@ -337,7 +320,7 @@ def _usage_rows(
 ) -> Sequence[UsageRow]:
     by_id = [(each.group[wish.by], each) for each in groups]
     rows = [UsageRow(id, names.of(id), each, times.get(id, ())) for id, each in by_id]
-    return sorted(rows, key=lambda row: (-_VALUE[wish.metric](row.sum), row.name))
+    return sorted(rows, key=lambda row: (-_METRICS[wish.metric](row.sum), row.name))
 
 
 def _scope_words(context: RequestContext) -> str:
@@ -350,18 +333,14 @@ def _csv_lines(
 ) -> Iterator[Sequence[str]]:
     times = {(each.start, each.group): each.times for each in firsts}
     for each in sums:
-        id = each.group[wish.by]
-        yield _csv_line(each, id, names.of(id), times.get((each.start, id), ()))
-
-
-def _csv_line(sum: UsageSum, group: str, name: str, times: Sequence[float]) -> Sequence[str]:
-    first = sum.first_token_seconds
-    return [
-        sum.start.isoformat() if sum.start is not None else "",
-        *(group, name),
-        *(str(getattr(sum, each)) for each in _COUNTED),
-        f"{sum.cost:f}",
-        "" if first is None else f"{first:.6f}",
-        f"{sum.duration_seconds:.6f}",
-        *([f"{time:.6f}" for time in times] or [""] * len(PERCENTILES)),
-    ]
+        id, first = each.group[wish.by], each.first_token_seconds
+        percentiles = [f"{time:.6f}" for time in times.get((each.start, id), ())]
+        yield [
+            each.start.isoformat() if each.start is not None else "",
+            *(id, names.of(id)),
+            *(str(getattr(each, name)) for name in _COUNTED),
+            f"{each.cost:f}",
+            "" if first is None else f"{first:.6f}",
+            f"{each.duration_seconds:.6f}",
+            *(percentiles or [""] * len(PERCENTILES)),
+        ]

@@ -76,12 +76,7 @@ SHEETS: Mapping[str, Sequence[str]] = {
     "chat.css": ("60-playground", "66-chat"),
     "charts.css": ("62-charts",),
     "catalog.css": ("61-models", "64-catalog"),
-    "workspace.css": (
-        "63-activity",
-        "65-providers",
-        "67-overview",
-        "69-entries",
-    ),
+    "workspace.css": ("63-activity", "65-providers", "67-overview", "69-entries"),
     "docs.css": ("70-docs",),
 }
 """Style sheets and their parts: of every page, and of pages by subject."""

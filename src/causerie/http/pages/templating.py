@@ -106,18 +106,18 @@ class StandalonePage:
         templates = environment(self.statics, brand)
         templates.filters |= filters
         self._template = templates.get_template(template)
-        self._rendered: dict[Hashable, CachedPage] = {}
+        self._page_by_key: dict[Hashable, CachedPage] = {}
 
     async def send(
         self, exchange: Exchange, key: Hashable, values: Callable[[], dict[str, object]], vary: str
     ) -> None:
         """Send the page, rendered with ``values`` if the last one had another ``key``."""
-        page = self._rendered.get(key)
+        page = self._page_by_key.get(key)
         if page is None:
             body = self._template.render(values()).encode()
             etag = f'W/"{blake2b(body, digest_size=12).hexdigest()}"'
             page = CachedPage(body, etag, lasting=True)
-            self._rendered = {key: page}
+            self._page_by_key = {key: page}
         headers = {**PAGE_HEADERS, "cache-control": "no-cache"} | ({"vary": vary} if vary else {})
         await send_cached(exchange, page, headers, content_type="text/html; charset=utf-8")
 
