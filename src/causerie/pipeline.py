@@ -149,7 +149,9 @@ class Pipeline:
         ``ServiceError``.
         """
         record = Record(
-            *(identity.request_id, door.name, caller.key),
+            identity.request_id,
+            door.name,
+            caller.key,
             operation=identity.api,
             project=caller.project,
             user=caller.user,

@@ -170,7 +170,7 @@ class StaticKeys:
         Every key of the door is compared in constant time, whichever matches.
         """
         if door.keys is None:
-            return _configured_caller("", "anonymous", door.name)
+            return _configured_caller("", door.name)
         if credential is None:
             raise no_key()
         found = ""
@@ -179,12 +179,12 @@ class StaticKeys:
                 found = key.id
         if not found:
             raise wrong_key(credential)
-        return _configured_caller(found, found, door.name)
+        return _configured_caller(found, door.name)
 
 
 @cache
-def _configured_caller(key: str, name: str, door: str) -> Caller:
-    return Caller(key=key, name=name, door=door)
+def _configured_caller(key: str, door: str) -> Caller:
+    return Caller(key=key, name=key or "anonymous", door=door)
 
 
 class KeyAuthenticator(Protocol):

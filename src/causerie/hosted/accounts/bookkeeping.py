@@ -180,12 +180,7 @@ class Bookkeeping(Struct):
         return _NONE_SPENT if self._scope_budgets is None else self._scope_budgets.spent
 
     async def reserve(
-        self,
-        caller: Caller,
-        model: str,
-        need: Callable[[], Tokens],
-        named: str = "",
-        tag: str = "",
+        self, caller: Caller, model: str, need: Callable[[], Tokens], named: str = "", tag: str = ""
     ) -> RequestHold:
         """Reserve a request's highest cost; a full ledger raises :class:`StoreUnavailable` too."""
         if self.ledger.full:

@@ -203,9 +203,7 @@ def _budget_key(budget: Budget) -> tuple[str, Unit, BudgetPeriod]:
 
 def _stricter_limit(one: Limit, other: Limit) -> Limit:
     values = {
-        name: min(
-            (value for value in (getattr(one, name), getattr(other, name)) if value), default=None
-        )
+        name: min(filter(None, (getattr(one, name), getattr(other, name))), default=None)
         for name in LIMITS
     }
     return Limit(one.model, **values)

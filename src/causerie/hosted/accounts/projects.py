@@ -28,14 +28,7 @@ from causerie.hosted.accounts.authorization import (
     working,
 )
 from causerie.hosted.accounts.bounds import LimitsAndBudgets, own_bounds
-from causerie.hosted.accounts.keys import (
-    ApiKey,
-    Grant,
-    LinkKind,
-    NewLink,
-    OneTimeLink,
-    Purpose,
-)
+from causerie.hosted.accounts.keys import ApiKey, Grant, LinkKind, NewLink, OneTimeLink, Purpose
 from causerie.hosted.accounts.people import (
     Action,
     Actor,

@@ -25,13 +25,7 @@ from causerie.hosted.accounts.authorization import (
     shut_out,
     usable_link,
 )
-from causerie.hosted.accounts.keys import (
-    ADDRESS,
-    LinkKind,
-    NewLink,
-    OneTimeLink,
-    no_such_link,
-)
+from causerie.hosted.accounts.keys import ADDRESS, LinkKind, NewLink, OneTimeLink, no_such_link
 from causerie.hosted.accounts.passwords import Passwords
 from causerie.hosted.accounts.people import (
     REMINDERS,
