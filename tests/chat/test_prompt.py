@@ -381,12 +381,7 @@ def test_the_fallbacks_answer_is_continued_too() -> None:
     assert _text(BARE, PLAIN, request).endswith("<think>\nLet me")
 
 
-def test_only_an_answer_can_be_continued() -> None:
-    called = Message("assistant", "x", tool_calls=(ToolCall("1", "f", "{}"),))
-    for last in (HI, called):
-        with pytest.raises(InvalidRequest) as caught:
-            _text(CHATML, NATIVE, _request(HI, last, continue_final_message=True))
-        assert caught.value.param == "continue_final_message"
+def test_only_an_answer_that_is_shown_can_be_continued() -> None:
     hides = ChatTemplate("nothing", bos_token="", eos_token="")
     request = _request(HI, Message("assistant", "x"), continue_final_message=True)
     with pytest.raises(InvalidRequest, match="does not show"):

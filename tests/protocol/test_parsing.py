@@ -346,6 +346,10 @@ def test_continuing_needs_a_message_to_continue() -> None:
     assert request.continue_final_message
     assert not request.add_generation_prompt
     assert refuse(continue_final_message=True).param == "continue_final_message"
+    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    called = [*messages[:1], {**messages[1], "tool_calls": [call]}]
+    error = refuse(messages=called, continue_final_message=True)
+    assert error.param == "continue_final_message"
     error = refuse(messages=messages, continue_final_message=True, add_generation_prompt=True)
     assert error.param == "continue_final_message"
 

@@ -54,7 +54,6 @@ def changed_line(before: Sequence[int], text: str) -> str:
 _MOST_BYTES = 16 * 2**20  # of tokens and digests
 _MOST_REQUESTS = 4096
 _DIGEST_BYTES = 16
-_INSTRUCTING = ("system", "developer")
 _SLACK = 16  # tokens: fewer are no miss
 _SHARE = 20  # nor is a twentieth of what could be reused
 
@@ -148,14 +147,14 @@ def asked_before(request: ChatRequest, prompt: Sequence[int]) -> AskedBefore:
     settings = (request.template_kwargs, request.thinking.enabled, request.thinking.effort)
     return AskedBefore(
         tuple(map(_digest, request.messages)),
-        tuple(message.role in _INSTRUCTING for message in request.messages),
+        tuple(message.role == "system" for message in request.messages),
         tuple(map(_digest, request.tools)),
         _digest((settings, request.documents)),
         packed(prompt),
         any(message.reasoning_content for message in request.messages),
         tuple(
             line_hashes(message.text)
-            for message in takewhile(lambda one: one.role in _INSTRUCTING, request.messages)
+            for message in takewhile(lambda one: one.role == "system", request.messages)
         ),
     )
 
@@ -193,7 +192,7 @@ def _cache_miss(
         line, reason = "", "message edited" if at < len(now.messages) else "messages removed"
         if any((*before.instructing[at : at + 1], *now.instructing[at : at + 1])):
             reason = "system prompt changed"
-        if at < min(len(before.lines), len(messages)) and messages[at].role in _INSTRUCTING:
+        if at < min(len(before.lines), len(messages)) and messages[at].role == "system":
             line = changed_line(before.lines[at], messages[at].text)
         return CacheMiss(reason, reusable, at, line)
     reason = _rendering_change(last, messages[at:], common)

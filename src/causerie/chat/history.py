@@ -85,16 +85,10 @@ def _check_arguments(calls: Sequence[ToolCall]) -> None:
 
 
 def with_final(entry: Entry, reasoning_keys: Iterable[str]) -> Entry:
-    """Return the last message with the end of its text marked, so that it can be continued there.
+    """Return an answer with the end of its text marked, so that it can be continued there.
 
-    The end is that of its content, or of its reasoning where there is no
-    content yet. Raises :class:`InvalidRequest` where it is no answer.
+    The end is that of its content, or of its reasoning where there is no content yet.
     """
-    if entry["role"] != "assistant" or entry.get("tool_calls"):
-        raise InvalidRequest(
-            "`continue_final_message` needs a last message of role `assistant` without tool calls.",
-            param="continue_final_message",
-        )
     content, keys = entry["content"], tuple(key for key in reasoning_keys if entry.get(key))
     if not content and keys:
         return {**entry, **{key: _final_text(entry[key]) for key in keys}}

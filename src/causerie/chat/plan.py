@@ -36,7 +36,6 @@ from causerie.protocol.request import ChatRequest, JsonObject, JsonSchema
 Images = Mapping[str, Image]
 """Images by the marks that stand for them in messages."""
 
-_INSTRUCTING = ("system", "developer")
 _HEAD = 40  # characters of a message by which it is found in the prompt
 
 
@@ -321,7 +320,7 @@ async def _encoded_prompt(
         if images:
             parts = await offload(_split_at_images, rendered, images)
             return await model.encoder.encode_pictured(parts, model.engine)
-        first = next((one.text for one in request.messages if one.role not in _INSTRUCTING), "")
+        first = next((one.text for one in request.messages if one.role != "system"), "")
         head = first.strip()[:_HEAD]
         text = rendered.text
         spans = rendered.user if head else ()
