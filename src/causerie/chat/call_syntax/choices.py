@@ -106,7 +106,7 @@ def _choices_of_part(
     applied = ("$ref", "allOf", *_ALTERNATIVES)
     found: list[Schema] = [{key: of for key, of in schema.items() if key not in applied}]
     for options in _applied_subschemas(schema):
-        ways = [_of_option(option, shared, known) for option in options]
+        ways = [_choices_of_option(option, shared, known) for option in options]
         each = _without_duplicates(ways, shared)
         if len(each) > max(len(options), _MOST_UNITED):
             raise refused(schema, "it has too many alternatives.")
@@ -118,7 +118,7 @@ def _choices_of_part(
     return [choice for one in kept if (choice := _without_contradicting_types(one)) is not None]
 
 
-def _of_option(
+def _choices_of_option(
     option: object, shared: Schema, known: dict[int, tuple[object, Sequence[Schema]]]
 ) -> Sequence[Schema]:
     if option is False:
@@ -280,7 +280,7 @@ def _property_schema(schema: Schema, name: str) -> object:
 def _conjunction(first: object, second: object) -> object:
     if first is False or second is False:
         return False
-    parts = _union(_conjoined_parts(first), _conjoined_parts(second))
+    parts = _united_items(_conjoined_parts(first), _conjoined_parts(second))
     return {"allOf": parts} if len(parts) > 1 else parts[0] if parts else True
 
 
@@ -299,14 +299,14 @@ def _common_types(first: object, second: object) -> object:
     return kinds[0] if len(kinds) == 1 else kinds
 
 
-def _union(first: Sequence[object], second: Sequence[object]) -> list[object]:
+def _united_items(first: Sequence[object], second: Sequence[object]) -> list[object]:
     return [*first, *(item for item in second if item not in first)]
 
 
 _TOGETHER: Mapping[str, Callable[[Any, Any], object]] = {
     "type": _common_types,
-    "required": _union,
-    "allOf": _union,
+    "required": _united_items,
+    "allOf": _united_items,
     **dict.fromkeys(("minLength", "minItems", "minProperties", "minimum", "exclusiveMinimum"), max),
     **dict.fromkeys(("maxLength", "maxItems", "maxProperties", "maximum", "exclusiveMaximum"), min),
 }

@@ -51,7 +51,7 @@ class ArgumentRules(ABC, Generic[Place]):
         self.scope = scope
         self._rule_names: dict[tuple[str, Place], str] = {}
         self._characters_left = _MOST_CHARACTERS
-        self._waiting: list[tuple[str, Schema, Place]] = []
+        self._unwritten_rules: list[tuple[str, Schema, Place]] = []
 
     @abstractmethod
     def ways(self, schema: Schema, place: Place) -> Iterable[str | None]:
@@ -66,14 +66,14 @@ class ArgumentRules(ABC, Generic[Place]):
             if self._characters_left < 0:
                 raise refused(schema, "its alternatives are too many to be combined.")
             self._rule_names[key] = self.scope.reserve()
-            self._waiting.append((self._rule_names[key], schema, place))
+            self._unwritten_rules.append((self._rule_names[key], schema, place))
         return self._rule_names[key]
 
     def finish(self, schema: Schema, ways: Iterable[str | None]) -> str:
         """Return the rule for the ways to write all of it, with the rules for what is in it."""
         top = self.scope.rule(either(schema, ways))
-        while self._waiting:
-            name, of, place = self._waiting.pop()
+        while self._unwritten_rules:
+            name, of, place = self._unwritten_rules.pop()
             self.scope.define(name, either(of, self.ways(of, place)))
         return top
 

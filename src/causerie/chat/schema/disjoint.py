@@ -93,7 +93,7 @@ class SchemaDisjointness:
         self._resolve = resolve
         self._remaining_work = work or Work(_MAX_STEPS)
         self._disjoint_pairs: dict[tuple[int, int, frozenset[str]], bool] = {}  # by identity
-        self._constants: dict[int, Mapping[str, str]] = {}  # likewise
+        self._constants_by_schema: dict[int, Mapping[str, str]] = {}  # likewise
 
     def of_passing_schemas(self) -> SchemaDisjointness:
         """Return one for schemas that may be gone when others are compared; the work is shared."""
@@ -116,12 +116,12 @@ class SchemaDisjointness:
         An option that is there twice is never alone. Beside one that always holds, no other is.
         """
         always = [at for at, option in enumerate(options) if option is True or option == {}]
-        texts = [self._canonical(option) for option in options]
+        texts = [self._canonical_text(option) for option in options]
         times = Counter(texts)
         alone = always or range(len(options))
         return [at for at in alone if not texts[at] or times[texts[at]] == 1]
 
-    def _canonical(self, option: object) -> str:
+    def _canonical_text(self, option: object) -> str:
         text = canonical(option) if self._spend_steps(1) else ""
         self._spend_steps(len(text) // _CHARACTERS_A_STEP)
         return text
@@ -143,11 +143,11 @@ class SchemaDisjointness:
         if not isinstance(a, Mapping) or not isinstance(b, Mapping):
             return False
         frame = frame & _kinds_of_type(declared_types(a)) & _kinds_of_type(declared_types(b))
-        if not frame or self._differ(a, b, frame, depth):
+        if not frame or self._rules_exclude(a, b, frame, depth):
             return True
         return self._part_excludes(a, b, frame, depth) or self._part_excludes(b, a, frame, depth)
 
-    def _differ(self, a: Schema, b: Schema, frame: frozenset[str], depth: int) -> bool:
+    def _rules_exclude(self, a: Schema, b: Schema, frame: frozenset[str], depth: int) -> bool:
         mine, theirs = self._constants_of(a), self._constants_of(b)
         if mine is not None and theirs is not None:
             few = min(len(mine), len(theirs))
@@ -174,10 +174,10 @@ class SchemaDisjointness:
         values = constants(schema)
         if values is None:
             return None
-        known = self._constants.get(id(schema))
+        known = self._constants_by_schema.get(id(schema))
         if known is None:
-            known = {canonical(value): _whole_or_type(value) for value in values}
-            self._constants[id(schema)] = known
+            known = {canonical(value): _value_kind(value) for value in values}
+            self._constants_by_schema[id(schema)] = known
             characters = sum(map(len, known)) // _CHARACTERS_A_STEP
             self._spend_steps(len(known) // _CONSTANTS_A_STEP + characters)
         return known
@@ -206,7 +206,7 @@ def _kinds_of_type(declared: object) -> frozenset[str]:
     return frozenset[str]().union(*known) if known else _ALL
 
 
-def _whole_or_type(value: object) -> str:
+def _value_kind(value: object) -> str:
     if is_number(value):
         return "whole" if value == int(value) else "fraction"
     return json_type(value)
