@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from causerie.chat.call_syntax.base import Schema
@@ -148,8 +148,8 @@ def _without_contradicting_types(choice: Schema) -> Schema | None:
     }
     if not empty:
         return choice
-    left = sorted(kinds_of(choice) - empty)
-    return {**choice, "type": left[0] if len(left) == 1 else left} if left else None
+    left = kinds_of(choice) - empty
+    return of_kinds(choice, left) if left else None
 
 
 def _applied_subschemas(schema: Schema) -> Iterator[Sequence[object]]:
@@ -177,15 +177,14 @@ def kinds(schema: Schema) -> frozenset[str]:
     return frozenset() if found >= ALL else found
 
 
-def without_text(choice: Schema) -> Schema:
-    """Return a choice without its strings; there is something else in it."""
-    left = sorted(kinds_of(choice) - {"string"})
-    narrowed = {**choice, "type": left[0] if len(left) == 1 else left}
-    values = constants(choice)
+def of_kinds(choice: Schema, left: Collection[str]) -> Schema:
+    """Return a choice with those of its types alone, and the constants that have one of them."""
+    names, values = sorted(left), constants(choice)
+    narrowed = {**choice, "type": names[0] if len(names) == 1 else names}
     if values is None:
         return narrowed
     narrowed.pop("const", None)
-    return {**narrowed, "enum": [value for value in values if not isinstance(value, str)]}
+    return {**narrowed, "enum": [value for value in values if kind_of(value) in left]}
 
 
 def is_meant(value: object, schema: Schema) -> bool:
@@ -197,7 +196,7 @@ def is_meant(value: object, schema: Schema) -> bool:
 
 _OBJECTS = frozenset({"properties", "additionalProperties"})
 _REPEATED = frozenset({"pattern", "format", "multipleOf"})  # side by side in an ``allOf``
-_ALONE = frozenset({"prefixItems", "items", "additionalItems", "patternProperties"})
+_ALONE = frozenset({"prefixItems", "items", "patternProperties"})
 _PLAIN = frozenset({"type", "multipleOf", "minLength", "maxLength", "minimum", "maximum",
                     "exclusiveMinimum", "exclusiveMaximum"})  # fmt: skip
 

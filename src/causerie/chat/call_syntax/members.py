@@ -167,11 +167,8 @@ class Items(Struct, frozen=True):
 
 def items_of(choice: Schema) -> Items:
     """Return the items that an array schema admits; the list ends at an item that cannot exist."""
-    items, first = choice.get("items", True), choice.get("prefixItems", [])
-    if isinstance(items, list):
-        first, items = items, choice.get("additionalItems", True)
-    possible: list[Schema] = []
-    for schema in as_list(first):
+    items, possible = choice.get("items", True), list[Schema]()
+    for schema in as_list(choice.get("prefixItems")):
         of = part_of(choice, schema)
         if of is None or not choices(of):
             items = False

@@ -10,11 +10,10 @@ from causerie.chat.call_syntax import base
 from causerie.chat.call_syntax.choices import (
     choices,
     is_meant,
-    kind_of,
     kinds,
     kinds_of,
+    of_kinds,
     refused,
-    without_text,
 )
 from causerie.chat.call_syntax.members import any_of, either, members_of, property_in, text_terminal
 from causerie.chat.call_syntax.python import words
@@ -297,7 +296,7 @@ def _list_grammar(form: ParameterList, schema: base.Schema, scope: GrammarText) 
 def _value(form: ParameterList, schema: base.Schema, scope: GrammarText) -> str:
     found = choices(schema)
     texts = [choice for choice in found if "string" in kinds_of(choice)]
-    others = [without_text(choice) for choice in found if kinds_of(choice) - {"string"}]
+    others = [of_kinds(choice, left) for choice in found if (left := kinds_of(choice) - {"string"})]
     raw = [_raw_value(form, choice, scope) for choice in texts]
     if form.between_json is None:
         if None in raw:
@@ -329,17 +328,10 @@ def _announced(form: ParameterList, others: list[base.Schema], scope: GrammarTex
         return [f"{scope.literal(between)} {scope.json(any_of(others))} {after}"]
     return [
         f"{scope.literal(between.replace('{type}', 'number' if kind == 'integer' else kind))} "
-        f"{scope.json(_of_kind(choice, kind))} {after}"
+        f"{scope.json(of_kinds(choice, {kind}))} {after}"
         for choice in others
         for kind in sorted(kinds_of(choice))
     ]
-
-
-def _of_kind(choice: base.Schema, kind: str) -> base.Schema:
-    values = constants(choice)
-    if values is None:
-        return {**choice, "type": kind}
-    return {"enum": [value for value in values if kind_of(value) == kind]}
 
 
 def _raw_value(form: ParameterList, choice: base.Schema, scope: GrammarText) -> str | None:

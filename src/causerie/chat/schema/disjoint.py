@@ -89,15 +89,12 @@ _CHARACTERS_A_STEP = 200
 class SchemaDisjointness:
     """Compares schemas of one document; ``resolve`` finds what a ``$ref`` names."""
 
-    def __init__(self, resolve: Callable[[str], object], work: Work | None = None) -> None:
+    def __init__(self, resolve: Callable[[str], object]) -> None:
         self._resolve = resolve
-        self._remaining_work = work or Work(_MAX_STEPS)
+        self._remaining_work = Work(_MAX_STEPS)
+        self._compared: list[object] = []  # kept, so that no other has the identity of one
         self._disjoint_pairs: dict[tuple[int, int, frozenset[str]], bool] = {}  # by identity
         self._constants_by_schema: dict[int, Mapping[str, str]] = {}  # likewise
-
-    def of_passing_schemas(self) -> SchemaDisjointness:
-        """Return one for schemas that may be gone when others are compared; the work is shared."""
-        return SchemaDisjointness(self._resolve, self._remaining_work)
 
     def overlaps(self, options: Sequence[object], *, within: object) -> Iterator[tuple[int, int]]:
         """Yield the pairs of options that are not shown to exclude each other.
@@ -129,6 +126,7 @@ class SchemaDisjointness:
     def _excludes(self, a: object, b: object, frame: frozenset[str], depth: int) -> bool:
         pair = id(a), id(b), frame
         if pair not in self._disjoint_pairs:
+            self._compared += (a, b)
             found = self._excludes_uncached(a, b, frame, depth)
             if self._remaining_work.left > 0:
                 self._disjoint_pairs[pair] = found

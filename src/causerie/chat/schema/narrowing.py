@@ -182,7 +182,7 @@ class SchemaNarrowing:
             opposite = self._negation.of(excluded)
             ways = _without_contradictions(opposite.ways, schema)
             ways = _without_contradictions(ways, self._dereferenced(option))
-            apart = self._disjointness.of_passing_schemas()
+            apart = self._disjointness
             ways = [way for way in ways if any(apart.overlaps([way, option], within=None))]
             others = self._ways_by_other_names(excluded, option)
             ways += others[: max(_MOST_WAYS // count - len(ways), 0)]
