@@ -239,7 +239,7 @@ class Interview:
 
     def __post_init__(self) -> None:
         self._replies: dict[tuple[bool, ProbeRequest], ProbeReply] = {}  # and whether by our name
-        self._silent = 0
+        self._silences = 0
         self._end_reason = ""
         self._completes_chats = True
         self._serves_any_operation = False
@@ -309,8 +309,8 @@ class Interview:
                     return unclear(self._end_reason), tuple(seen)
                 reply = await self._reply_when_free(found, asks)
                 seen.append(exchange(found, reply))
-                self._silent = self._silent + 1 if reply.ended in ("late", "broken") else 0
-                if self._silent >= _MAX_SILENT:
+                self._silences = self._silences + 1 if reply.ended in ("late", "broken") else 0
+                if self._silences >= _MAX_SILENT:
                     self._end_reason = f"the server went silent ({reply.trouble})"
         finally:
             script.close()

@@ -21,7 +21,7 @@ class JsonReader:
     """
 
     def __init__(self) -> None:
-        self._quoted: list[str] | None = None  # of the string; ``None`` where it is an object
+        self._string_parts: list[str] | None = None  # ``None`` where it is an object
         self._has_begun = False
         self._brackets = Brackets(strings=True)
 
@@ -33,14 +33,14 @@ class JsonReader:
             if text[0] not in '"{':
                 raise Unreadable
             self._has_begun = True
-            self._quoted = [] if text[0] == '"' else None
+            self._string_parts = [] if text[0] == '"' else None
         end = self._brackets.read(text)
-        if self._quoted is not None:
-            self._quoted.append(text[:end])
+        if self._string_parts is not None:
+            self._string_parts.append(text[:end])
             if not self._brackets.closed:
                 return Read()
             try:
-                inside = json.loads("".join(self._quoted), strict=False).strip()
+                inside = json.loads("".join(self._string_parts), strict=False).strip()
                 if not isinstance(json.loads(inside), dict):
                     raise Unreadable
             except (ValueError, RecursionError):

@@ -163,20 +163,20 @@ class ParameterReader(base.StepReader):
         self._value_streams = raw is True or (raw is None and self._kinds == {"string"})
         self._set_value_end(self._value_end)
         self._next_step = self._read_value
-        self._start = True
+        self._value_is_new = True
         self._held = base.GrowingText()  # of a value that does not stream, before the text
         self._search_from = 0  # characters of the text in which the end of a value is not
         self._open_string = OpenString()  # of a value
         self._counted_to = 0  # characters of the text that it has
 
     def _read_value(self) -> str | None:
-        if self._start and self._form.between.endswith("\n"):
+        if self._value_is_new and self._form.between.endswith("\n"):
             if not self._unread:
                 return None
             self._unread = self._unread.removeprefix("\n")
-        if self._start and self._form.wrap is not None and not self._strip_wrapper(self._form.wrap):
+        if self._value_is_new and not self._strip_wrapper():
             return None
-        self._start = False
+        self._value_is_new = False
         end = self._end_of_value()
         if end is not None:
             piece, self._unread = str(self._held) + self._unread[: end[0]], self._unread[end[1] :]
@@ -224,8 +224,10 @@ class ParameterReader(base.StepReader):
         self._search_from = max(self._search_from, searched)
         return None
 
-    def _strip_wrapper(self, wrap: tuple[str, str]) -> bool:
-        opener, closer = wrap
+    def _strip_wrapper(self) -> bool:
+        if self._form.wrap is None:
+            return True
+        opener, closer = self._form.wrap
         if self._unread.startswith(opener):
             self._unread = self._unread[len(opener) :]
             self._set_value_end(closer + self._value_end)
