@@ -97,14 +97,14 @@ class ProbeClient:
         reach = reach or Reach()
         self._client = HttpClient(base_url, reach)
         parts = urlsplit(base_url)
-        self._root = HttpClient(f"{parts.scheme}://{parts.netloc}", reach)
+        self._root_client = HttpClient(f"{parts.scheme}://{parts.netloc}", reach)
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._client.close()
-        await self._root.close()
+        await self._root_client.close()
 
     async def put(self, ask: ProbeRequest, seconds: float | None = None) -> ProbeReply:
         """Return the reply to ``ask``, in at most ``seconds`` (unset: the bounds' own)."""
@@ -112,7 +112,7 @@ class ProbeClient:
         limit = min(seconds or self._bounds.seconds, self._bounds.seconds)
         patience = limit if ask.leave_after is None else min(limit, ask.leave_after)
         status, headers, body = 0, dict[str, str](), bytearray()
-        client = self._root if ask.at_root else self._client
+        client = self._root_client if ask.at_root else self._client
         began = time.monotonic()
         ended: Ended
         try:
@@ -230,19 +230,19 @@ class Interview:
     """
 
     subject: Subject
-    _asks: RequestSender
+    _sender: RequestSender
     _patience: Patience = Patience()
-    _asking: Callable[[ProbeQuestion], None] = lambda question: None
+    _on_question: Callable[[ProbeQuestion], None] = lambda question: None
     dialect: Dialect | None = field(default=None, kw_only=True)
     spent: int = 0
     requests: int = 0
 
     def __post_init__(self) -> None:
         self._replies: dict[tuple[bool, ProbeRequest], ProbeReply] = {}  # and whether by our name
-        self._unanswered = 0
+        self._silences = 0
         self._end_reason = ""
-        self._answers = True
-        self._serves = False
+        self._completes_chats = True
+        self._serves_any_operation = False
         self._was_busy = False
         self._deadline = time.monotonic() + self._patience.total_seconds
 
@@ -253,7 +253,7 @@ class Interview:
         This requires that one operation was served, and that the server stayed available
         and had capacity.
         """
-        return self._serves and not self._end_reason and not self._was_busy
+        return self._serves_any_operation and not self._end_reason and not self._was_busy
 
     async def run(self, questions: Sequence[ProbeQuestion] = QUESTIONS) -> CompletedInterview:
         """Ask all questions; return what was found and what it took."""
@@ -269,9 +269,9 @@ class Interview:
 
     async def findings(self, questions: Sequence[ProbeQuestion]) -> AsyncIterator[Found]:
         for question in questions:
-            self._asking(question)
+            self._on_question(question)
             reason = self._end_reason
-            if not reason and not question.alone and not self._answers:
+            if not reason and not question.alone and not self._completes_chats:
                 reason = "no completion came"
             elif not reason and question.loud and self.subject.loud is None:
                 reason = "the model does not think"
@@ -280,17 +280,17 @@ class Interview:
                 continue
             found = await self._ask_with_preview(question)
             if question.id == "completion":
-                self._answers = found.good
+                self._completes_chats = found.good
             if question.id in _OPERATIONS:
-                self._serves = self._serves or found.good
+                self._serves_any_operation = self._serves_any_operation or found.good
             yield found
 
     async def _ask_with_preview(self, question: ProbeQuestion) -> Found:
-        verdict, seen = await self._ask_question(question, self._asks)
+        verdict, seen = await self._ask_question(question, self._sender)
         self.subject = verdict.learned or self.subject
         if self.dialect is None or not question.decides or verdict.good or self._end_reason:
             return Found.of(question, verdict, seen)
-        other, more = await self._ask_question(question, DialectPreview(self._asks, self.dialect))
+        other, more = await self._ask_question(question, DialectPreview(self._sender, self.dialect))
         if other.good:
             verdict = partly(f"in the server's own terms{': ' * bool(other.how)}{other.how}")
         return Found.of(question, verdict, (*seen, *more))
@@ -307,10 +307,10 @@ class Interview:
                     total = self._patience.total_seconds
                     self._end_reason = f"the {total:g} s for all questions were over"
                     return unclear(self._end_reason), tuple(seen)
-                reply = await self._reply(found, asks)
+                reply = await self._reply_when_free(found, asks)
                 seen.append(exchange(found, reply))
-                self._unanswered = self._unanswered + 1 if reply.ended in ("late", "broken") else 0
-                if self._unanswered >= _MAX_SILENT:
+                self._silences = self._silences + 1 if reply.ended in ("late", "broken") else 0
+                if self._silences >= _MAX_SILENT:
                     self._end_reason = f"the server went silent ({reply.trouble})"
         finally:
             script.close()
@@ -320,8 +320,8 @@ class Interview:
     def _seconds_left(self) -> float:
         return max(0.0, self._deadline - time.monotonic())
 
-    async def _reply(self, ask: ProbeRequest, asks: RequestSender) -> ProbeReply:
-        as_kept = (asks is self._asks, ask)
+    async def _reply_when_free(self, ask: ProbeRequest, asks: RequestSender) -> ProbeReply:
+        as_kept = (asks is self._sender, ask)
         if ask.reuse and as_kept in self._replies:
             return self._replies[as_kept]
         reply = await self._send_counted(ask, asks)

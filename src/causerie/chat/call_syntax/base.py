@@ -19,16 +19,16 @@ _Link = tuple["_Link[_T]", _T] | None  # the last item, behind the link to those
 class GrowingList(Generic[_T]):
     """A list to whose end items are added; it is read from there."""
 
-    __slots__ = ("_last",)
+    __slots__ = ("_last_link",)
 
     def __init__(self) -> None:
-        self._last: _Link[_T] = None
+        self._last_link: _Link[_T] = None
 
     def append(self, item: _T) -> None:
-        self._last = (self._last, item)
+        self._last_link = (self._last_link, item)
 
     def __iter__(self) -> Iterator[_T]:
-        link = self._last
+        link = self._last_link
         while link is not None:
             link, item = link
             yield item
@@ -109,15 +109,15 @@ class StepReader:
 
     def __init__(self) -> None:
         self._unread = ""
-        self._done = False
-        self._step: Callable[[], str | None]
+        self._is_complete = False
+        self._next_step: Callable[[], str | None]
 
     def feed(self, text: str) -> Read:
         self._unread += text
         out = ""
-        while (piece := self._step()) is not None:
+        while (piece := self._next_step()) is not None:
             out += piece
-            if self._done:
+            if self._is_complete:
                 return Read(arguments=out, rest=self._unread)
         return Read(arguments=out)
 
@@ -158,34 +158,36 @@ class LiteralReader:
     """
 
     def __init__(self, text: str, also: Sequence[str] = ()) -> None:
-        self._expected = ["".join(each.split()) for each in (text, *also)]
+        self._possible_texts = ["".join(each.split()) for each in (text, *also)]
         self._seen = 0
-        self._behind: str | None = None  # what came behind the longest that is complete
-        if "" in self._expected:
-            self._behind = ""
+        self._text_behind: str | None = None  # what came behind the longest that is complete
+        if "" in self._possible_texts:
+            self._text_behind = ""
 
     def feed(self, text: str) -> Read:
         for position, character in enumerate(text):
-            behind = self._behind or ""
-            more = any(len(each) > self._seen for each in self._expected)
+            behind = self._text_behind or ""
+            more = any(len(each) > self._seen for each in self._possible_texts)
             if not more or len(behind) > LONGEST_WORD:
                 return Read(rest=behind + text[position:])
-            if self._behind is not None:
-                self._behind += character
+            if self._text_behind is not None:
+                self._text_behind += character
             if character.isspace():
                 continue
-            left = [each for each in self._expected if each[self._seen :].startswith(character)]
+            left = [
+                each for each in self._possible_texts if each[self._seen :].startswith(character)
+            ]
             if not left:
-                if self._behind is None:
+                if self._text_behind is None:
                     raise Unreadable
-                return Read(rest=self._behind + text[position + 1 :])
-            self._expected = left
+                return Read(rest=self._text_behind + text[position + 1 :])
+            self._possible_texts = left
             self._seen += 1
             if any(len(each) == self._seen for each in left):
-                self._behind = ""
-        if any(len(each) > self._seen for each in self._expected):
+                self._text_behind = ""
+        if any(len(each) > self._seen for each in self._possible_texts):
             return Read()
-        return Read(rest=self._behind or "")
+        return Read(rest=self._text_behind or "")
 
 
 class NameReader:
@@ -213,12 +215,12 @@ class CallIdReader:
     """A call's id: everything up to the literal that follows it."""
 
     def __init__(self, following: str) -> None:
-        self._until = following.strip()
+        self._following_literal = following.strip()
         self._unread = ""
 
     def feed(self, text: str) -> Read:
         self._unread += text
-        end = self._unread.find(self._until)
+        end = self._unread.find(self._following_literal)
         if "{" in self._unread[: end if end >= 0 else None]:
             raise Unreadable
         if end < 0:

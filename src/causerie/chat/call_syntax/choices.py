@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from causerie.chat.call_syntax.base import Schema
@@ -106,7 +106,7 @@ def _choices_of_part(
     applied = ("$ref", "allOf", *_ALTERNATIVES)
     found: list[Schema] = [{key: of for key, of in schema.items() if key not in applied}]
     for options in _applied_subschemas(schema):
-        ways = [_of_option(option, shared, known) for option in options]
+        ways = [_choices_of_option(option, shared, known) for option in options]
         each = _without_duplicates(ways, shared)
         if len(each) > max(len(options), _MOST_UNITED):
             raise refused(schema, "it has too many alternatives.")
@@ -118,7 +118,7 @@ def _choices_of_part(
     return [choice for one in kept if (choice := _without_contradicting_types(one)) is not None]
 
 
-def _of_option(
+def _choices_of_option(
     option: object, shared: Schema, known: dict[int, tuple[object, Sequence[Schema]]]
 ) -> Sequence[Schema]:
     if option is False:
@@ -148,8 +148,8 @@ def _without_contradicting_types(choice: Schema) -> Schema | None:
     }
     if not empty:
         return choice
-    left = sorted(kinds_of(choice) - empty)
-    return {**choice, "type": left[0] if len(left) == 1 else left} if left else None
+    left = kinds_of(choice) - empty
+    return of_kinds(choice, left) if left else None
 
 
 def _applied_subschemas(schema: Schema) -> Iterator[Sequence[object]]:
@@ -177,15 +177,14 @@ def kinds(schema: Schema) -> frozenset[str]:
     return frozenset() if found >= ALL else found
 
 
-def without_text(choice: Schema) -> Schema:
-    """Return a choice without its strings; there is something else in it."""
-    left = sorted(kinds_of(choice) - {"string"})
-    narrowed = {**choice, "type": left[0] if len(left) == 1 else left}
-    values = constants(choice)
+def of_kinds(choice: Schema, left: Collection[str]) -> Schema:
+    """Return a choice with those of its types alone, and the constants that have one of them."""
+    names, values = sorted(left), constants(choice)
+    narrowed = {**choice, "type": names[0] if len(names) == 1 else names}
     if values is None:
         return narrowed
     narrowed.pop("const", None)
-    return {**narrowed, "enum": [value for value in values if not isinstance(value, str)]}
+    return {**narrowed, "enum": [value for value in values if kind_of(value) in left]}
 
 
 def is_meant(value: object, schema: Schema) -> bool:
@@ -197,7 +196,7 @@ def is_meant(value: object, schema: Schema) -> bool:
 
 _OBJECTS = frozenset({"properties", "additionalProperties"})
 _REPEATED = frozenset({"pattern", "format", "multipleOf"})  # side by side in an ``allOf``
-_ALONE = frozenset({"prefixItems", "items", "additionalItems", "patternProperties"})
+_ALONE = frozenset({"prefixItems", "items", "patternProperties"})
 _PLAIN = frozenset({"type", "multipleOf", "minLength", "maxLength", "minimum", "maximum",
                     "exclusiveMinimum", "exclusiveMaximum"})  # fmt: skip
 
@@ -280,7 +279,7 @@ def _property_schema(schema: Schema, name: str) -> object:
 def _conjunction(first: object, second: object) -> object:
     if first is False or second is False:
         return False
-    parts = _union(_conjoined_parts(first), _conjoined_parts(second))
+    parts = _united_items(_conjoined_parts(first), _conjoined_parts(second))
     return {"allOf": parts} if len(parts) > 1 else parts[0] if parts else True
 
 
@@ -299,14 +298,14 @@ def _common_types(first: object, second: object) -> object:
     return kinds[0] if len(kinds) == 1 else kinds
 
 
-def _union(first: Sequence[object], second: Sequence[object]) -> list[object]:
+def _united_items(first: Sequence[object], second: Sequence[object]) -> list[object]:
     return [*first, *(item for item in second if item not in first)]
 
 
 _TOGETHER: Mapping[str, Callable[[Any, Any], object]] = {
     "type": _common_types,
-    "required": _union,
-    "allOf": _union,
+    "required": _united_items,
+    "allOf": _united_items,
     **dict.fromkeys(("minLength", "minItems", "minProperties", "minimum", "exclusiveMinimum"), max),
     **dict.fromkeys(("maxLength", "maxItems", "maxProperties", "maximum", "exclusiveMaximum"), min),
 }

@@ -44,9 +44,9 @@ class ElementReader(base.StepReader):
         self._mark = mark
         self._open_elements = [_Element("", schema, brackets="{}")]
         self._searched_text = base.GrowingText()  # of an element, before the unread text
-        self._resumed = False
+        self._text_has_begun = False
         self._value_is_streamed = False
-        self._step = self._tag
+        self._next_step = self._tag
 
     def _tag(self) -> str | None:
         text = self._unread = self._unread.lstrip()
@@ -65,7 +65,7 @@ class ElementReader(base.StepReader):
             return self._open_element(name)
         inner = self._open_elements[-1]
         if len(self._open_elements) == 1:
-            self._unread, self._done = text, True
+            self._unread, self._is_complete = text, True
             return "}" if inner.count else "{}"
         if name != inner.name and not inner.free:
             raise base.Unreadable
@@ -87,20 +87,20 @@ class ElementReader(base.StepReader):
             schema = grammars.property_in(outer.schema, name)
         free = outer.brackets == "{}" and name not in grammars.names_in(outer.schema)
         self._open_elements.append(_Element(name, schema, free))
-        self._resumed = False
+        self._text_has_begun = False
         self._searched_text = base.GrowingText()
         self._value_is_streamed = kinds(schema) == {"string"}
-        self._step = self._read_value
+        self._next_step = self._read_value
         key = "" if outer.brackets == "[]" else json.dumps(name, ensure_ascii=False) + ": "
         return lead + key + ('"' if self._value_is_streamed else "")
 
     def _read_value(self) -> str | None:
-        if not self._resumed and not self._value_is_streamed and not self._holds_text():
-            return "" if self._step == self._tag else None
+        if not self._text_has_begun and not self._value_is_streamed and not self._holds_text():
+            return "" if self._next_step == self._tag else None
         at = self._unread.find(self._mark)
         if at >= 0:
             piece, self._unread = str(self._searched_text) + self._unread[:at], self._unread[at:]
-            self._step = self._tag
+            self._next_step = self._tag
             return self._closed_value(piece, self._open_elements[-1].schema)
         if not self._value_is_streamed:
             self._set_aside(max(len(self._unread) - len(self._mark) + 1, 0))
@@ -116,9 +116,9 @@ class ElementReader(base.StepReader):
             self._set_aside(len(self._unread) - len(text))
             return False
         if text.startswith(opening) and not text.startswith(f"{opening}/"):
-            self._step = self._tag
+            self._next_step = self._tag
             return False
-        self._resumed = True
+        self._text_has_begun = True
         return True
 
     def _set_aside(self, size: int) -> None:
@@ -177,12 +177,12 @@ class _Elements(grammars.ArgumentRules[str | None]):
         return self._with_closing_tag(text, place)
 
     def _with_closing_tag(self, text: str, place: str | None) -> str:
-        return self.scope.literal(text + self._tag(place)) + self._any_name(place)
+        return self.scope.literal(text + self._tag(place)) + self._any_closing_name(place)
 
     def _tag(self, place: str | None) -> str:
         return f"{self._mark}</" if place is None else f"{self._mark}</{place}>"
 
-    def _any_name(self, place: str | None) -> str:
+    def _any_closing_name(self, place: str | None) -> str:
         return f" {_KEY} {self.scope.literal('>')}" if place is None else ""
 
     def _kind_rule(
@@ -209,7 +209,7 @@ class _Elements(grammars.ArgumentRules[str | None]):
         else:
             tag = self.scope.literal(self._tag(place).removeprefix(self._mark))
             text = f"{self.scope.until(self._mark)} {tag}"
-        return text + self._any_name(place)
+        return text + self._any_closing_name(place)
 
     def object(self, choice: base.Schema, lists: bool = False) -> str | None:
         members = grammars.members_of(

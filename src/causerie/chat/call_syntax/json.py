@@ -21,26 +21,26 @@ class JsonReader:
     """
 
     def __init__(self) -> None:
-        self._pieces: list[str] | None = None  # of the string; ``None`` where it is an object
-        self._begun = False
+        self._string_parts: list[str] | None = None  # ``None`` where it is an object
+        self._has_begun = False
         self._brackets = Brackets(strings=True)
 
     def feed(self, text: str) -> Read:
-        if not self._begun:
+        if not self._has_begun:
             text = text.lstrip()
             if not text:
                 return Read()
             if text[0] not in '"{':
                 raise Unreadable
-            self._begun = True
-            self._pieces = [] if text[0] == '"' else None
+            self._has_begun = True
+            self._string_parts = [] if text[0] == '"' else None
         end = self._brackets.read(text)
-        if self._pieces is not None:
-            self._pieces.append(text[:end])
+        if self._string_parts is not None:
+            self._string_parts.append(text[:end])
             if not self._brackets.closed:
                 return Read()
             try:
-                inside = json.loads("".join(self._pieces), strict=False).strip()
+                inside = json.loads("".join(self._string_parts), strict=False).strip()
                 if not isinstance(json.loads(inside), dict):
                     raise Unreadable
             except (ValueError, RecursionError):

@@ -51,7 +51,7 @@ class ArgumentRules(ABC, Generic[Place]):
         self.scope = scope
         self._rule_names: dict[tuple[str, Place], str] = {}
         self._characters_left = _MOST_CHARACTERS
-        self._waiting: list[tuple[str, Schema, Place]] = []
+        self._unwritten_rules: list[tuple[str, Schema, Place]] = []
 
     @abstractmethod
     def ways(self, schema: Schema, place: Place) -> Iterable[str | None]:
@@ -66,14 +66,14 @@ class ArgumentRules(ABC, Generic[Place]):
             if self._characters_left < 0:
                 raise refused(schema, "its alternatives are too many to be combined.")
             self._rule_names[key] = self.scope.reserve()
-            self._waiting.append((self._rule_names[key], schema, place))
+            self._unwritten_rules.append((self._rule_names[key], schema, place))
         return self._rule_names[key]
 
     def finish(self, schema: Schema, ways: Iterable[str | None]) -> str:
         """Return the rule for the ways to write all of it, with the rules for what is in it."""
         top = self.scope.rule(either(schema, ways))
-        while self._waiting:
-            name, of, place = self._waiting.pop()
+        while self._unwritten_rules:
+            name, of, place = self._unwritten_rules.pop()
             self.scope.define(name, either(of, self.ways(of, place)))
         return top
 
@@ -167,11 +167,8 @@ class Items(Struct, frozen=True):
 
 def items_of(choice: Schema) -> Items:
     """Return the items that an array schema admits; the list ends at an item that cannot exist."""
-    items, first = choice.get("items", True), choice.get("prefixItems", [])
-    if isinstance(items, list):
-        first, items = items, choice.get("additionalItems", True)
-    possible: list[Schema] = []
-    for schema in as_list(first):
+    items, possible = choice.get("items", True), list[Schema]()
+    for schema in as_list(choice.get("prefixItems")):
         of = part_of(choice, schema)
         if of is None or not choices(of):
             items = False

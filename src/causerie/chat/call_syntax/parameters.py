@@ -10,11 +10,10 @@ from causerie.chat.call_syntax import base
 from causerie.chat.call_syntax.choices import (
     choices,
     is_meant,
-    kind_of,
     kinds,
     kinds_of,
+    of_kinds,
     refused,
-    without_text,
 )
 from causerie.chat.call_syntax.members import any_of, either, members_of, property_in, text_terminal
 from causerie.chat.call_syntax.python import words
@@ -30,14 +29,14 @@ class OpenString:
     """Reads a value up to the places that are asked about; nothing of it is read twice."""
 
     def __init__(self) -> None:
-        self._passed: list[str] = []  # and not read
-        self._first = ""  # character of the value
-        self._escapes = False  # what comes next is escaped
+        self._uncounted_pieces: list[str] = []  # and not read
+        self._first_character = ""  # character of the value
+        self._next_is_escaped = False  # what comes next is escaped
         self._in_string = False  # as many quotes as would leave a string open
         self._literal: RelaxedReader | None = RelaxedReader(parameters=("value",))
 
     def add(self, text: str) -> None:
-        self._passed.append(text)
+        self._uncounted_pieces.append(text)
 
     @property
     def holds(self) -> bool:
@@ -45,15 +44,15 @@ class OpenString:
 
         Quotes may be Python's: a literal that is complete there has no open string.
         """
-        piece, self._passed = "".join(self._passed), []
-        self._first = self._first or piece.lstrip()[:1]
-        if self._first not in ("[", "{"):
+        piece, self._uncounted_pieces = "".join(self._uncounted_pieces), []
+        self._first_character = self._first_character or piece.lstrip()[:1]
+        if self._first_character not in ("[", "{"):
             return False
-        at = min(int(self._escapes), len(piece))
+        at = min(int(self._next_is_escaped), len(piece))
         for found in _COUNTED.finditer(piece, at):
             at = found.end()
             self._in_string ^= found.group() == '"'
-        self._escapes = piece.endswith("\\", at) if piece else self._escapes
+        self._next_is_escaped = piece.endswith("\\", at) if piece else self._next_is_escaped
         if self._literal is not None:
             try:
                 self._literal.feed(piece)
@@ -89,31 +88,31 @@ class ParameterReader(base.StepReader):
         self._form = form
         self._list_end = end
         self._schema = schema
-        self._before = form.before.strip()
-        self._after = form.after.strip()
-        self._between = [_search_loosely(form.between)]
+        self._key_mark = form.before.strip()
+        self._value_end = form.after.strip()
+        self._value_marks = [_search_loosely(form.between)]
         self._typed_marks: tuple[str, str] | None = None
         if form.between_json is not None:
             head, typed, tail = form.between_json.partition("{type}")
-            self._between.append(_search_loosely(form.between_json))
+            self._value_marks.append(_search_loosely(form.between_json))
             self._typed_marks = (head.strip(), tail.strip()) if typed else None
         self._parameters_read = 0
         self._pending_key = ""  # of the value being read, which goes out with it
         self._open_value({}, None)
-        self._step = self._read_key
+        self._next_step = self._read_key
 
     @property
     def is_between(self) -> bool:
         """Return whether no parameter has begun since the last one: the list may end here."""
-        return self._step == self._read_key and not self._unread.strip()
+        return self._next_step == self._read_key and not self._unread.strip()
 
     def _read_key(self) -> str | None:
         text = self._unread = self._unread.lstrip()
-        if not text.startswith(self._before):
-            if self._before.startswith(text):
+        if not text.startswith(self._key_mark):
+            if self._key_mark.startswith(text):
                 return None
             return self._close_list(text)
-        found = self._announced(text) if self._typed_marks is None else self._announced_type(text)
+        found = self._announced(text) if self._typed_marks is None else self._find_typed_mark(text)
         last = text.find(self._list_end) if self._list_end else -1
         if last >= 0 and (found is None or last < found[0]):
             return self._close_list(text[last:])
@@ -122,82 +121,82 @@ class ParameterReader(base.StepReader):
                 raise base.Unreadable
             return None
         at, end, raw = found
-        key = text[text.rfind(self._before, 0, at) + len(self._before) : at].strip()
+        key = text[text.rfind(self._key_mark, 0, at) + len(self._key_mark) : at].strip()
         self._unread = text[end:]
         self._open_value(property_in(self._schema, key), raw)
         lead = "{" if self._parameters_read == 0 else ", "
         self._parameters_read += 1
         name = f"{lead}{json.dumps(key, ensure_ascii=False)}: "
-        self._pending_key = "" if self._streams else name
-        return f'{name}"' if self._streams else ""
+        self._pending_key = "" if self._value_streams else name
+        return f'{name}"' if self._value_streams else ""
 
     def _close_list(self, text: str) -> str:
         self._unread = text
-        self._done = True
+        self._is_complete = True
         return "}" if self._parameters_read else "{}"
 
     def _announced(self, text: str) -> tuple[int, int, bool | None] | None:
-        matches = [mark.search(text, len(self._before)) for mark in self._between]
+        matches = [mark.search(text, len(self._key_mark)) for mark in self._value_marks]
         found = [(match.start(), -match.end(), match.re) for match in matches if match]
         if not found:
             return None
         at, end, mark = min(found, key=lambda each: each[:2])
-        if len(self._between) > 1:
+        if len(self._value_marks) > 1:
             # Where one announcement begins like the other, all of it has to come first.
             marks = (self._form.between.strip(), (self._form.between_json or "").strip())
             if max(base.text_overlap(text, mark) for mark in marks) >= len(text) - at:
                 return None
-        return at, -end, None if len(self._between) == 1 else mark is self._between[0]
+        return at, -end, None if len(self._value_marks) == 1 else mark is self._value_marks[0]
 
-    def _announced_type(self, text: str) -> tuple[int, int, bool | None] | None:
+    def _find_typed_mark(self, text: str) -> tuple[int, int, bool | None] | None:
         assert self._typed_marks is not None
         head, tail = self._typed_marks
-        at = text.find(head, len(self._before))
+        at = text.find(head, len(self._key_mark))
         end = text.find(tail, at + len(head)) if at >= 0 else -1
         if end < 0:
             return None
         return at, end + len(tail), text[at + len(head) : end].strip() == "string"
 
     def _open_value(self, schema: base.Schema, raw: bool | None) -> None:
-        self._value, self._raw = schema, raw
-        self._expected = kinds(schema)
-        self._streams = raw is True or (raw is None and self._expected == {"string"})
-        self._ends_at(self._after)
-        self._step = self._read_value
-        self._fresh = True
+        self._value, self._is_raw = schema, raw
+        self._kinds = kinds(schema)
+        self._value_streams = raw is True or (raw is None and self._kinds == {"string"})
+        self._set_value_end(self._value_end)
+        self._next_step = self._read_value
+        self._value_is_new = True
         self._held = base.GrowingText()  # of a value that does not stream, before the text
         self._search_from = 0  # characters of the text in which the end of a value is not
-        self._strings = OpenString()  # of a value
+        self._open_string = OpenString()  # of a value
         self._counted_to = 0  # characters of the text that it has
 
     def _read_value(self) -> str | None:
-        if self._fresh and self._form.between.endswith("\n"):
+        if self._value_is_new and self._form.between.endswith("\n"):
             if not self._unread:
                 return None
             self._unread = self._unread.removeprefix("\n")
-        if self._fresh and self._form.wrap is not None and not self._strip_wrapper(self._form.wrap):
+        if self._value_is_new and not self._strip_wrapper():
             return None
-        self._fresh = False
+        self._value_is_new = False
         end = self._end_of_value()
         if end is not None:
             piece, self._unread = str(self._held) + self._unread[: end[0]], self._unread[end[1] :]
-            self._step = self._read_key
+            self._next_step = self._read_key
             if self._form.after.startswith("\n"):
                 piece = piece.removesuffix("\n")
-            if self._pending_key and not piece.strip() and self._expected and not self._is_text:
+            if self._pending_key and not piece.strip() and self._kinds and not self._is_text:
                 self._parameters_read -= 1
                 return ""
             return self._pending_key + self._close_value(piece)
-        if not self._streams:
+        if not self._value_streams:
             size = max(self._search_from - 1, 0)
-            self._strings.add(self._unread[self._counted_to : size])
+            self._open_string.add(self._unread[self._counted_to : size])
             self._held.add(self._unread[:size])
             self._unread = self._unread[size:]
             self._search_from -= size
             self._counted_to = max(self._counted_to - size, 0)
             return None
         # The marker may be cut, and the line break before it is the marker's, not the value's.
-        keep = max(base.text_overlap(self._unread, end) for end in self._ends)
+        keep = max(base.text_overlap(self._unread, end) for end in self._end_texts)
         ready = len(self._unread) - keep
         if self._form.after.startswith("\n") and self._unread[:ready].endswith("\n"):
             ready -= 1
@@ -206,39 +205,41 @@ class ParameterReader(base.StepReader):
         piece, self._unread, self._search_from = self._unread[:ready], self._unread[ready:], 0
         return json.dumps(piece, ensure_ascii=False)[1:-1]
 
-    def _ends_at(self, marker: str) -> None:
-        self._ends = (marker, self._before) if self._form.open_ended else (marker,)
-        self._end = _search_end(*self._ends)
+    def _set_value_end(self, marker: str) -> None:
+        self._end_texts = (marker, self._key_mark) if self._form.open_ended else (marker,)
+        self._end_pattern = _search_end(*self._end_texts)
 
     def _end_of_value(self) -> tuple[int, int] | None:
         # JSON strings may hold the marker.
-        is_json = not (self._streams or self._is_text or self._raw)
-        while found := self._end.search(self._unread, self._search_from):
+        is_json = not (self._value_streams or self._is_text or self._is_raw)
+        while found := self._end_pattern.search(self._unread, self._search_from):
             if not is_json:
                 return found.span()
-            self._strings.add(self._unread[self._counted_to : found.start()])
+            self._open_string.add(self._unread[self._counted_to : found.start()])
             self._counted_to = found.start()
-            if not self._strings.holds:
+            if not self._open_string.holds:
                 return found.span()
             self._search_from = found.start() + 1
-        searched = len(self._unread) - max(map(len, self._ends)) + 1
+        searched = len(self._unread) - max(map(len, self._end_texts)) + 1
         self._search_from = max(self._search_from, searched)
         return None
 
-    def _strip_wrapper(self, wrap: tuple[str, str]) -> bool:
-        opener, closer = wrap
+    def _strip_wrapper(self) -> bool:
+        if self._form.wrap is None:
+            return True
+        opener, closer = self._form.wrap
         if self._unread.startswith(opener):
             self._unread = self._unread[len(opener) :]
-            self._ends_at(closer + self._after)
-            self._raw = True
+            self._set_value_end(closer + self._value_end)
+            self._is_raw = True
         return len(self._unread) >= len(opener) or not opener.startswith(self._unread)
 
     def _close_value(self, piece: str) -> str:
-        if self._streams:
+        if self._value_streams:
             return json.dumps(piece, ensure_ascii=False)[1:-1] + '"'
-        if self._raw is True:
+        if self._is_raw is True:
             return json.dumps(piece, ensure_ascii=False)
-        if "string" not in self._expected and (self._expected or piece.strip() in _CONSTANTS):
+        if "string" not in self._kinds and (self._kinds or piece.strip() in _CONSTANTS):
             written = relaxed_json(piece.strip())
             if written is not None:
                 return written
@@ -260,7 +261,7 @@ class ParameterReader(base.StepReader):
 
     @property
     def _is_text(self) -> bool:
-        return self._raw is None and (not self._expected or "string" in self._expected)
+        return self._is_raw is None and (not self._kinds or "string" in self._kinds)
 
 
 def parameter_grammar(form: ParameterList, schema: base.Schema, scope: GrammarText) -> str:
@@ -297,7 +298,7 @@ def _list_grammar(form: ParameterList, schema: base.Schema, scope: GrammarText) 
 def _value(form: ParameterList, schema: base.Schema, scope: GrammarText) -> str:
     found = choices(schema)
     texts = [choice for choice in found if "string" in kinds_of(choice)]
-    others = [without_text(choice) for choice in found if kinds_of(choice) - {"string"}]
+    others = [of_kinds(choice, left) for choice in found if (left := kinds_of(choice) - {"string"})]
     raw = [_raw_value(form, choice, scope) for choice in texts]
     if form.between_json is None:
         if None in raw:
@@ -329,17 +330,10 @@ def _announced(form: ParameterList, others: list[base.Schema], scope: GrammarTex
         return [f"{scope.literal(between)} {scope.json(any_of(others))} {after}"]
     return [
         f"{scope.literal(between.replace('{type}', 'number' if kind == 'integer' else kind))} "
-        f"{scope.json(_of_kind(choice, kind))} {after}"
+        f"{scope.json(of_kinds(choice, {kind}))} {after}"
         for choice in others
         for kind in sorted(kinds_of(choice))
     ]
-
-
-def _of_kind(choice: base.Schema, kind: str) -> base.Schema:
-    values = constants(choice)
-    if values is None:
-        return {**choice, "type": kind}
-    return {"enum": [value for value in values if kind_of(value) == kind]}
 
 
 def _raw_value(form: ParameterList, choice: base.Schema, scope: GrammarText) -> str | None:
@@ -353,16 +347,16 @@ def _raw_value(form: ParameterList, choice: base.Schema, scope: GrammarText) -> 
     terminal = text_terminal(choice)
     if terminal is None:
         return None
-    return scope.closed(_not_opening(form, terminal), form.after)
+    return scope.closed(_without_key_mark(form, terminal), form.after)
 
 
-def _not_opening(form: ParameterList, terminal: str) -> str:
+def _without_key_mark(form: ParameterList, terminal: str) -> str:
     return f"{terminal} & {base.without(form.before)}" if form.open_ended else terminal
 
 
 def _any_value(form: ParameterList, scope: GrammarText) -> str:
     if form.open_ended:
-        return scope.closed(_not_opening(form, ANY_TEXT), form.after)
+        return scope.closed(_without_key_mark(form, ANY_TEXT), form.after)
     core = form.after.strip()
     margin = form.after[form.after.index(core) + len(core) :]
     return f"{scope.until(core)} {scope.literal(margin)}".strip()

@@ -50,10 +50,10 @@ class RelaxedReader(StepReader):
         self._parameters = parameters
         # Names that Python has not, which functions may have all the same.
         self._odd_names = [name for name in parameters or () if not name.isidentifier()]
-        self._stack: list[_Open] = []
-        self._mark = ""  # what ends the string being read
-        self._escapes = False
-        self._step = self._begin_list
+        self._open_brackets: list[_Open] = []
+        self._string_end = ""  # what ends the string being read
+        self._string_has_escapes = False
+        self._next_step = self._begin_list
 
     def feed(self, text: str) -> Read:
         """Read the next piece, in slices: each step copies what is left of one."""
@@ -70,8 +70,8 @@ class RelaxedReader(StepReader):
     @property
     def whole(self) -> bool:
         """Return whether the first value of a call has ended, and nothing follows it yet."""
-        ended = self._step == self._read_separator and len(self._stack) == 1
-        return ended and self._stack[0].count == 1 and not self._unread.strip()
+        ended = self._next_step == self._read_separator and len(self._open_brackets) == 1
+        return ended and self._open_brackets[0].count == 1 and not self._unread.strip()
 
     def _skip_space(self) -> str:
         self._unread = self._unread.lstrip()
@@ -83,8 +83,8 @@ class RelaxedReader(StepReader):
 
     def _begin_list(self) -> str | None:
         if self._parameters is not None:
-            self._stack.append(_Open(")", keyed=True))
-            self._step = self._keyword
+            self._open_brackets.append(_Open(")", keyed=True))
+            self._next_step = self._read_parameter
             return "{"
         if not self._skip_space():
             return None
@@ -93,32 +93,32 @@ class RelaxedReader(StepReader):
         return self._enter_brackets(self._consume())
 
     def _enter_brackets(self, opener: str) -> str:
-        if len(self._stack) == _MAX_DEPTH:
+        if len(self._open_brackets) == _MAX_DEPTH:
             raise Unreadable
         keyed = opener == "{"
-        self._stack.append(_Open(_CLOSERS[opener], keyed))
-        self._step = self._read_key if keyed else self._value
+        self._open_brackets.append(_Open(_CLOSERS[opener], keyed))
+        self._next_step = self._read_key if keyed else self._read_value
         return "{" if keyed else "["
 
     def _leave_brackets(self) -> str:
-        closed = self._stack.pop()
-        self._step = self._read_separator
-        self._done = not self._stack
-        if not (self._done and self._parameters is not None):
+        closed = self._open_brackets.pop()
+        self._next_step = self._read_separator
+        self._is_complete = not self._open_brackets
+        if not (self._is_complete and self._parameters is not None):
             self._consume()  # a call's bracket belongs to what follows
         return "}" if closed.keyed else "]"
 
-    def _lead(self) -> str:
-        return "" if self._stack[-1].keyed else self._separator()
+    def _item_separator(self) -> str:
+        return "" if self._open_brackets[-1].keyed else self._separator()
 
     def _separator(self) -> str:
-        count, self._stack[-1].count = (
-            self._stack[-1].count,
-            self._stack[-1].count + 1,
+        count, self._open_brackets[-1].count = (
+            self._open_brackets[-1].count,
+            self._open_brackets[-1].count + 1,
         )
         return ", " if count else ""
 
-    def _keyword(self) -> str | None:
+    def _read_parameter(self) -> str | None:
         if not self._skip_space():
             return None
         if self._unread[0] == ")":
@@ -134,7 +134,7 @@ class RelaxedReader(StepReader):
             return None
         if found is not None and found.end() == len(self._unread):
             return None  # one ``=`` or two
-        place = self._stack[-1].count
+        place = self._open_brackets[-1].count
         if found is not None:
             name = found.group(1)
             self._consume(found.end())
@@ -145,8 +145,8 @@ class RelaxedReader(StepReader):
         return self._begin_value(name)
 
     def _begin_value(self, name: str) -> str:
-        self._step = self._value
-        return f"{self._separator()}{_quoted(name)}: "
+        self._next_step = self._read_value
+        return f"{self._separator()}{_json_string(name)}: "
 
     def _read_key(self) -> str | None:
         if not self._skip_space():
@@ -163,11 +163,11 @@ class RelaxedReader(StepReader):
         self._consume(size)
         return self._begin_value(name)
 
-    def _value(self) -> str | None:
+    def _read_value(self) -> str | None:
         first = self._skip_space()
         if not first:
             return None
-        inner = self._stack[-1]
+        inner = self._open_brackets[-1]
         if not inner.keyed and first == inner.closer:
             return self._leave_brackets()
         mark = self._quote_here()
@@ -175,11 +175,11 @@ class RelaxedReader(StepReader):
             return None
         if mark:
             self._consume(len(mark))
-            self._mark, self._escapes = mark, mark in "\"'"
-            self._step = self._read_string
-            return self._lead() + '"'
+            self._string_end, self._string_has_escapes = mark, mark in "\"'"
+            self._next_step = self._read_string
+            return self._item_separator() + '"'
         if first in _CLOSERS:
-            return self._lead() + self._enter_brackets(self._consume())
+            return self._item_separator() + self._enter_brackets(self._consume())
         found = _WORD.match(self._unread)
         if found is None:
             raise Unreadable
@@ -188,8 +188,8 @@ class RelaxedReader(StepReader):
         written = _constant_json(self._consume(found.end()))
         if written is None:
             raise Unreadable
-        self._step = self._read_separator
-        return self._lead() + written
+        self._next_step = self._read_separator
+        return self._item_separator() + written
 
     def _quote_here(self) -> str | None:
         for mark in self._quotes:
@@ -200,32 +200,32 @@ class RelaxedReader(StepReader):
         return ""
 
     def _read_string(self) -> str | None:
-        if self._escapes:
+        if self._string_has_escapes:
             out = ""
             while self._unread:
-                if self._unread[0] == self._mark:
+                if self._unread[0] == self._string_end:
                     self._consume()
-                    self._step = self._read_separator
+                    self._next_step = self._read_separator
                     return out + '"'
                 if self._unread[0] == "\\":
-                    escape = self._escape()
+                    escape = self._read_escape()
                     if escape is None:
                         break
                     out += escape
                     continue
-                stop = _STRING_STOP[self._mark].search(self._unread)
-                out += _inner(self._consume(stop.start() if stop else len(self._unread)))
+                stop = _STRING_STOP[self._string_end].search(self._unread)
+                out += _json_inside(self._consume(stop.start() if stop else len(self._unread)))
             return out or None
-        end = self._unread.find(self._mark)
+        end = self._unread.find(self._string_end)
         if end >= 0:
             piece = self._consume(end)
-            self._consume(len(self._mark))
-            self._step = self._read_separator
-            return _inner(piece) + '"'
-        ready = len(self._unread) - text_overlap(self._unread, self._mark)
-        return _inner(self._consume(ready)) if ready else None
+            self._consume(len(self._string_end))
+            self._next_step = self._read_separator
+            return _json_inside(piece) + '"'
+        ready = len(self._unread) - text_overlap(self._unread, self._string_end)
+        return _json_inside(self._consume(ready)) if ready else None
 
-    def _escape(self) -> str | None:
+    def _read_escape(self) -> str | None:
         kind = self._unread[1:2]
         if not kind:
             return None
@@ -238,25 +238,25 @@ class RelaxedReader(StepReader):
                 return self._consume(2 + _HEX[kind])  # as JSON has it, halves of a pair too
             if 0 <= number < 0x110000 and not 0xD800 <= number < 0xE000:
                 self._consume(2 + _HEX[kind])
-                return _inner(chr(number))
+                return _json_inside(chr(number))
         self._consume(2)
         known = _SAME.get(kind, _SHORT.get(kind))
-        return known if known is not None else "\\\\" + _inner(kind)
+        return known if known is not None else "\\\\" + _json_inside(kind)
 
     def _read_separator(self) -> str | None:
         first = self._skip_space()
         if not first:
             return None
-        inner = self._stack[-1]
+        inner = self._open_brackets[-1]
         if first == inner.closer:
             return self._leave_brackets()
         if first != ",":
             raise Unreadable
         self._consume()
-        if len(self._stack) == 1 and self._parameters is not None:
-            self._step = self._keyword
+        if len(self._open_brackets) == 1 and self._parameters is not None:
+            self._next_step = self._read_parameter
         else:
-            self._step = self._read_key if inner.keyed else self._value
+            self._next_step = self._read_key if inner.keyed else self._read_value
         return ""
 
 
@@ -316,7 +316,7 @@ def _quoted_key(text: str, mark: str) -> tuple[str, int] | None:
         raise Unreadable
     name = text[len(mark) : end]
     if inside is not None and "\\" in name:
-        name = json.loads(relaxed_json(text[: end + 1]) or _quoted(name))
+        name = json.loads(relaxed_json(text[: end + 1]) or _json_string(name))
     return name, len(text) - len(colon) + 1
 
 
@@ -335,9 +335,9 @@ def _constant_json(word: str) -> str | None:
     return repr(number) if number - number == 0 else None  # neither infinite nor no number
 
 
-def _quoted(text: str) -> str:
+def _json_string(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def _inner(text: str) -> str:
-    return _quoted(text)[1:-1]
+def _json_inside(text: str) -> str:
+    return _json_string(text)[1:-1]

@@ -55,7 +55,7 @@ class UnmarkedReader:
         self._unread = ""
         self._steps = self._read_reply()
         self._calls: list[tuple[str, str]] = []
-        self._ended = False  # the text so far could be the whole reply
+        self._may_end_here = False  # the text so far could be the whole reply
         self.possible = True
         self.repeated = False  # the last call was equal to an earlier one, and is left out
 
@@ -76,7 +76,7 @@ class UnmarkedReader:
     @property
     def calls(self) -> list[tuple[str, str]]:
         """Name and arguments of each call; empty unless the text so far is nothing but calls."""
-        whole = self.repeated or (self._ended and not self._unread.strip())
+        whole = self.repeated or (self._may_end_here and not self._unread.strip())
         return self._calls if whole else []
 
     def may_begin(self, text: str) -> bool:
@@ -103,7 +103,7 @@ class UnmarkedReader:
     def _read_fence(self) -> Generator[None, None, bool]:
         if not (yield from self._consume(_FENCE)):
             return False
-        self._ended = False
+        self._may_end_here = False
         while (found := _WORD.match(self._unread)) and found.end() == len(self._unread):
             if found.end() > _LONGEST_LANGUAGE:
                 raise Unreadable
@@ -121,7 +121,7 @@ class UnmarkedReader:
         if not self._admits(name, arguments):
             raise Unreadable
         self.repeated = (name, arguments) in self._calls
-        self._ended = True
+        self._may_end_here = True
         if not self.repeated:
             self._calls.append((name, arguments))
 
@@ -159,7 +159,7 @@ class UnmarkedReader:
     def _after_call(self, fenced: bool, listed: bool) -> Generator[None, None, tuple[bool, bool]]:
         while not self.repeated:
             if (yield from self._consume(",")) or self._unread[:1] == "{":
-                self._ended = False
+                self._may_end_here = False
                 break
             if listed and (yield from self._consume("]")):
                 listed = False

@@ -26,14 +26,14 @@ class _Document:
             schema = waiting.pop()
             if isinstance(schema, Mapping) and id(schema) not in known:
                 known[id(schema)] = schema
-                waiting += [*as_list(schema.get("allOf")), *self._referenced(schema)]
+                waiting += [*as_list(schema.get("allOf")), *self._referenced_schemas(schema)]
                 if not self.certain:
                     waiting += [*as_list(schema.get("anyOf")), *as_list(schema.get("oneOf"))]
                     waiting += as_mapping(schema.get("dependentSchemas")).values()
                     waiting += [schema.get("then"), schema.get("else")]
         return AppliedSchemas(tuple(known.values()), self)
 
-    def _referenced(self, schema: Schema) -> list[object]:
+    def _referenced_schemas(self, schema: Schema) -> list[object]:
         reference = schema.get("$ref")
         if not isinstance(reference, str):
             return []
@@ -59,7 +59,7 @@ class _Document:
             elif isinstance(part, Mapping):
                 if CHECKED in part:
                     return True
-                waiting += [*part.values(), *self._referenced(part)]
+                waiting += [*part.values(), *self._referenced_schemas(part)]
         return False
 
 
@@ -92,7 +92,7 @@ class AppliedSchemas:
             if index < len(first):
                 found.append(first[index])
             else:
-                found += self._others(schema, "items", "unevaluatedItems")
+                found += self._unnamed(schema, "items", "unevaluatedItems")
         return self._document.closed(found)
 
     def property(self, name: str) -> AppliedSchemas:
@@ -104,10 +104,10 @@ class AppliedSchemas:
             if name in named:
                 found.append(named[name])
             elif patterns is None or not self._document.certain:
-                found += self._others(schema, "additionalProperties", "unevaluatedProperties")
+                found += self._unnamed(schema, "additionalProperties", "unevaluatedProperties")
         return self._document.closed(found)
 
-    def _others(self, schema: Schema, sure: str, possible: str) -> list[object]:
+    def _unnamed(self, schema: Schema, sure: str, possible: str) -> list[object]:
         keys = (sure,) if self._document.certain else (sure, possible)
         return [schema.get(key) for key in keys]
 

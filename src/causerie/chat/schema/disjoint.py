@@ -89,15 +89,12 @@ _CHARACTERS_A_STEP = 200
 class SchemaDisjointness:
     """Compares schemas of one document; ``resolve`` finds what a ``$ref`` names."""
 
-    def __init__(self, resolve: Callable[[str], object], work: Work | None = None) -> None:
+    def __init__(self, resolve: Callable[[str], object]) -> None:
         self._resolve = resolve
-        self._remaining_work = work or Work(_MAX_STEPS)
+        self._remaining_work = Work(_MAX_STEPS)
+        self._compared: list[object] = []  # kept, so that no other has the identity of one
         self._disjoint_pairs: dict[tuple[int, int, frozenset[str]], bool] = {}  # by identity
-        self._constants: dict[int, Mapping[str, str]] = {}  # likewise
-
-    def of_passing_schemas(self) -> SchemaDisjointness:
-        """Return one for schemas that may be gone when others are compared; the work is shared."""
-        return SchemaDisjointness(self._resolve, self._remaining_work)
+        self._constants_by_schema: dict[int, Mapping[str, str]] = {}  # likewise
 
     def overlaps(self, options: Sequence[object], *, within: object) -> Iterator[tuple[int, int]]:
         """Yield the pairs of options that are not shown to exclude each other.
@@ -116,12 +113,12 @@ class SchemaDisjointness:
         An option that is there twice is never alone. Beside one that always holds, no other is.
         """
         always = [at for at, option in enumerate(options) if option is True or option == {}]
-        texts = [self._canonical(option) for option in options]
+        texts = [self._canonical_text(option) for option in options]
         times = Counter(texts)
         alone = always or range(len(options))
         return [at for at in alone if not texts[at] or times[texts[at]] == 1]
 
-    def _canonical(self, option: object) -> str:
+    def _canonical_text(self, option: object) -> str:
         text = canonical(option) if self._spend_steps(1) else ""
         self._spend_steps(len(text) // _CHARACTERS_A_STEP)
         return text
@@ -129,6 +126,7 @@ class SchemaDisjointness:
     def _excludes(self, a: object, b: object, frame: frozenset[str], depth: int) -> bool:
         pair = id(a), id(b), frame
         if pair not in self._disjoint_pairs:
+            self._compared += (a, b)
             found = self._excludes_uncached(a, b, frame, depth)
             if self._remaining_work.left > 0:
                 self._disjoint_pairs[pair] = found
@@ -143,11 +141,11 @@ class SchemaDisjointness:
         if not isinstance(a, Mapping) or not isinstance(b, Mapping):
             return False
         frame = frame & _kinds_of_type(declared_types(a)) & _kinds_of_type(declared_types(b))
-        if not frame or self._differ(a, b, frame, depth):
+        if not frame or self._rules_exclude(a, b, frame, depth):
             return True
         return self._part_excludes(a, b, frame, depth) or self._part_excludes(b, a, frame, depth)
 
-    def _differ(self, a: Schema, b: Schema, frame: frozenset[str], depth: int) -> bool:
+    def _rules_exclude(self, a: Schema, b: Schema, frame: frozenset[str], depth: int) -> bool:
         mine, theirs = self._constants_of(a), self._constants_of(b)
         if mine is not None and theirs is not None:
             few = min(len(mine), len(theirs))
@@ -174,10 +172,10 @@ class SchemaDisjointness:
         values = constants(schema)
         if values is None:
             return None
-        known = self._constants.get(id(schema))
+        known = self._constants_by_schema.get(id(schema))
         if known is None:
-            known = {canonical(value): _whole_or_type(value) for value in values}
-            self._constants[id(schema)] = known
+            known = {canonical(value): _value_kind(value) for value in values}
+            self._constants_by_schema[id(schema)] = known
             characters = sum(map(len, known)) // _CHARACTERS_A_STEP
             self._spend_steps(len(known) // _CONSTANTS_A_STEP + characters)
         return known
@@ -206,7 +204,7 @@ def _kinds_of_type(declared: object) -> frozenset[str]:
     return frozenset[str]().union(*known) if known else _ALL
 
 
-def _whole_or_type(value: object) -> str:
+def _value_kind(value: object) -> str:
     if is_number(value):
         return "whole" if value == int(value) else "fraction"
     return json_type(value)

@@ -32,8 +32,8 @@ class Contradictions:
     def of(self, kind: str, schema: Schema) -> str:
         """Return why no value of a JSON type satisfies a schema, or an empty text."""
         if kind == "array":
-            return self._of_arrays(schema)
-        return _of_objects(schema) if kind == "object" else ""
+            return self._array_contradiction(schema)
+        return _object_contradiction(schema) if kind == "object" else ""
 
     def possible(self, schema: Schema | bool) -> Schema | bool:
         """Return the schema without the types that contradict themselves, ``False`` if all do."""
@@ -45,7 +45,7 @@ class Contradictions:
             return schema
         return {**schema, "type": left} if left else False
 
-    def _of_arrays(self, schema: Schema) -> str:
+    def _array_contradiction(self, schema: Schema) -> str:
         least, most = _size_or(schema, "minItems", 0), _size_or(schema, "maxItems", _MANY)
         if least > most:
             return f"minItems is {least}, and maxItems is {most}"
@@ -70,7 +70,7 @@ class Contradictions:
         self._steps_left -= 1
         if depth > _DEEPEST_COUNT or self._steps_left < 0:
             return _MANY
-        bounds = [sum(_values_of_type(kind, schema) for kind in _kinds_or_all(schema))]
+        bounds = [sum(_count_values_of_type(kind, schema) for kind in _kinds_or_all(schema))]
         listed = constants(schema)
         if listed is not None:
             few = islice(listed, _MOST_COUNTED + 1)
@@ -86,14 +86,14 @@ class Contradictions:
         return min(bounds)
 
 
-def _of_objects(schema: Schema) -> str:
+def _object_contradiction(schema: Schema) -> str:
     least, most = _size_or(schema, "minProperties", 0), _size_or(schema, "maxProperties", _MANY)
     if least > most:
         return f"minProperties is {least}, and maxProperties is {most}"
     needed = [name for name in as_list(schema.get("required")) if isinstance(name, str)]
     if len(set(needed)) > most:
         return f"{len(set(needed))} properties are required, and maxProperties is {most}"
-    names = _only_names(schema)
+    names = _only_possible_names(schema)
     if names is None:
         return ""
     if least > len(names):
@@ -102,7 +102,7 @@ def _of_objects(schema: Schema) -> str:
     return "" if missing is None else f"{missing[:60]!r} is required, and may not be there"
 
 
-def _only_names(schema: Schema) -> frozenset[str] | None:
+def _only_possible_names(schema: Schema) -> frozenset[str] | None:
     listed = constants(as_mapping(schema.get("propertyNames")))
     if listed is not None:
         return frozenset(name for name in listed if isinstance(name, str))
@@ -114,7 +114,7 @@ def _only_names(schema: Schema) -> frozenset[str] | None:
     return frozenset(name for name, of in named.items() if of is not False)
 
 
-def _values_of_type(kind: str, schema: Schema) -> float:
+def _count_values_of_type(kind: str, schema: Schema) -> float:
     if kind == "integer":
         return _count_integers(schema)
     size = {"string": "maxLength", "array": "maxItems", "object": "maxProperties"}.get(kind)

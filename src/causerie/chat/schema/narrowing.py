@@ -70,7 +70,7 @@ class SchemaNarrowing:
             if key in schema:
                 read(self, parts, schema)
         self._dependencies(parts, schema)
-        self._property_counts(parts, schema)
+        self._narrow_property_counts(parts, schema)
         if alone and parts.added and _is_closed(schema):
             named = as_mapping(parts.schema["properties"])
             others = {name: True for way in parts.added for name in self._named_properties(way)}
@@ -102,7 +102,7 @@ class SchemaNarrowing:
 
     # Conditions
 
-    def _not(self, parts: _Parts, schema: Schema) -> None:
+    def _narrow_not(self, parts: _Parts, schema: Schema) -> None:
         opposite = self._negation.of(schema["not"])
         ways = _without_contradictions(opposite.ways, schema)
         if (not ways and not opposite.complete) or len(ways) > _MOST_WAYS:
@@ -110,7 +110,7 @@ class SchemaNarrowing:
         else:
             parts.either(ways or [_NEVER])
 
-    def _if(self, parts: _Parts, schema: Schema) -> None:
+    def _narrow_if(self, parts: _Parts, schema: Schema) -> None:
         if "then" not in schema and "else" not in schema:
             return
         opposite = self._negation.of(schema["if"])
@@ -135,13 +135,13 @@ class SchemaNarrowing:
                 parts.added.append(needs)
             elif len(asked) <= _MOST_CONDITIONS:
                 held = {"type": "object", "required": [name]}
-                parts.either([_without_names([name]), {"allOf": [held, needs]}])
+                parts.either([_lacking([name]), {"allOf": [held, needs]}])
         if len(asked) > _MOST_CONDITIONS:
             parts.left.append("dependencies")
 
     # Strings
 
-    def _length(self, parts: _Parts, schema: Schema) -> None:
+    def _narrow_max_length(self, parts: _Parts, schema: Schema) -> None:
         # Engines cannot bound the length of a long text beside a pattern that counts its words.
         pattern, most = schema.get("pattern"), schema["maxLength"]
         long = isinstance(most, int) and most > _LONGEST_COUNTED
@@ -151,7 +151,7 @@ class SchemaNarrowing:
 
     # Alternatives
 
-    def _one_of(self, parts: _Parts, schema: Schema) -> None:
+    def _narrow_one_of(self, parts: _Parts, schema: Schema) -> None:
         options = schema["oneOf"]
         if not isinstance(options, list) or not options:
             return
@@ -182,7 +182,7 @@ class SchemaNarrowing:
             opposite = self._negation.of(excluded)
             ways = _without_contradictions(opposite.ways, schema)
             ways = _without_contradictions(ways, self._dereferenced(option))
-            apart = self._disjointness.of_passing_schemas()
+            apart = self._disjointness
             ways = [way for way in ways if any(apart.overlaps([way, option], within=None))]
             others = self._ways_by_other_names(excluded, option)
             ways += others[: max(_MOST_WAYS // count - len(ways), 0)]
@@ -222,7 +222,7 @@ class SchemaNarrowing:
 
     # Arrays
 
-    def _contains(self, parts: _Parts, schema: Schema) -> None:
+    def _narrow_contains(self, parts: _Parts, schema: Schema) -> None:
         least, most = schema.get("minContains", 1), schema.get("maxContains")
         if not isinstance(least, int) or least > _MOST_WAYS:
             parts.left.append("contains")
@@ -242,7 +242,7 @@ class SchemaNarrowing:
         parts.schema["prefixItems"] = [first] * least
         parts.schema["minItems"] = max(least, fewest) if isinstance(fewest, int) else fewest
 
-    def _unique(self, parts: _Parts, schema: Schema) -> None:
+    def _narrow_unique_items(self, parts: _Parts, schema: Schema) -> None:
         most = schema.get("maxItems")
         if schema["uniqueItems"] is not True or (isinstance(most, int) and most <= 1):
             return
@@ -253,14 +253,14 @@ class SchemaNarrowing:
 
     # Objects
 
-    def _patterns(self, parts: _Parts, schema: Schema) -> None:
+    def _narrow_pattern_properties(self, parts: _Parts, schema: Schema) -> None:
         patterns, named = schema["patternProperties"], schema.get("properties")
         if not isinstance(patterns, Mapping) or not isinstance(named, Mapping):
             return
         if len(patterns) * len(named) > MOST_MATCHED:
             parts.left.append("patternProperties")
             return
-        known = {pattern: _rewritten(pattern) for pattern in patterns}
+        known = {pattern: _rewritten_patterns(pattern) for pattern in patterns}
         found = dict(named)
         for name in named:
             held = [
@@ -272,11 +272,11 @@ class SchemaNarrowing:
                 found[name] = {"allOf": [parts.place("properties", name), *held]}
         parts.schema["properties"] = found
 
-    def _property_names(self, parts: _Parts, schema: Schema) -> None:
+    def _leave_property_names(self, parts: _Parts, schema: Schema) -> None:
         if schema["propertyNames"] not in (True, {}, {"type": "string"}):
             parts.left.append("propertyNames")
 
-    def _property_counts(self, parts: _Parts, schema: Schema) -> None:
+    def _narrow_property_counts(self, parts: _Parts, schema: Schema) -> None:
         required, names = as_list(schema.get("required")), [*as_mapping(schema.get("properties"))]
         free = [name for name in names if name not in required]
         least, most = schema.get("minProperties", 0), schema.get("maxProperties")
@@ -293,18 +293,18 @@ class SchemaNarrowing:
         if most is not None and free:
             del parts.schema["maxProperties"]
             if not (closed and most >= len(names)):
-                self._at_most(parts, most - len(required), free, closed=closed)
+                self._bound_count(parts, most - len(required), free, closed=closed)
 
-    def _at_most(self, parts: _Parts, most: int, free: Sequence[str], *, closed: bool) -> None:
+    def _bound_count(self, parts: _Parts, most: int, free: Sequence[str], *, closed: bool) -> None:
         if not closed or most not in (0, 1) or len(free) > _MOST_COUNTED:
             parts.left.append("maxProperties")
             return
         others = [[other for other in free if other != name] for name in free]
-        parts.either([_without_names(each) for each in others] if most else [_without_names(free)])
+        parts.either([_lacking(each) for each in others] if most else [_lacking(free)])
 
     # What other keywords leave over
 
-    def _unevaluated_properties(self, parts: _Parts, schema: Schema) -> None:
+    def _narrow_unevaluated_properties(self, parts: _Parts, schema: Schema) -> None:
         if schema["unevaluatedProperties"] in (True, {}):
             return
         closed = schema["unevaluatedProperties"] is False and schema.keys().isdisjoint(_OTHERS)
@@ -334,7 +334,7 @@ class SchemaNarrowing:
                 waiting.append(self._resolve(str(part["$ref"])))
         return True
 
-    def _unevaluated_items(self, parts: _Parts, schema: Schema) -> None:
+    def _narrow_unevaluated_items(self, parts: _Parts, schema: Schema) -> None:
         if schema["unevaluatedItems"] not in (True, {}):
             parts.left.append("unevaluatedItems")
             others = words.IN_PLACE | words.CONDITIONS | {"items"}
@@ -358,14 +358,14 @@ def _not_named(others: Mapping[str, object], named: Mapping[str, object]) -> dic
     return {name: of for name, of in others.items() if name not in named}
 
 
-def _rewritten(pattern: str) -> list[str]:
+def _rewritten_patterns(pattern: str) -> list[str]:
     try:
         return searches(pattern)
     except Refused:
         return []
 
 
-def _without_names(names: Sequence[str]) -> Schema:
+def _lacking(names: Sequence[str]) -> Schema:
     return {"properties": dict.fromkeys(names, False)}
 
 
@@ -377,31 +377,31 @@ def _is_closed(schema: Schema) -> bool:
 
 
 def _without_contradictions(ways: Sequence[Schema], schema: Schema) -> list[Schema]:
-    types = _types(schema)
+    types = _possible_types(schema)
     required = as_list(schema.get("required"))
     return [
         way
         for way in ways
-        if _types(way) & types
+        if _possible_types(way) & types
         and not any(as_mapping(way.get("properties")).get(str(name)) is False for name in required)
     ]
 
 
-def _types(schema: Schema) -> frozenset[str]:
+def _possible_types(schema: Schema) -> frozenset[str]:
     declared = declared_types(schema)
     names = words.TYPES if declared is None else one_or_several(declared)
     return frozenset("number" if name == "integer" else str(name) for name in names)
 
 
 _READERS: Mapping[str, Callable[[SchemaNarrowing, _Parts, Schema], None]] = {
-    "not": SchemaNarrowing._not,
-    "if": SchemaNarrowing._if,
-    "oneOf": SchemaNarrowing._one_of,
-    "maxLength": SchemaNarrowing._length,
-    "contains": SchemaNarrowing._contains,
-    "uniqueItems": SchemaNarrowing._unique,
-    "patternProperties": SchemaNarrowing._patterns,
-    "propertyNames": SchemaNarrowing._property_names,
-    "unevaluatedProperties": SchemaNarrowing._unevaluated_properties,
-    "unevaluatedItems": SchemaNarrowing._unevaluated_items,
+    "not": SchemaNarrowing._narrow_not,
+    "if": SchemaNarrowing._narrow_if,
+    "oneOf": SchemaNarrowing._narrow_one_of,
+    "maxLength": SchemaNarrowing._narrow_max_length,
+    "contains": SchemaNarrowing._narrow_contains,
+    "uniqueItems": SchemaNarrowing._narrow_unique_items,
+    "patternProperties": SchemaNarrowing._narrow_pattern_properties,
+    "propertyNames": SchemaNarrowing._leave_property_names,
+    "unevaluatedProperties": SchemaNarrowing._narrow_unevaluated_properties,
+    "unevaluatedItems": SchemaNarrowing._narrow_unevaluated_items,
 }

@@ -59,7 +59,7 @@ class Rewriter:
     _definition_names: dict[tuple[str, bool], str] = field(default_factory=dict)
     _unwritten_definitions: list[tuple[str, bool]] = field(default_factory=list)
     _unknown: dict[str, str] = field(default_factory=dict)  # by the pointer of one that has it
-    _unknown_keys: set[str] = field(default_factory=set)
+    _ignored_keywords: set[str] = field(default_factory=set)
     _unenforced: dict[str, str] = field(default_factory=dict)  # by pointer
     _marked_places: set[str] = field(default_factory=set)
     _values: Values = field(init=False)
@@ -74,7 +74,7 @@ class Rewriter:
         if not isinstance(self.root, bool):
             said, siblings = without_siblings(self.root)
             for key in siblings:
-                self._ignore(f"$ref {key}", words.ignored_sibling(key))
+                self._note_ignored(f"$ref {key}", words.ignored_sibling(key))
             self.root = placed(said)
 
     def rewrite(self) -> Node:
@@ -125,12 +125,12 @@ class Rewriter:
         if keyword != "uniqueItems":
             self.checked.add(schema)
 
-    def _ignore_keyword(self, pointer: str, key: str) -> None:
-        if len(self._unknown_keys) < _MOST_IGNORED and key not in self._unknown_keys:
-            self._unknown_keys.add(key)
-            self._ignore(step(pointer, key), words.ignored_keyword(key))
+    def _note_ignored_keyword(self, pointer: str, key: str) -> None:
+        if len(self._ignored_keywords) < _MOST_IGNORED and key not in self._ignored_keywords:
+            self._ignored_keywords.add(key)
+            self._note_ignored(step(pointer, key), words.ignored_keyword(key))
 
-    def _ignore(self, pointer: str, name: str) -> None:
+    def _note_ignored(self, pointer: str, name: str) -> None:
         if len(self._unknown) < _MOST_IGNORED and name not in self._unknown.values():
             self._unknown[pointer] = name
 
@@ -149,12 +149,12 @@ class Rewriter:
         if self.for_parts and schema:
             schema, pointer = _without_single_all_of(schema, pointer)
             alone, out = False, {words.AT: pointer}
-        schema = self._simplified(schema, pointer, alone)
+        schema = self._simplified_schema(schema, pointer, alone)
         if isinstance(schema, bool):
             return schema
         place = Place(schema, pointer, depth, alone, out)
         self._write_keywords(place)
-        self._finish(place, out)
+        self._mark_and_close(place, out)
         if is_leaky_range(out):
             raise self._refusal_at(step(pointer, "exclusiveMinimum"), LEAKY_RANGE)
         return out
@@ -167,9 +167,9 @@ class Rewriter:
             elif key in words.REFUSED:
                 raise self._refusal_at(place.pointer, f"`{key}` is not supported; use $ref.")
             elif words.is_unknown(key):
-                self._ignore_keyword(place.pointer, key)
+                self._note_ignored_keyword(place.pointer, key)
 
-    def _simplified(self, schema: Schema, pointer: str, alone: bool) -> Schema | bool:
+    def _simplified_schema(self, schema: Schema, pointer: str, alone: bool) -> Schema | bool:
         if not (self.for_grammar or self.for_parts):
             return satisfiable(schema)
         said = self._contradictions.possible(plain(schema, pointer, self._resolve))
@@ -183,7 +183,7 @@ class Rewriter:
     def _child(self, place: Place, of: object, *keys: str | int, alone: bool = True) -> Node | bool:
         return self._rewrite_schema(of, step(place.pointer, *keys), place.depth + 1, alone)
 
-    def _identity(self, place: Place, key: str, value: object, at: str) -> None:
+    def _refuse_inner_id(self, place: Place, key: str, value: object, at: str) -> None:
         if place.pointer != "#":
             raise self._refusal_at(
                 at,
@@ -193,17 +193,17 @@ class Rewriter:
 
     # Keywords that hold for any value
 
-    def _type(self, place: Place, key: str, value: object, at: str) -> None:
+    def _write_type(self, place: Place, key: str, value: object, at: str) -> None:
         named = one_or_several(value)
         if not named or any(name not in words.TYPES for name in named):
             raise self._refusal_at(at, f"it must be one or several of {', '.join(words.TYPES)}.")
         place.out["type"] = named[0] if len(named) == 1 else list(dict.fromkeys(named))
 
-    def _const(self, place: Place, key: str, value: object, at: str) -> None:
+    def _write_const(self, place: Place, key: str, value: object, at: str) -> None:
         written = self._values.constant(value, at)
         place.out[key] = value if self.for_parts else written
 
-    def _enum(self, place: Place, key: str, value: object, at: str) -> None:
+    def _write_enum(self, place: Place, key: str, value: object, at: str) -> None:
         if not isinstance(value, list):
             raise self._refusal_at(at, "it must be an array.")
         if not value:
@@ -212,7 +212,7 @@ class Rewriter:
         written = [*map(self._values.constant, value, places)]
         place.out[key] = value if self.for_parts else written
 
-    def _reference(self, place: Place, key: str, value: object, at: str) -> None:
+    def _write_reference(self, place: Place, key: str, value: object, at: str) -> None:
         if not isinstance(value, str) or not (value == "#" or value.startswith("#/")):
             raise self._refusal_at(
                 at,
@@ -233,19 +233,19 @@ class Rewriter:
             reason = f"{reference[:200]!r} points to nothing in the schema."
             raise self._refusal_at(at, reason) from None
 
-    def _all_of(self, place: Place, key: str, value: object, at: str) -> None:
-        options = self._options(place, key, value, alone=False)
+    def _write_all_of(self, place: Place, key: str, value: object, at: str) -> None:
+        options = self._rewrite_options(place, key, value, alone=False)
         place.out["allOf"] = [*as_list(place.out.get("allOf")), *options]
 
-    def _one_of(self, place: Place, key: str, value: object, at: str) -> None:
-        options = self._options(place, key, value, alone=self._applies_alone(place, key))
-        _conjoin(place.out, "anyOf" if self.for_grammar else key, options)
+    def _write_alternatives(self, place: Place, key: str, value: object, at: str) -> None:
+        options = self._rewrite_options(place, key, value, alone=self._applies_alone(place, key))
+        _add_keyword(place.out, "anyOf" if self.for_grammar else key, options)
 
-    def _subschema(self, place: Place, key: str, value: object, at: str) -> None:
+    def _write_subschema(self, place: Place, key: str, value: object, at: str) -> None:
         place.out[key] = self._child(place, value, key, alone=key == "additionalProperties")
 
-    def _dependencies(self, place: Place, key: str, value: object, at: str) -> None:
-        for name, needs in self._schemas(value, at):
+    def _write_dependencies(self, place: Place, key: str, value: object, at: str) -> None:
+        for name, needs in self._named_schemas(value, at):
             if isinstance(needs, str | list):
                 needs = {"required": [needs] if isinstance(needs, str) else needs}
             held: Node = {"type": "object", "required": [name]}
@@ -255,7 +255,7 @@ class Rewriter:
     def _applies_alone(self, place: Place, key: str) -> bool:
         return place.alone and words.APPLIES.isdisjoint(place.schema.keys() - {key})
 
-    def _options(
+    def _rewrite_options(
         self, place: Place, key: str, value: object, *, alone: bool = True
     ) -> list[Node | bool]:
         if not isinstance(value, list) or not value:
@@ -265,7 +265,7 @@ class Rewriter:
 
     # Keywords of strings and numbers
 
-    def _size_keyword(self, place: Place, key: str, value: object, at: str) -> None:
+    def _write_size(self, place: Place, key: str, value: object, at: str) -> None:
         number = self._values.finite(value, at)
         if not isinstance(number, int) or number < 0:
             raise self._refusal_at(at, "it must be a whole number from 0 up.")
@@ -274,11 +274,11 @@ class Rewriter:
             raise self._refusal_at(at, f"it is beyond {limit}, the most that is enforced.")
         place.out[key] = min(number, limit) if self.for_grammar else number
 
-    def _pattern(self, place: Place, key: str, value: object, at: str) -> None:
-        for pattern in self._rewritten(value, at):
-            _conjoin(place.out, "pattern", pattern)
+    def _write_pattern(self, place: Place, key: str, value: object, at: str) -> None:
+        for pattern in self._rewritten_pattern(value, at):
+            _add_keyword(place.out, "pattern", pattern)
 
-    def _rewritten(self, pattern: object, pointer: str) -> list[str]:
+    def _rewritten_pattern(self, pattern: object, pointer: str) -> list[str]:
         if not isinstance(pattern, str):
             raise self._refusal_at(pointer, "it must be a string.")
         self._values.count(pointer, text=len(pattern))
@@ -288,7 +288,7 @@ class Rewriter:
             raise self._refusal_at(pointer, str(refused)) from None
         return [pattern] if self.for_parts else rewritten
 
-    def _format(self, place: Place, key: str, value: object, at: str) -> None:
+    def _write_format(self, place: Place, key: str, value: object, at: str) -> None:
         if "string" not in one_or_several(place.schema.get("type", "string")):
             return  # says nothing about other values (`int32`, `double`)
         if not isinstance(value, str):
@@ -296,13 +296,13 @@ class Rewriter:
         if value in words.FORMATS or (self.for_parts and value in words.SPELLED):
             place.out[key] = value
         elif value in words.SPELLED:
-            _conjoin(place.out, "pattern", f"^(?:{words.SPELLED[value]})$")
+            _add_keyword(place.out, "pattern", f"^(?:{words.SPELLED[value]})$")
         elif value not in words.NOTES and not (
             value in words.SAID_BY_PATTERN and place.schema.keys() & {"pattern", "allOf"}
         ):
-            self._ignore(at, words.ignored_format(value))
+            self._note_ignored(at, words.ignored_format(value))
 
-    def _bound(self, place: Place, key: str, value: object, at: str) -> None:
+    def _write_bound(self, place: Place, key: str, value: object, at: str) -> None:
         plain = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}.get(key)
         if plain is not None and isinstance(value, bool):
             if not value:
@@ -312,9 +312,9 @@ class Rewriter:
         if not self.for_grammar:
             place.out[key] = number
             return
-        _conjoin(place.out, *self._values.bound(key, number, at))
+        _add_keyword(place.out, *self._values.bound(key, number, at))
 
-    def _multiple(self, place: Place, key: str, value: object, at: str) -> None:
+    def _write_multiple_of(self, place: Place, key: str, value: object, at: str) -> None:
         number = self._values.finite(value, at)
         if number <= 0:
             raise self._refusal_at(at, "it must be above 0.")
@@ -331,50 +331,51 @@ class Rewriter:
 
     # Keywords of arrays
 
-    def _items(self, place: Place, key: str, value: object, at: str) -> None:
+    def _write_items(self, place: Place, key: str, value: object, at: str) -> None:
         if not isinstance(value, list):
             place.out["items"] = self._child(place, value, key)
             return
         if "prefixItems" in place.schema:
             raise self._refusal_at(place.pointer, "it has both prefixItems and an array of items.")
-        self._prefix(place, key, value, at)
+        self._write_prefix_items(place, key, value, at)
         if "additionalItems" in place.schema:
             rest = place.schema["additionalItems"]
             place.out["items"] = self._child(place, rest, "additionalItems")
 
-    def _prefix(self, place: Place, key: str, value: object, at: str) -> None:
-        options = self._options(place, key, value)
+    def _write_prefix_items(self, place: Place, key: str, value: object, at: str) -> None:
+        options = self._rewrite_options(place, key, value)
         if len(options) > MAX_ITEMS:
             raise self._refusal_at(at, f"it lists more than {MAX_ITEMS} items.")
         place.out["prefixItems"] = options
 
-    def _unique(self, place: Place, key: str, value: object, at: str) -> None:
+    def _write_unique_items(self, place: Place, key: str, value: object, at: str) -> None:
         if not isinstance(value, bool):
             raise self._refusal_at(at, "it must be true or false.")
         place.out[key] = value
 
     # Keywords of objects
 
-    def _properties(self, place: Place, key: str, value: object, at: str) -> None:
+    def _write_properties(self, place: Place, key: str, value: object, at: str) -> None:
         place.out[key] = {
-            name: self._child(place, schema, key, name) for name, schema in self._schemas(value, at)
+            name: self._child(place, schema, key, name)
+            for name, schema in self._named_schemas(value, at)
         }
 
-    def _schemas(self, value: object, pointer: str) -> Sequence[tuple[str, object]]:
+    def _named_schemas(self, value: object, pointer: str) -> Sequence[tuple[str, object]]:
         if not isinstance(value, Mapping):
             raise self._refusal_at(pointer, "it must be an object of schemas.")
         self._values.count(pointer, text=sum(map(len, value)))
         return list(value.items())
 
-    def _pattern_properties(self, place: Place, key: str, value: object, at: str) -> None:
+    def _write_pattern_properties(self, place: Place, key: str, value: object, at: str) -> None:
         if self.for_grammar and not place.by_itself:
             # Alongside other schemas of the object, grammars have none.
             self._leave_to_check(place.pointer, at, key)
             return
         parts: dict[str, object] = {}
-        for pattern, schema in self._schemas(value, at):
+        for pattern, schema in self._named_schemas(value, at):
             inside = step(at, pattern)
-            rewritten, *ahead = self._rewritten(pattern, inside)
+            rewritten, *ahead = self._rewritten_pattern(pattern, inside)
             if ahead:
                 raise self._refusal_at(inside, LOOKS)
             part = self._child(place, schema, key, pattern)
@@ -400,13 +401,13 @@ class Rewriter:
         self._comparisons_left -= 1
         return may_overlap(one, other)
 
-    def _required(self, place: Place, key: str, value: object, at: str) -> None:
+    def _write_required(self, place: Place, key: str, value: object, at: str) -> None:
         if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
             raise self._refusal_at(at, "it must be an array of property names.")
         self._values.count(at, values=len(value), text=sum(map(len, value)))
         place.out[key] = list(dict.fromkeys(value))
 
-    def _finish(self, place: Place, out: Node) -> None:
+    def _mark_and_close(self, place: Place, out: Node) -> None:
         if not self.for_grammar and place.pointer in self.checked:
             self._marked_places.add(place.pointer)
             out[CHECKED] = True
@@ -430,7 +431,7 @@ def _without_single_all_of(schema: Schema, pointer: str) -> tuple[Schema, str]:
     return schema, pointer
 
 
-def _conjoin(out: Node, key: str, value: object) -> None:
+def _add_keyword(out: Node, key: str, value: object) -> None:
     if key in out:
         out["allOf"] = [*as_list(out.get("allOf")), {key: value}]
     else:
@@ -439,24 +440,24 @@ def _conjoin(out: Node, key: str, value: object) -> None:
 
 _Handler = Callable[[Rewriter, Place, str, object, str], None]
 _HANDLERS: Mapping[str, _Handler] = {
-    "$id": Rewriter._identity,
-    "type": Rewriter._type,
-    "const": Rewriter._const,
-    "enum": Rewriter._enum,
-    "$ref": Rewriter._reference,
-    "allOf": Rewriter._all_of,
-    **dict.fromkeys(("anyOf", "oneOf"), Rewriter._one_of),
-    **dict.fromkeys(SIZES, Rewriter._size_keyword),
-    "pattern": Rewriter._pattern,
-    "format": Rewriter._format,
-    **dict.fromkeys(_BOUNDS, Rewriter._bound),
-    "multipleOf": Rewriter._multiple,
-    "items": Rewriter._items,
-    "prefixItems": Rewriter._prefix,
-    "uniqueItems": Rewriter._unique,
-    **dict.fromkeys(_SUBSCHEMAS, Rewriter._subschema),
-    **dict.fromkeys(_DEPENDENCIES, Rewriter._dependencies),
-    "properties": Rewriter._properties,
-    "patternProperties": Rewriter._pattern_properties,
-    "required": Rewriter._required,
+    "$id": Rewriter._refuse_inner_id,
+    "type": Rewriter._write_type,
+    "const": Rewriter._write_const,
+    "enum": Rewriter._write_enum,
+    "$ref": Rewriter._write_reference,
+    "allOf": Rewriter._write_all_of,
+    **dict.fromkeys(("anyOf", "oneOf"), Rewriter._write_alternatives),
+    **dict.fromkeys(SIZES, Rewriter._write_size),
+    "pattern": Rewriter._write_pattern,
+    "format": Rewriter._write_format,
+    **dict.fromkeys(_BOUNDS, Rewriter._write_bound),
+    "multipleOf": Rewriter._write_multiple_of,
+    "items": Rewriter._write_items,
+    "prefixItems": Rewriter._write_prefix_items,
+    "uniqueItems": Rewriter._write_unique_items,
+    **dict.fromkeys(_SUBSCHEMAS, Rewriter._write_subschema),
+    **dict.fromkeys(_DEPENDENCIES, Rewriter._write_dependencies),
+    "properties": Rewriter._write_properties,
+    "patternProperties": Rewriter._write_pattern_properties,
+    "required": Rewriter._write_required,
 }

@@ -198,19 +198,19 @@ class _Reader:
                 raise Refused("A `)` closes no group; write `\\)` for the character.")
             self._depth -= 1
             self._offset += 1
-            self._emit("close", ")")
+            self._append("close", ")")
         elif character == "[":
-            self._emit("atom", self._read_class())
+            self._append("atom", self._read_class())
         elif character == "\\":
-            self._emit("atom", self._read_escape())
+            self._append("atom", self._read_escape())
         elif character in _KINDS:
             self._offset += 1
-            self._emit(_KINDS[character], character)
+            self._append(_KINDS[character], character)
         else:
             self._offset += 1
-            self._emit("atom", DOT if character == "." else _written(character, _META))
+            self._append("atom", DOT if character == "." else _escaped(character, _META))
 
-    def _emit(self, kind: str, text: str) -> None:
+    def _append(self, kind: str, text: str) -> None:
         self._written_pieces.append(Piece(kind, text, self._depth))
 
     def _read_quantifier(self, found: re.Match[str]) -> None:
@@ -222,7 +222,7 @@ class _Reader:
         low, comma, high = found.group(1), found.group(2), found.group(3)
         if low is not None and high and (not comma or int(high) < int(low)):
             raise Refused(f"`{found[0]}` counts backwards.")
-        self._emit("quantifier", found[0])
+        self._append("quantifier", found[0])
         self._offset = found.end()
         if self._pattern[self._offset : self._offset + 1] == "?":
             self._offset += 1  # lazy: the same texts match, only found in another order
@@ -235,7 +235,7 @@ class _Reader:
         if opening is None:
             raise Refused("Inline flags are not supported; spell the alternatives out.")
         self._offset = opening.end()
-        self._emit("open", "(?:")
+        self._append("open", "(?:")
         self._depth += 1
 
     def _read_escape(self) -> str:
@@ -248,7 +248,7 @@ class _Reader:
             return f"[{_SETS[letter]}]"
         if letter in "bB":
             raise Refused("Word boundaries (`\\b`) are not supported.")
-        return self._read_property() or _written(self._read_character(), _META)
+        return self._read_property() or _escaped(self._read_character(), _META)
 
     def _read_property(self) -> str:
         if not (found := _PROPERTY.match(self._pattern, self._offset)):
@@ -316,22 +316,22 @@ class _Reader:
             if self._pattern[self._offset] == "]":
                 self._offset += 1
                 return members, inverse
-            low = self._class_member(inverse)
+            low = self._read_class_member(inverse)
             if low is None or len(low) > 1:
                 members += [low] if low else []
                 continue
             rest = self._pattern[self._offset : self._offset + 2]
             if len(rest) < 2 or rest[0] != "-" or rest[1] == "]":
-                members.append(_written(low, _CLASS_META))
+                members.append(_escaped(low, _CLASS_META))
                 continue
             self._offset += 1
-            high = self._class_member(inverse)
+            high = self._read_class_member(inverse)
             if high is None or len(high) != 1 or high < low:
                 raise Refused(f"The range from {low!r} in a class has no proper end.")
-            ends = _written(low, _CLASS_META), _written(high, _CLASS_META)
+            ends = _escaped(low, _CLASS_META), _escaped(high, _CLASS_META)
             members.append("-".join(ends))
 
-    def _class_member(self, inverse: set[str]) -> str | None:
+    def _read_class_member(self, inverse: set[str]) -> str | None:
         character = self._pattern[self._offset]
         self._offset += 1
         if character != "\\":
@@ -349,7 +349,7 @@ class _Reader:
         return self._read_property() or self._read_character()
 
 
-def _written(character: str, escaped: Collection[str]) -> str:
+def _escaped(character: str, escaped: Collection[str]) -> str:
     if character in escaped:
         return "\\" + character
     if 0xD800 <= ord(character) <= 0xDFFF:

@@ -39,11 +39,11 @@ _Visit = Callable[[Schema, _Position], tuple[Schema, str]]
 _WHOLE = _Position()
 
 
-def _visited(value: object, visit: _Visit, at: _Position = _WHOLE) -> object:
+def _mapped(value: object, visit: _Visit, at: _Position = _WHOLE) -> object:
     if len(at.path) > DEEPEST:
         return value
     if isinstance(value, list):
-        return [_visited(item, visit, at.below(index)) for index, item in enumerate(value)]
+        return [_mapped(item, visit, at.below(index)) for index, item in enumerate(value)]
     if not isinstance(value, Mapping):
         return value
     value, base = visit(value, at)
@@ -51,9 +51,9 @@ def _visited(value: object, visit: _Visit, at: _Position = _WHOLE) -> object:
     for key, of in value.items():
         below = at.below(key, known=key in words.APPLIED)
         if key in BY_NAME and isinstance(of, Mapping):
-            out[key] = {name: _visited(each, visit, below.below(name)) for name, each in of.items()}
+            out[key] = {name: _mapped(each, visit, below.below(name)) for name, each in of.items()}
         elif key not in DATA:
-            out[key] = _visited(of, visit, below)
+            out[key] = _mapped(of, visit, below)
     return out
 
 
@@ -69,7 +69,7 @@ class Addresses:
     _noted_references: list[tuple[str, object, _Position]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        _visited(self.whole, self._note_addresses)
+        _mapped(self.whole, self._note_addresses)
         # What stands below an unknown keyword is a schema only where no other has its address.
         certain = {address for address, _, at in self._noted_references if at.known}
         for address, schema, at in self._noted_references:
@@ -168,7 +168,7 @@ def without_siblings(schema: Schema) -> tuple[Schema, list[str]]:
         return kept, at.base
 
     unnamed = {key: value for key, value in schema.items() if key != "$schema"}
-    return as_mapping(_visited(unnamed, cut)), [*ignored]
+    return as_mapping(_mapped(unnamed, cut)), [*ignored]
 
 
 def placed(schema: Schema) -> Schema:
@@ -200,4 +200,4 @@ def placed(schema: Schema) -> Schema:
                 out[key] = of
         return out, inner
 
-    return as_mapping(_visited(found.whole, moved))
+    return as_mapping(_mapped(found.whole, moved))

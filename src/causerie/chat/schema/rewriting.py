@@ -78,16 +78,16 @@ def is_never(schema: object) -> bool:
     if not isinstance(schema, Mapping):
         return schema is False
     never = schema.get("not", False)
-    return never is True or (isinstance(never, Mapping) and not _rules_of(never))
+    return never is True or (isinstance(never, Mapping) and not _without_annotations(never))
 
 
 def _resolved_rules(schema: object, resolve: Callable[[str], object]) -> Schema:
-    said = _rules_of(schema)
+    said = _without_annotations(schema)
     for _ in range(_MOST_STEPS):
         reference = said.get("$ref")
         if len(said) > 1 or not (isinstance(reference, str) and reference.startswith("#")):
             break
-        said = _rules_of(resolve(reference))
+        said = _without_annotations(resolve(reference))
     return said
 
 
@@ -95,7 +95,7 @@ def _listed_names(said: Schema) -> Sequence[str] | None:
     options = said.get("anyOf") if said.keys() <= {"type", "anyOf"} else None
     if not isinstance(options, list) or said.get("type", "string") != "string":
         return _as_constants(said)
-    each = [_as_constants(_rules_of(option)) for option in options]
+    each = [_as_constants(_without_annotations(option)) for option in options]
     return [name for names in each for name in names or ()] if None not in each else None
 
 
@@ -116,7 +116,7 @@ def _as_pattern(said: Schema) -> str | None:
         return None
 
 
-def _rules_of(schema: object) -> Schema:
+def _without_annotations(schema: object) -> Schema:
     if not isinstance(schema, Mapping):
         return {}
     return {key: value for key, value in schema.items() if not words.is_annotation(key)}
@@ -172,13 +172,13 @@ class SchemaNegation:
     """
 
     resolve: Callable[[str], object]
-    _budget: int = _MOST_CHARACTERS_IN_ALL
+    _work_left: int = _MOST_CHARACTERS_IN_ALL
 
     def of(self, schema: object, depth: int = 0) -> Opposite:
         """Return the opposite of a schema; it has no ways where none can be said."""
         if not isinstance(schema, Mapping):
             return Opposite(({},) if schema is False else (), True)
-        if depth > _DEEPEST or self._budget < 0:
+        if depth > _DEEPEST or self._work_left < 0:
             return _NOTHING_SAID
         each = [
             self._opposite_of_keyword(key, value, schema, depth)
@@ -186,14 +186,14 @@ class SchemaNegation:
             if not words.is_annotation(key)
         ]
         found = _union_of_opposites(each)
-        self._budget -= sum(_A_WAY + len(str(way.get("pattern", ""))) for way in found.ways)
+        self._work_left -= sum(_A_WAY + len(str(way.get("pattern", ""))) for way in found.ways)
         return found
 
     def _opposite_of_keyword(self, key: str, value: object, schema: Schema, depth: int) -> Opposite:
         if key == "$ref" and isinstance(value, str) and value.startswith("#"):
             return self.of(self.resolve(value), depth + 1)
         if key in ("const", "enum"):
-            return _other_than([value] if key == "const" else as_list(value))
+            return _opposite_of_constants([value] if key == "const" else as_list(value))
         if key == "type":
             names = set(map(str, one_or_several(declared_types(schema))))
             excluded = names | ({"number"} if "integer" in names else set())
@@ -252,7 +252,7 @@ def _union_of_opposites(opposites: Iterable[Opposite]) -> Opposite:
     return Opposite(tuple(ways[:_MOST]), len(ways) <= _MOST and all(o.complete for o in each))
 
 
-def _other_than(values: Sequence[object]) -> Opposite:
+def _opposite_of_constants(values: Sequence[object]) -> Opposite:
     kinds = set(map(json_type, values))
     ways: list[Schema] = []
     if others := [kind for kind in words.KINDS if kind not in kinds]:

@@ -31,19 +31,19 @@ class Values:
     """Rewrites the values of one schema and counts; ``refuse`` takes a pointer and a reason."""
 
     refuse: Callable[[str, str], SchemaRefused]
-    _subschemas: int = 0
+    _subschema_count: int = 0
     _value_count: int = 0
-    _characters: int = 0
+    _character_count: int = 0
 
     def count(self, pointer: str, *, subschemas: int = 0, values: int = 0, text: int = 0) -> None:
         """Add to what the schema holds; refuses where it is too much."""
-        self._subschemas += subschemas
+        self._subschema_count += subschemas
         self._value_count += values
-        self._characters += text
+        self._character_count += text
         for have, limit, what in (
-            (self._subschemas, MAX_SUBSCHEMAS, "subschemas"),
+            (self._subschema_count, MAX_SUBSCHEMAS, "subschemas"),
             (self._value_count, MAX_VALUES, "constants"),
-            (self._characters, MAX_CHARACTERS, "characters of names, patterns and constants"),
+            (self._character_count, MAX_CHARACTERS, "characters of names, patterns and constants"),
         ):
             if have > limit:
                 raise self.refuse(pointer, f"the schema has more than {limit} {what}.")

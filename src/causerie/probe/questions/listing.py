@@ -60,7 +60,7 @@ def _base_has_version(subject: Subject) -> Script:
 
 
 @script("models")
-def _models(subject: Subject) -> Script:
+def _lists_models(subject: Subject) -> Script:
     reply = yield LIST
     reply.settle()
     if not isinstance(reply.at("data"), list):
@@ -142,7 +142,7 @@ def _learned(subject: Subject, length: int, how: str, *, whole: bool = False) ->
 
 
 @script(TOO_LONG)
-def _too_long(subject: Subject) -> Script:
+def _refuses_long_prompt(subject: Subject) -> Script:
     length = subject.context_length
     if length is None:
         return unclear("not asked: the context length is not known")

@@ -52,7 +52,7 @@ def _json_or_none(text: str) -> object:
 
 
 @script("response_format.object")
-def _object(subject: Subject) -> Script:
+def _json_object(subject: Subject) -> Script:
     answer = (yield subject.ask(_SAID, 96, response_format={"type": "json_object"})).answer()
     if isinstance(_json_or_none(answer.text), dict):
         return yes()
@@ -67,7 +67,7 @@ def _follows(schema: Mapping[str, object], text: str) -> bool:
 
 
 @script("schema")
-def _schema(subject: Subject, *, loud: bool = False) -> Script:
+def _json_schema(subject: Subject, *, loud: bool = False) -> Script:
     ask, most = (subject.loudly, 320) if loud else (subject.ask, 64)
     answer = (yield ask(_SAID, most, response_format=_schema_format(_SCHEMA))).answer()
     if not _follows(_SCHEMA, answer.text):
@@ -80,7 +80,7 @@ def _schema(subject: Subject, *, loud: bool = False) -> Script:
 
 
 @script("response_format.strict")
-def _strict(subject: Subject) -> Script:
+def _strict_schema(subject: Subject) -> Script:
     # With a keyword that few providers enforce.
     reply = yield subject.ask(_SAID, 48, response_format=_schema_format(_UNIQUE))
     if (refused := reply.refusal) is not None:
@@ -103,14 +103,14 @@ _STRUCTURES: Mapping[str, tuple[object, Callable[[str], bool]]] = {
 
 
 @script("structured")
-def _structured(subject: Subject, *, kind: str) -> Script:
+def _structured_output(subject: Subject, *, kind: str) -> Script:
     value, holds = _STRUCTURES[kind]
     answer = (yield subject.ask(_SAID, 48, structured_outputs={kind: value})).answer()
     return yes() if holds(answer.text) else no(f"accepted, not followed: {answer.text!r:.80}")
 
 
 @script("structured_outputs.grammar")
-def _grammar(subject: Subject) -> Script:
+def _grammar_output(subject: Subject) -> Script:
     last = no("")
     for text in _GRAMMARS:
         reply = yield subject.ask(_SAID, 32, structured_outputs={"grammar": text})
@@ -172,7 +172,7 @@ def _may_call(subject: Subject) -> ProbeRequest:
 
 
 @script("tools")
-def _tools(subject: Subject) -> Script:
+def _calls_tools(subject: Subject) -> Script:
     free = (yield _may_call(subject)).answer()
     if free.calls:
         return weighed(_call_faults(free), of=4, how="called by itself")
@@ -219,7 +219,7 @@ def _tool_exchange(subject: Subject) -> Script:
 
 
 @script("tools.history")
-def _history(subject: Subject) -> Script:
+def _odd_history(subject: Subject) -> Script:
     broken = _CALL | {"function": {"name": "get_weather", "arguments": '{"city": '}}
     stray = _RESULT | {"tool_call_id": "call_nobody"}
     missing = []
@@ -254,7 +254,7 @@ def _choice_of_none(subject: Subject) -> Script:
 
 
 @script("parallel_tool_calls")
-def _parallel(subject: Subject) -> Script:
+def _parallel_calls(subject: Subject) -> Script:
     said = "Get the weather in Paris and the weather in Rome. Make two calls."
     fields = {"tools": _TOOLS, "tool_choice": "required"}
     many = (yield subject.ask(said, 160, **fields, parallel_tool_calls=True)).answer()

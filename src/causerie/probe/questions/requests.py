@@ -89,7 +89,7 @@ _HINTS: Mapping[str, object] = SAMPLES["hints"]
 
 
 @script("messages.roles")
-def _roles(subject: Subject) -> Script:
+def _message_roles(subject: Subject) -> Script:
     refused = []
     for sample in SAMPLES["roles"]:
         reply = yield subject.ask(sample["messages"], 4)
@@ -182,7 +182,7 @@ _WRONG_REQUESTS: Mapping[str, Callable[[Subject], ProbeRequest]] = {
 
 
 @script("refused")
-def _refused(subject: Subject, *, request: str, statuses: Sequence[int]) -> Script:
+def _refuses_wrong_request(subject: Subject, *, request: str, statuses: Sequence[int]) -> Script:
     reply = yield _WRONG_REQUESTS[request](subject)
     if not reply.status:
         return unclear(reply.trouble)
@@ -192,7 +192,7 @@ def _refused(subject: Subject, *, request: str, statuses: Sequence[int]) -> Scri
 
 
 @script("key")
-def _key(subject: Subject, *, credential: Credential) -> Script:
+def _refuses_key(subject: Subject, *, credential: Credential) -> Script:
     if not subject.keyed:
         return unclear("asked without a key anyway")
     reply = yield _say_ok(subject, credential)
@@ -251,7 +251,7 @@ def _stream_form(subject: Subject) -> Script:
 
 
 @script("stream.chunks")
-def _chunks(subject: Subject) -> Script:
+def _stream_chunks(subject: Subject) -> Script:
     stream = (yield _plain_stream(subject)).stream()
     ids = {str(dig(chunk, "id") or "") for chunk in stream.chunks}
     objects = {str(dig(chunk, "object")) for chunk in stream.chunks}
@@ -347,7 +347,7 @@ _PAGES: Mapping[str, BusyReader] = {"/health": _engines, "/slots": _slots, "/met
 
 
 @script("left")
-def _left(subject: Subject, *, stream: bool) -> Script:
+def _notices_leaving_client(subject: Subject, *, stream: bool) -> Script:
     plain = replace(subject.ask(_LONG, _MOST), leave_after=0.5)
     streamed = replace(subject.ask(_LONG, _MOST, stream=True), leave_at_data=True)
     ask = streamed if stream else plain

@@ -50,7 +50,7 @@ def _repeats_text(ask: ProbeRequest) -> Steps[tuple[bool, str]]:
 
 
 @script("temperature")
-def _temperature(subject: Subject) -> Script:
+def _temperature_varies_text(subject: Subject) -> Script:
     still, cold = yield from _repeats_text(subject.ask(_OPEN, 16, temperature=0))
     hot = (yield _hot_request(subject)).answer().text
     hotter = (yield _hot_request(subject)).answer().text
@@ -77,7 +77,7 @@ def _narrows(subject: Subject, *, name: str, value: float) -> Script:
 
 
 @script("seed")
-def _seed(subject: Subject) -> Script:
+def _seed_repeats_text(subject: Subject) -> Script:
     same, text = yield from _repeats_text(_hot_request(subject, seed=7))
     if not same:
         return no("accepted, no effect: three texts with the same seed all differ")
@@ -103,7 +103,7 @@ def _penalises(subject: Subject, *, name: str, value: float) -> Script:
 
 
 @script("logit_bias")
-def _bias(subject: Subject) -> Script:
+def _logit_bias(subject: Subject) -> Script:
     refused = ""
     for token in _TOKENS:
         fields: dict[str, object] = {subject.limit: 4, "logit_bias": {str(token): 100}}
@@ -149,7 +149,7 @@ _TOKENS = (65, 300, 1000)  # ids that vocabularies of every sort have
 
 
 @script("output limit")
-def _limit(subject: Subject, *, name: str) -> Script:
+def _output_limit_holds(subject: Subject, *, name: str) -> Script:
     fields: dict[str, object] = {subject.limit: None, name: 8}
     answer = (yield subject.ask(COUNT, 8, **fields)).answer()
     told = "" if answer.completion is None else f" after {counted(answer.completion, 'token')}"
@@ -186,7 +186,7 @@ def _longer_answer(subject: Subject, *, name: str, value: object, least: int) ->
 
 
 @script("stop")
-def _stop(subject: Subject) -> Script:
+def _stop_cuts_text(subject: Subject) -> Script:
     whole = (yield subject.ask(COUNT, 40).once()).answer().text
     middle = len(whole) // 2
     mark = whole[middle : middle + 3]
@@ -203,7 +203,7 @@ def _stop(subject: Subject) -> Script:
 
 
 @script("stop_token_ids")
-def _stop_ids(subject: Subject) -> Script:
+def _stop_token_ids(subject: Subject) -> Script:
     for token in _TOKENS:
         forced = {subject.limit: 6, "logit_bias": {str(token): 100}}
         reply = yield subject.ask(COUNT, 6, **forced).once()
@@ -217,7 +217,7 @@ def _stop_ids(subject: Subject) -> Script:
 
 
 @script("n")
-def _choices(subject: Subject) -> Script:
+def _two_choices(subject: Subject) -> Script:
     reply = yield subject.ask("Name an animal.", 8, n=2, temperature=1)
     first = reply.answer()
     found = first.at("choices")
@@ -256,13 +256,13 @@ def _continue_field(subject: Subject) -> Script:
         if answer.text.startswith(_STARTED):
             return partly("it goes on, and repeats what was sent")
         return yes(f"went on with {answer.text!r:.40}")
-    fewer = yield from _fewer(subject, answer)
+    fewer = yield from _prompt_tokens_saved(subject, answer)
     if fewer:
         return yes(f"{fewer} tokens between messages are left out")
     return no(f"accepted, began anew: {answer.text!r:.60}")
 
 
-def _fewer(subject: Subject, answer: ProbeAnswer) -> Steps[int]:
+def _prompt_tokens_saved(subject: Subject, answer: ProbeAnswer) -> Steps[int]:
     reply = yield subject.ask(_started_talk(), 8).once()
     if reply.refusal is not None:
         return 0
@@ -286,7 +286,7 @@ def _continues(subject: Subject) -> Script:
         if reply.refusal is None and reply.stream().answer().text.startswith(_NEXT):
             return yes(how, learned=replace(subject, continues=True))
     marked = yield subject.ask(_started_talk(), 8, **_FIELDS).once()
-    if marked.refusal is None and (yield from _fewer(subject, marked.answer())):
+    if marked.refusal is None and (yield from _prompt_tokens_saved(subject, marked.answer())):
         return yes("by `continue_final_message`", learned=replace(subject, continues=True))
     return no("it begins anew", learned=replace(subject, continues=False))
 
@@ -319,21 +319,21 @@ def thought(answer: ProbeAnswer) -> bool:
     return bool(answer.reasoning) or any(tag in answer.text for tag in _TAGS)
 
 
-def _with(subject: Subject, fields: Mapping[str, object]) -> Steps[bool | None]:
+def _thinks_with(subject: Subject, fields: Mapping[str, object]) -> Steps[bool | None]:
     reply = yield subject.ask(SUM, MOST, **fields).once()
     return None if reply.refusal is not None else thought(reply.answer())
 
 
 @script("thinking")
-def _switch(subject: Subject) -> Script:
-    thinks = yield from _with(subject, {})
+def _thinking_switch(subject: Subject) -> Script:
+    thinks = yield from _thinks_with(subject, {})
     ever = bool(thinks)
     for name, on, off in map(itemgetter("name", "on", "off"), _SWITCHES):
-        loud = yield from _with(subject, on)
+        loud = yield from _thinks_with(subject, on)
         ever = ever or bool(loud)
         if not loud:
             continue
-        if (yield from _with(subject, off)) is False:
+        if (yield from _thinks_with(subject, off)) is False:
             known = replace(subject, quiet=off, loud=on, thinking="switch")
             by_default = "on" if thinks else "off"
             how = f"by `{name}`; {by_default} by default"
@@ -365,7 +365,7 @@ def _both_ways(subject: Subject, *, switch: int) -> Script:
 
 
 @script("reasoning_content")
-def _fields(subject: Subject) -> Script:
+def _reasoning_field(subject: Subject) -> Script:
     reply = yield subject.loudly(SUM, MOST).once()
     answer = reply.answer()
     message = answer.at("choices", 0, "message")
@@ -379,9 +379,9 @@ def _fields(subject: Subject) -> Script:
 
 
 @script("stream.reasoning")
-def _order(subject: Subject) -> Script:
+def _reasoning_precedes_text(subject: Subject) -> Script:
     stream = (yield subject.loudly(SUM, MOST + 64, stream=True)).stream()
-    kinds = _kinds(stream)
+    kinds = _delta_kinds(stream)
     if "reasoning" not in kinds:
         return no("no reasoning came in the stream")
     if "text" not in kinds:
@@ -391,7 +391,7 @@ def _order(subject: Subject) -> Script:
     return yes()
 
 
-def _kinds(stream: ProbeStream) -> list[str]:
+def _delta_kinds(stream: ProbeStream) -> list[str]:
     kinds = []
     for delta in stream.deltas():
         if delta.get("reasoning_content") or delta.get("reasoning"):
@@ -402,7 +402,7 @@ def _kinds(stream: ProbeStream) -> list[str]:
 
 
 @script("thinking_token_budget")
-def _budget(subject: Subject) -> Script:
+def _thinking_budget(subject: Subject) -> Script:
     free = (yield subject.loudly(_LEGS, MOST)).answer()
     if len(free.reasoning.split()) < 12:
         return unclear("it thinks too briefly for a budget to show")
@@ -416,7 +416,7 @@ def _budget(subject: Subject) -> Script:
 
 
 @script("include_reasoning")
-def _hidden(subject: Subject) -> Script:
+def _hides_reasoning(subject: Subject) -> Script:
     free = (yield subject.loudly(SUM, MOST).once()).answer()
     answer = (yield subject.loudly(SUM, MOST, include_reasoning=False)).answer()
     if not thought(free):
