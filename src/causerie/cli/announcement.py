@@ -82,7 +82,7 @@ class ConsoleAnnouncer:
         self._console.print(words, markup=False, highlight=False)
 
     def stop(self) -> None:
-        self.download.stop()
+        self.download.close()
         if self._load_status is not None:
             self._load_status.stop()
             self._load_status = None
@@ -190,8 +190,7 @@ def _curl_example(door_address: doors.DoorAddress, base: str) -> str:
         "model": exact[0] if exact else f"{door_address.models[0][:-1]}MODEL",
         "messages": [{"role": "user", "content": "Say hello."}],
     }
-    words = ["curl", f"{base}/chat/completions", "-H", "Content-Type: application/json"]
-    line = " ".join(shlex.quote(word) for word in words)
+    line = shlex.join(("curl", f"{base}/chat/completions", "-H", "Content-Type: application/json"))
     if door_address.door.keys not in (None, "off"):
         line += ' -H "Authorization: Bearer $CAUSERIE_API_KEY"'
     return f"{line} -d {shlex.quote(json.dumps(body))}"
@@ -247,7 +246,7 @@ class DownloadBar:
         )
         self.active = False
 
-    def stop(self) -> None:
+    def close(self) -> None:
         self._progress.stop()
         self.active = False
 
@@ -265,7 +264,7 @@ class DownloadBar:
 
     def finished(self) -> None:
         if self.active:
-            self.stop()
+            self.close()
         else:
             file = self._progress.tasks[-1]
             size = file.completed / 1e6

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from hashlib import sha256
 from pathlib import Path
 from types import FrameType
@@ -121,11 +121,8 @@ def _one_start_at_a_time(path: Path) -> Iterator[None]:
 def _fetch_weights(settings: Settings, model: ModelSettings) -> None:
     if model.ref is None or model.engine not in ("llamacpp", "openvino"):
         return  # others have no weights here, or get them themselves
-    bar = DownloadBar(Console(stderr=True))
-    try:
+    with closing(DownloadBar(Console(stderr=True))) as bar:
         _ = asyncio.run(fetch_weights(settings, model.ref, bar, model.engine))
-    finally:
-        bar.stop()
 
 
 # One that this version has started, or any other one that serves the cache.

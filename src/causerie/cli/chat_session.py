@@ -11,7 +11,7 @@ import base64
 import re
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
-from contextlib import aclosing, contextmanager, suppress
+from contextlib import aclosing, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from http import HTTPStatus
@@ -257,16 +257,12 @@ def talk(
             why = error.strerror if isinstance(error, OSError) else error
             words = f"{tools}: {why}; a JSON array of tool definitions is needed"
             raise WrongUsage(words) from error
-    with asyncio.Runner() as runner:
-        session = _ChatSession(runner, find, plain, own)
-        try:
-            session.begin(fields, system or None)
-            if question is not None:
-                session.once(question)
-            else:
-                session.at_length()
-        finally:
-            session.close()
+    with asyncio.Runner() as runner, closing(_ChatSession(runner, find, plain, own)) as session:
+        session.begin(fields, system or None)
+        if question is not None:
+            session.once(question)
+        else:
+            session.at_length()
 
 
 @dataclass(eq=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import sys
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
@@ -62,11 +63,8 @@ def new_key() -> str:
 def digest_line(made: str) -> str:
     """Return the line for the configuration: the public part, if there is one, and the SHA-256."""
     found = hashlib.sha256(made.encode()).hexdigest()
-    prefix, _, rest = made.partition("_")
-    public, separator, secret = rest.partition("_")
-    if prefix == "ck" and separator and secret and public.isascii() and public.isalnum():
-        return f"ck_{public}:{found}"
-    return found
+    public = re.match(r"(ck_[a-zA-Z0-9]+)_.", made, re.DOTALL)
+    return f"{public[1]}:{found}" if public else found
 
 
 keys = typer.Typer()

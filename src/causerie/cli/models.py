@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -252,12 +252,9 @@ def pull(
     reference = command.library().reference(ref or DEFAULT_REFERENCE)
     wanted = str(reference)
     settings = command.settings_in_force(config, pairs).settings
-    bar = DownloadBar(Console(stderr=True))
-    shown = Silent() if quiet else bar
-    try:
+    with closing(DownloadBar(Console(stderr=True))) as bar:
+        shown = Silent() if quiet else bar
         weights = asyncio.run(fetch_weights(settings, wanted, shown, engine or "llamacpp"))
-    finally:
-        bar.stop()
     typer.echo(str(weights.path))
     if reference.kind is Kind.PATH and not quiet:
         words = f"{ref} is on this machine already; `causerie serve {ref}` and `run` use it there"

@@ -27,6 +27,7 @@ from opentelemetry.trace import (
     Tracer,
     format_trace_id,
     set_span_in_context,
+    use_span,
 )
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
@@ -207,11 +208,8 @@ class _TracedReply:
 
     async def _first_batch(self) -> Batch:
         # The span is current meanwhile, so that the next server gets it.
-        reset = context.attach(set_span_in_context(self._span))
-        try:
+        with use_span(self._span, record_exception=False, set_status_on_exception=False):
             return await anext(self._batches)
-        finally:
-            context.detach(reset)
 
 
 def _note_failure(span: Span, failure: BaseException) -> None:

@@ -58,10 +58,9 @@ class RetentionSettings(Struct, frozen=True, kw_only=True):
 
 
 def store_rules(store: StoreSettings) -> Iterator[Broken]:
-    at: KeyPath = ("store", "secret_keys")
     if (store.url or "").startswith("postgres") and not store.secret_keys:
         yield Broken(
-            at,
+            ("store", "secret_keys"),
             "is empty; with PostgreSQL name a key, the same for all replicas: "
             "`openssl rand -base64 33` makes one",
         )
