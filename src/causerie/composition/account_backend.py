@@ -69,7 +69,7 @@ from causerie.observe.logging import Outage
 from causerie.observe.mail import Outbox
 from causerie.observe.metrics import StoreStatus
 from causerie.protocol.money import exact
-from causerie.settings.alerts import Alerts
+from causerie.settings.alerts import Alerts, Mail
 from causerie.settings.credentials import Credentials
 from causerie.settings.store import StoreSettings
 from causerie.settings.tree import Settings
@@ -218,16 +218,11 @@ async def account_backend(
     shared_budgets: SharedBudgetStore | None = None,
     place: WorkerPlace | None = None,
 ) -> AsyncIterator[AccountBackend]:
-    """Open the database, keys, budgets, ledger and mail; close them after the last request.
-
-    ``shared_budgets`` is the store of budgets of all replicas, if there is one. Raises
-    :class:`CannotStart`.
-    """
+    """Open database, keys, ledger and mail while the block runs; raise :class:`CannotStart`."""
     store = settings.store
     async with AsyncExitStack() as stack:
         database = await stack.enter_async_context(opened(store))
-        cipher = await sealed(database, store, credentials.store)
-        sql = SqlStore(database, cipher)
+        sql = SqlStore(database, await sealed(database, store, credentials.store))
         key_cache = KeyCache(sql, offline_seconds=store.offline_seconds)
         write_ahead_log = _write_ahead_log(store, 1 if place is None else place.number)
         if write_ahead_log is not None:
@@ -246,14 +241,10 @@ async def account_backend(
         for follow in (budgets.follow(), scopes, retention.follow()):
             _ = await stack.enter_async_context(owned(follow))
         _ = await stack.enter_async_context(recorder)
-        results = Results(SqlProbeResults(database))
-        examinations = await stack.enter_async_context(Examinations(results, present_time))
-        server = mail_server(settings.mail, credentials.mail)
-        outbox = None if server is None else Outbox(server)
-        if outbox is not None:
-            _ = await stack.enter_async_context(owned(outbox.deliver()))
+        examinations = Examinations(Results(SqlProbeResults(database)), present_time)
+        _ = await stack.enter_async_context(examinations)
+        outbox = await stack.enter_async_context(_outbox(settings.mail, credentials.mail))
         free_days = FreeAllowances(sql, time.monotonic)
-        watching = Watching(sql)
         yield AccountBackend(
             accounts,
             key_cache,
@@ -261,7 +252,7 @@ async def account_backend(
             free_days,
             Statements(sql, free_days),
             AccountConditions(
-                SqlAlertBook(database), watching, accounts.scope_budgets, present_time
+                SqlAlertBook(database), Watching(sql), accounts.scope_budgets, present_time
             ),
             database.outage,
             sql,
@@ -270,6 +261,17 @@ async def account_backend(
             examinations,
             outbox,
         )
+
+
+@asynccontextmanager
+async def _outbox(mail: Mail, password: str | None) -> AsyncIterator[Outbox | None]:
+    server = mail_server(mail, password)
+    if server is None:
+        yield None
+        return
+    outbox = Outbox(server)
+    async with owned(outbox.deliver()):
+        yield outbox
 
 
 @asynccontextmanager

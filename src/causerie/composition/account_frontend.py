@@ -351,10 +351,8 @@ class AccountFrontend:
         options = settings.console
         if not options.enabled:
             return
-        accounts, clock = self.backed.accounts, present_time
-        operations = LiveOperations(
-            running, configuration, alerts, accounts, self.backed.examinations, clock
-        )
+        accounts, clock, probes = self.backed.accounts, present_time, self.backed.examinations
+        operations = LiveOperations(running, configuration, alerts, accounts, probes, clock)
         most = options.api_requests_per_minute
 
         def link_path(_: LinkKind, token: str) -> str:
@@ -378,27 +376,30 @@ class AccountFrontend:
         sales = self._credit_sales(running, alerts)
         if sales.stripe is not None:
             edge.mount("/webhooks", sales.stripe.answer)
-        chat = structs.asdict(settings.public_chat)
         console = ConsoleApplication(
             accounts,
             LiveServiceView(running, accounts.projects, operations),
             site,
             clock=clock,
-            open_to=OpenPages(
-                options.sign_up,
-                self.backed.outbox if options.address else None,
-                options.public_rankings,
-                sales,
-                PublicChatOptions(**chat | {"models": frozenset(chat["models"])}),
-                self._shared_budgets,
-                options.public_status,
-                bool(alert_options(settings).owners),
-                frozenset(options.public_apps),
-            ),
+            open_to=self._open_pages(settings, sales),
             providers=lambda: self._providers,
         )
         edge.mount("/console", console.answer, console.refuse, address=options.address or "")
         edge.mount("/", leading_to(f"{options.address or ''}/console/", settings.server))
+
+    def _open_pages(self, settings: Settings, sales: Sales) -> OpenPages:
+        options, chat = settings.console, structs.asdict(settings.public_chat)
+        return OpenPages(
+            options.sign_up,
+            self.backed.outbox if options.address else None,
+            options.public_rankings,
+            sales,
+            PublicChatOptions(**chat | {"models": frozenset(chat["models"])}),
+            self._shared_budgets,
+            options.public_status,
+            bool(alert_options(settings).owners),
+            frozenset(options.public_apps),
+        )
 
     def _credit_sales(self, running: RunningService, alerts: AlertCenter) -> Sales:
         settings, secrets = running.now.settings, self._credentials.payments

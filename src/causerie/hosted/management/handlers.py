@@ -51,7 +51,6 @@ from causerie.hosted.operations.provider_models import (
     router_door,
 )
 from causerie.http.answers import Export, Rows, csv_pieces
-from causerie.protocol.alike import alike
 from causerie.protocol.numbers import money
 
 
@@ -100,7 +99,7 @@ class ExplainRoute(Body, frozen=True):
 
     def arguments(self) -> dict[str, Any]:
         body = msgspec.json.encode(self.request)
-        return {"question": alike(RouteQuery, self, body=body)}
+        return {"question": RouteQuery(body, self.door, self.key, self.session, self.strict)}
 
 
 @route("GET /providers/{provider}/probe", "Get the state of the last probe")
