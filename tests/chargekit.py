@@ -18,8 +18,7 @@ from edgekit import Statuses, serving
 from gatewaykit import settled
 
 from causerie.access.keys import StaticKeys
-from causerie.access.limits import Rates, RateScope
-from causerie.access.windows import MemoryCounters
+from causerie.access.limits import MemoryCounters, Rates, RateScope
 from causerie.catalog.catalog import Catalog
 from causerie.catalog.model import ModelCard, ServedModel, TargetCapabilities, Tariff
 from causerie.chat.parser import Separation

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from causerie.access.keys import Caller, KeyDigest, StaticKeys
-from causerie.access.windows import MemoryCounters
+from causerie.access.limits import MemoryCounters
 from causerie.catalog.catalog import Catalog
 from causerie.catalog.model import ModelCard, ServedModel, TargetCapabilities
 from causerie.engines.base import EngineState, EngineStatus

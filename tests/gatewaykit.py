@@ -13,7 +13,7 @@ import aiohttp
 from edgekit import Statuses, serving
 
 from causerie.access.keys import StaticKeys
-from causerie.access.windows import MemoryCounters
+from causerie.access.limits import MemoryCounters
 from causerie.catalog.catalog import Catalog
 from causerie.catalog.model import ModelCard, ServedModel, TargetCapabilities
 from causerie.chat.parser import Separation

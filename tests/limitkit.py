@@ -10,8 +10,15 @@ from typing import Any, Literal
 
 from valkeyserver import ValkeyServer
 
-from causerie.access.limits import Lease, RateLimiter, Rates, RateScope, Tokens, tell
-from causerie.access.windows import MemoryCounters
+from causerie.access.limits import (
+    Lease,
+    MemoryCounters,
+    RateLimiter,
+    Rates,
+    RateScope,
+    Tokens,
+    tell,
+)
 from causerie.distributed.connection import DistributedOptions, Replica
 from causerie.distributed.limits import DistributedCounters
 

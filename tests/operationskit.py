@@ -16,7 +16,7 @@ from typing import Any
 from accountkit import World
 from probekit import says_yes
 
-from causerie.access.windows import MemoryCounters
+from causerie.access.limits import MemoryCounters
 from causerie.chat.compiler import Compiler
 from causerie.chat.rendering import Renderers
 from causerie.composition.alerting import Alerting, alert_options

@@ -23,8 +23,7 @@ from causerie.protocol.events import (
 )
 from causerie.protocol.request import ChatRequest, Message
 from causerie.protocol.targets import Candidate
-from causerie.routing.execution import Execution
-from causerie.routing.router import Router
+from causerie.routing.router import Execution, Router
 
 ASK = ChatRequest(model="m", messages=(Message("user", "Hi"),))
 REPLY: tuple[Event, ...] = (

@@ -97,7 +97,7 @@ PLANTED = {
         "engines/registry.py", "import xllamacpp", "engines may not import xllamacpp"
     ),
     "upward": Planted(
-        "access/windows.py",
+        "access/limits.py",
         "from causerie.pipeline import Pipeline",
         "access may not import pipeline",
     ),

@@ -47,9 +47,8 @@ from causerie.protocol.response import (
     ResponseSink,
 )
 from causerie.protocol.targets import Candidate
-from causerie.routing.attempt import Attempt
-from causerie.routing.execution import Execution
-from causerie.routing.router import Router
+from causerie.routing.router import Execution, Router
+from causerie.routing.target_selector import Attempt
 from causerie.routing.target_state import wait_of
 
 

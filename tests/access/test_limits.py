@@ -18,8 +18,7 @@ from limitkit import (
     told,
 )
 
-from causerie.access.limits import Lease, Rates, RateScope, Tokens
-from causerie.access.windows import MemoryCounters
+from causerie.access.limits import Lease, MemoryCounters, Rates, RateScope, Tokens
 from causerie.errors import InvalidRequest, RateLimited, UpstreamFailed
 
 

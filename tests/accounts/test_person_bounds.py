@@ -15,8 +15,7 @@ from valkeyserver import ValkeyServer
 from waiting import eventually
 
 from causerie.access.keys import Caller, Credential
-from causerie.access.limits import RateLimiter, Tokens
-from causerie.access.windows import MemoryCounters
+from causerie.access.limits import MemoryCounters, RateLimiter, Tokens
 from causerie.catalog.model import Tariff
 from causerie.errors import Forbidden, NotFound, OverBudget, RateLimited
 from causerie.hosted.accounts.bookkeeping import Bookkeeping, ModelPrices

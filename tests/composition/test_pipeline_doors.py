@@ -6,7 +6,7 @@ import pytest
 from routingkit import REPLY, Scripted, router
 
 from causerie.access.keys import Caller, StaticKeys
-from causerie.access.windows import MemoryCounters
+from causerie.access.limits import MemoryCounters
 from causerie.catalog.catalog import Catalog, WildcardModel
 from causerie.catalog.model import ModelCard, ServedModel, TargetCapabilities, TargetTariffs
 from causerie.errors import Forbidden, NotFound

@@ -22,8 +22,7 @@ from hub import gguf, serving
 
 from causerie.engines.weights import HubOptions, Silent
 from causerie.engines.weights.fetching import fetch
-from causerie.metering.meter import Record
-from causerie.metering.request_log import RequestLog
+from causerie.metering.meter import Record, RequestLog
 from causerie.observe.logging import LogBuffer, Outage, configure, request_id
 from causerie.protocol.events import Usage
 

@@ -19,7 +19,7 @@ from faultkit import Broken, Call, Fault, Received, Reply, upstream
 from gatewaykit import Answer, gateway, settled
 
 from causerie.errors import ErrorClass
-from causerie.metering.request_log import RequestLog
+from causerie.metering.meter import RequestLog
 from causerie.observe.logging import LogBuffer
 from causerie.providers.provider import Deadlines
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from causerie.protocol.events import Finished, ToolCallDelta, ToolCallStarted
 from causerie.protocol.targets import QUARTER_SECONDS, CallCounts
-from causerie.routing.execution import MANY, Passed
+from causerie.routing.router import MANY, Passed
 from causerie.routing.target_state import CallStats
 
 DAY = 86_400

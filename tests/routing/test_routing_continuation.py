@@ -37,7 +37,7 @@ from causerie.protocol.events import (
 )
 from causerie.protocol.request import ChatRequest, Thinking
 from causerie.routing.circuit_breaker import THRESHOLD
-from causerie.routing.execution import LONG, MANY, Passed, added
+from causerie.routing.router import LONG, MANY, Passed, added
 from causerie.routing.target_selector import RetryBudget
 
 

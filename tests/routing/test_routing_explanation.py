@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from routingkit import REPLY, Clock, Scripted, middle
 
 from causerie.access.keys import Caller, FreeScopes, StaticKeys
-from causerie.access.limits import Rates
-from causerie.access.windows import MemoryCounters
+from causerie.access.limits import MemoryCounters, Rates
 from causerie.catalog.catalog import Catalog
 from causerie.catalog.endpoint import CatalogEndpoint
 from causerie.catalog.listing import Listing

@@ -25,8 +25,8 @@ from routingkit import (
 
 from causerie.errors import InvalidRequest, UpstreamFailed
 from causerie.protocol.events import Batch
-from causerie.routing.attempt import Attempt
 from causerie.routing.circuit_breaker import CircuitBreaker
+from causerie.routing.target_selector import Attempt
 from causerie.routing.target_state import (
     FIVE_MINUTES,
     HALF_HOUR,

@@ -24,8 +24,7 @@ from service import serving as service_process
 from servicekit import service_view
 
 from causerie.access.keys import KeyDigest, StaticKeys
-from causerie.access.limits import Rates, RateScope
-from causerie.access.windows import MemoryCounters
+from causerie.access.limits import MemoryCounters, Rates, RateScope
 from causerie.catalog.catalog import Catalog
 from causerie.catalog.model import ModelCard, ServedModel, TargetCapabilities
 from causerie.hosted.accounts.bounds import Budget, LimitsAndBudgets

@@ -20,9 +20,8 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from causerie.access.keys import AccountPorts, KeyDigest, StaticKeys
-from causerie.access.limits import RateLimiter
+from causerie.access.limits import MemoryCounters, RateLimiter
 from causerie.access.shared_budgets import SharedBudgetStore
-from causerie.access.windows import MemoryCounters
 from causerie.catalog.catalog import Catalog
 from causerie.chat.call_check import CallChecker
 from causerie.chat.chat import TextChatOptions
@@ -52,8 +51,7 @@ from causerie.engines.fleet import Fleet
 from causerie.http.application import Edge, OwnPaths
 from causerie.http.doors import DoorTable
 from causerie.http.tasks import owned
-from causerie.metering.meter import Meter, RecordSink, UsageSettlement
-from causerie.metering.request_log import RequestLog
+from causerie.metering.meter import Meter, RecordSink, RequestLog, UsageSettlement
 from causerie.observe.logging import LogBuffer
 from causerie.observe.metrics import MetricsCounters
 from causerie.pipeline import Pipeline

@@ -29,6 +29,8 @@ from causerie.access.limits import (
     Lease,
     LimitStatus,
     LimitStatuses,
+    MemoryCounters,
+    MemoryLease,
     QuotaRefusal,
     RateScope,
     Tokens,
@@ -38,7 +40,6 @@ from causerie.access.limits import (
     needed,
 )
 from causerie.access.shared_budgets import HoldAnswer, HoldRequest
-from causerie.access.windows import MemoryCounters, MemoryLease
 from causerie.distributed.connection import ConnectionLost, Replica, SharedOperation
 
 TICK = 100_000  # microseconds

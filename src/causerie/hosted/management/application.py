@@ -18,9 +18,8 @@ from msgspec import Struct
 import causerie
 from causerie.access import allowed
 from causerie.access.keys import Credential, KeyDigest, matching
-from causerie.access.limits import Rates, RateScope, Tokens, tell
+from causerie.access.limits import MemoryCounters, Rates, RateScope, Tokens, tell
 from causerie.access.networks import Network
-from causerie.access.windows import MemoryCounters
 from causerie.errors import Error, NotFound, Unauthenticated
 from causerie.hosted.accounts import bounds, issuing
 from causerie.hosted.accounts.accounts import Accounts

@@ -21,8 +21,7 @@ import msgspec
 from msgspec import Struct
 
 from causerie.access.keys import KeyDigest, matching, no_key, wrong_key
-from causerie.access.limits import Rates, RateScope, Tokens
-from causerie.access.windows import MemoryCounters
+from causerie.access.limits import MemoryCounters, Rates, RateScope, Tokens
 from causerie.errors import InvalidRequest, NotFound, ServiceError
 from causerie.hosted.accounts.people import GroupClaims, IdentityGroup, User
 from causerie.hosted.accounts.provisioning import (
