@@ -198,6 +198,6 @@ async def main(to: Path, wanted: Collection[str]) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 2:
+    if len(sys.argv) < 2 or sys.argv[1].startswith("-"):
         sys.exit("Name the folder: python tests/screenshots.py FOLDER")
     asyncio.run(main(Path(sys.argv[1]), sys.argv[2:]))
