@@ -523,11 +523,6 @@ class ProviderTarget:
         self.probed_continues = continues
 
     @property
-    def name(self) -> str:
-        """``PROVIDER/MODEL``, as the configuration names it."""
-        return f"{self.provider.name}/{self.model}"
-
-    @property
     def retries(self) -> int:
         return self.provider.retries
 
