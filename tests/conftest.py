@@ -128,9 +128,9 @@ def vllm() -> Vllm:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """One process more than there are cores: a test often waits for a page, a clock or a child."""
+    """Two processes more than there are cores: a test often waits for a page, a clock, a child."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return (cores or 1) + 1
+    return (cores or 1) + 2
 
 
 _LINES_KEPT = 60
