@@ -114,7 +114,7 @@ class Scopes:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """The stages in their order."""
+    """All stages of answering a request, in their order."""
 
     keys: StaticKeys
     catalog: Catalog
@@ -455,7 +455,7 @@ class Pipeline:
 
 
 def scoped(door: PipelineDoor, caller: Caller, request: ChatRequest) -> ChatRequest:
-    """Set the cache scope of the project, or else of the key."""
+    """Return the request with the cache scope of the project, or else of the key."""
     if not door.separate_caches or not (owner := caller.project or caller.key):
         return request
     return structs.replace(request, cache_scope=_derive_cache_scope(owner))
@@ -566,7 +566,7 @@ def change_headers(
     *,
     verbatim: bool = False,
 ) -> dict[str, str]:
-    """Report changes by the parser (unless all passes ``verbatim``), by the model, and others."""
+    """Return the header that lists changes, if any; ``verbatim`` leaves out the parser's."""
     if request is not asked:
         changes = [*model.changes(asked), *changes]
     if asked.changes and not verbatim:

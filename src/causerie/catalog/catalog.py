@@ -238,8 +238,7 @@ class DoorCatalog:
     ) -> None:
         self.prefix = prefix
         self.history, self.days = history, days
-        self._door_model_ids = models
-        self._catalog = catalog
+        self._door_model_ids, self._catalog = models, catalog
 
     def entries(self) -> Sequence[Listing]:
         return self._catalog.listed(self._door_model_ids)

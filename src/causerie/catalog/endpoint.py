@@ -31,7 +31,7 @@ class CatalogEndpoint(TargetCapabilities):
     probed: date | None = None
 
     def placed(self, priority: int = 0, weight: float = 1.0) -> targets.Candidate:
-        """Return its candidate of routing, with a place among the endpoints of a request."""
+        """Return its routing candidate with that priority and weight."""
         return targets.Candidate(self.name, priority, weight, self.candidate.bounds)
 
     @property
@@ -44,7 +44,7 @@ class CatalogEndpoint(TargetCapabilities):
     def accepted_parameters(
         self, preferences: targets.Preferences = targets.NO_PREFERENCES
     ) -> frozenset[str]:
-        """Return what a request may ask of it: what it is said to support, if that is required."""
+        """Return the measured parameters, else all, or the claimed if support is required."""
         if self.parameters is None:
             return BASIC | self.claimed if preferences.require_parameters else HONOURED
         return self.parameters
@@ -111,7 +111,7 @@ def ranked(
     sort: targets.SortBy | None,
     stats_of: StatsReader,
 ) -> Sequence[targets.Candidate]:
-    """Return the candidates of routing; ``sort`` is the model's own, if it has one."""
+    """Return routing candidates in preferred order; ``sort`` is the model's own, if any."""
     by = preferences.sort or sort
     if preferences.order:
         named = [[one for one in endpoints if one.is_one_of({name})] for name in preferences.order]

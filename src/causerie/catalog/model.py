@@ -41,7 +41,7 @@ _PROMPT_SHARE = Decimal("0.75")  # of the tokens of a usual request
 
 @dataclass(frozen=True, slots=True)
 class Tariff:
-    """Prices of one token and one request; ``None`` for cached prompt and reasoning: as others.
+    """Prices of one token and one request; ``None`` means the price of other tokens of its kind.
 
     ``written`` is for prompt tokens that the target wrote into its cache. ``tiers`` are other
     tariffs, each for requests with more prompt tokens than its number, which rise. ``usual``
@@ -154,7 +154,7 @@ def _divide_half_even(dividend: int, divisor: int) -> int:
 
 
 def highest(tariffs: Iterable[Tariff]) -> Tariff:
-    """Return a tariff by which nothing costs less than by any of these; without one all is free."""
+    """Return a tariff at least as high as each of these everywhere; free if there are none."""
     first, *others = {*tariffs} or {_FREE}
     if not others:
         return first
@@ -201,7 +201,7 @@ _OF_PROBABILITIES = frozenset({"logprobs", "top_logprobs"})
 
 
 def of_provider(honoured: Iterable[str] | None, *, switches: bool) -> frozenset[str] | None:
-    """Return what a provider's model supports, ``None`` if unknown; ``switches``: also thinking."""
+    """Return all that a provider's model supports; ``switches`` adds the ones for thinking."""
     if honoured is None:
         return None
     known = frozenset(honoured)
@@ -299,7 +299,7 @@ class TargetCapabilities:
         return self.operations is None or operation in self.operations
 
     def accepted_parameters(self, preferences: Preferences = NO_PREFERENCES) -> frozenset[str]:
-        """Return what a request may ask of it: all if nothing is known."""
+        """Return the parameters that a request may use: all if nothing is known."""
         return HONOURED if self.parameters is None else self.parameters
 
     @property
@@ -342,7 +342,7 @@ def output_modalities(capabilities: Iterable[TargetCapabilities]) -> Sequence[st
 
 
 def modalities(capabilities: Sequence[TargetCapabilities]) -> Modalities:
-    """Return what some of these take and return."""
+    """Return the modalities that at least one of these takes, and those that one returns."""
     takes, measured = set(_TEXT), False
     for one in capabilities:
         profile = one.profile()

@@ -162,7 +162,7 @@ class CachedPage:
         return self._gzip_body
 
     async def smallest(self) -> bytes:
-        """Return the body in Brotli, made once: 256 KB take 0.4 s at best, more are made faster."""
+        """Return the body in Brotli, compressed once; above 256 KB less tightly, to be faster."""
         if not self._brotli_body:
             level = _BROTLI_BEST if len(self.body) <= _BROTLI_LARGE else _BROTLI_FAST
             self._brotli_body = await offload(partial(brotli.compress, self.body, quality=level))

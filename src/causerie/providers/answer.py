@@ -52,7 +52,7 @@ class Separators(Protocol):
 
 
 class Repetition:
-    """Compares new pieces with an earlier text but for white space, until it is ``over``."""
+    """Compares new text with an earlier one, white space aside, until it is ``over``."""
 
     def __init__(self, text: str) -> None:
         self._unspaced_text = "".join(text.split())
@@ -244,7 +244,7 @@ class AnswerState(Struct, eq=False):
 
     @property
     def takes_text(self) -> bool:
-        """Return true if a text that comes next is a text and nothing else."""
+        """Return true if the next text may pass as it is, with nothing to look for in it."""
         return self._is_rest_plain_text and self.finish is None and not self._high_surrogates
 
     def goes_on(self, choice: ProviderChoice) -> ContentEvent | None:
@@ -271,12 +271,12 @@ class AnswerState(Struct, eq=False):
         return (self._thoughts if reasoning else self._text_buffer).write
 
     def more_text(self, text: str) -> TextDelta:
-        """Add to the text of the reply; return the event of that."""
+        """Add to the reply's text; return the event for it."""
         self._text_buffer.write(text)
         return TextDelta(text, (), self.index)
 
     def more_reasoning(self, text: str) -> ReasoningDelta:
-        """Add to the reasoning of the reply; return the event of that."""
+        """Add to the reply's reasoning; return the event for it."""
         self._thoughts.write(text)
         return ReasoningDelta(text, self.index)
 

@@ -84,7 +84,7 @@ class _PendingCall:
         return self.whole or self.brackets.empty
 
     def read(self, text: str) -> int:
-        """Read arguments up to the end of their object; return how much that is."""
+        """Read arguments up to the end of their object; return how many characters it took."""
         brackets = self.brackets
         blank = brackets.empty
         end = brackets.read(text)
@@ -121,7 +121,7 @@ class ChoiceCalls(Struct, eq=False):
     size: int = 0  # characters of names and arguments that have gone out
 
     def feed(self, calls: Iterable[ProviderCall], events: list[Event]) -> None:
-        """Read pieces of calls; raises :class:`UnusableOutput` for what can be none."""
+        """Read pieces of calls; raises :class:`UnusableOutput` for what cannot be a call."""
         for call in calls:
             found = self._find_pending_call(call)
             if found is None or not self._may_continue(found, call):

@@ -294,7 +294,7 @@ class _SchemaWalk:
         self._checked_node_count = self._resolved_address_count = 0  # of all schemas of a request
 
     def check(self, root: dict[str, Any]) -> None:
-        """Raise :class:`ValueError` for a reference or a dialect that is not inside."""
+        """Raise :class:`ValueError` for a reference or a dialect outside the schema."""
         self._root_schema = root
         self._schemas_by_address: dict[str, dict[str, Any]] = {"": root}
         self._unchecked_references: list[tuple[str, str]] = []

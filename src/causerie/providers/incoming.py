@@ -1,4 +1,4 @@
-"""A reply as it arrives, into events in the contract's order; its tokens, as told or guessed."""
+"""Turn a reply, as it arrives, into events in the contract's order; count its tokens."""
 
 from __future__ import annotations
 
@@ -350,7 +350,7 @@ class Incoming:
             self._content_piece_count += 1
 
     def goes_on(self, piece: bytes, decoder: EventDecoder) -> Batch:
-        """Return the event of a piece that only goes on with a text; other ones are not read.
+        """Return the event of a piece that only continues a text, else nothing, and read nothing.
 
         ``decoder`` has read what came before it.
         """

@@ -300,18 +300,18 @@ def _read_type(event_json: bytes) -> str:
         return ""
 
 
-def _replace_model(data: bytes, holder_field: str, our_model: str) -> bytes:
+def _replace_model(body: bytes, holder_field: str, our_model: str) -> bytes:
     """Return a reply or an event with our name of the model and without a provider's prices.
 
-    ``holder`` is the member that holds both; empty: the reply itself.
+    ``holder_field`` is the member that holds both; empty: the reply itself.
     """
-    if _EDITED.findall(data) == _ONLY_MODEL and (named := _MODEL.search(data)) is not None:
+    if _EDITED.findall(body) == _ONLY_MODEL and (named := _MODEL.search(body)) is not None:
         start, end = named.span(1)
-        return data[:start] + _encode(our_model) + data[end:]
-    event = _decode_or_none(data, Any) if _EDITED.search(data) else None
+        return body[:start] + _encode(our_model) + body[end:]
+    event = _decode_or_none(body, Any) if _EDITED.search(body) else None
     held = event.get(holder_field, event) if isinstance(event, dict) else None
     if not isinstance(held, dict):
-        return data
+        return body
     if "model" in held:
         held["model"] = our_model
     if isinstance(usage := held.get("usage"), dict):
@@ -500,7 +500,7 @@ class PassedReader(Struct, eq=False):
             if data.strip() == b"[DONE]":
                 self._end_reply(events)
                 return
-            events += self._read_choices(data)
+            events += self._read_chunk(data)
 
     def goes_on(self, piece: bytes, decoder: EventDecoder) -> Batch:
         """Return nothing: every chunk is read by :meth:`feed`."""
@@ -530,12 +530,12 @@ class PassedReader(Struct, eq=False):
             raise UpstreamFailed("The provider ended its reply before it was complete.")
         self._end_reply(events)
 
-    def _read_choices(self, data: bytes) -> Sequence[Event]:
-        fields = self._decode_reply_fields(data)
+    def _read_chunk(self, chunk_json: bytes) -> Sequence[Event]:
+        fields = self._decode_reply_fields(chunk_json)
         text, listed = self._read_completion_choices(fields)
         self._record_usage(fields)
         # A chunk without choices only reports.
-        return _build_passthrough_events(text, data) if listed else ()
+        return _build_passthrough_events(text, chunk_json) if listed else ()
 
     def _decode_reply_fields(self, reply_json: bytes) -> dict[str, Raw]:
         try:

@@ -1,4 +1,4 @@
-"""Prompts that do not fit, in the words of the servers that say it."""
+"""Recognize errors about prompts that do not fit, by the words of many servers."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def overflow(error: Mapping[str, object]) -> Overflow | None:
 
 
 def error_texts(error: Mapping[str, object]) -> list[str]:
-    """Return the texts of an error, each up to where it is searched."""
+    """Return the texts of an error, each cut to the length that is searched."""
     behind = error.get("metadata")
     raw = behind.get("raw") if isinstance(behind, Mapping) else None
     return [text[:_MAX_LENGTH] for text in (error.get("message"), raw) if isinstance(text, str)]

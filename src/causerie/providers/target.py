@@ -81,7 +81,7 @@ class BodyStream:
     _content_timeout: float = _NEVER  # that the next content may take
     _deadline: float = _NEVER  # when it has taken too long
     _arrival_sink: ArrivalSink | None = None
-    _unread: memoryview | bytes = b""  # what has come and was not read yet
+    _buffer: memoryview | bytes = b""  # what has come and was not read yet
     _pending_batches: deque[Batch] = field(default_factory=deque)  # read and not handed on yet
     _failure: ServiceError | None = None
 
@@ -116,8 +116,8 @@ class BodyStream:
             events: list[Event] = []
             large = decoder.held > LARGE
             try:
-                piece = b"" if self._unread else self._check_size(await body.piece(self._deadline))
-                if self._unread or len(piece) > _AT_ONCE:
+                piece = b"" if self._buffer else self._check_size(await body.piece(self._deadline))
+                if self._buffer or len(piece) > _AT_ONCE:
                     piece = await self._take_unread_bytes(piece)
                 if piece and not large:
                     incoming.feed(decoder.feed(piece), events)
@@ -153,11 +153,11 @@ class BodyStream:
         return piece
 
     async def _take_unread_bytes(self, piece: bytes) -> bytes:
-        if self._unread:
+        if self._buffer:
             await asyncio.sleep(0)  # others have their turn
         else:
-            self._unread = memoryview(piece)
-        part, self._unread = bytes(self._unread[:_AT_ONCE]), self._unread[_AT_ONCE:]
+            self._buffer = memoryview(piece)
+        part, self._buffer = bytes(self._buffer[:_AT_ONCE]), self._buffer[_AT_ONCE:]
         return part
 
     async def _decode_or_offload_piece(self, piece: bytes, events: list[Event]) -> None:
@@ -243,7 +243,7 @@ class FastUsage(Struct, gc=False):
 
 
 class FastChunk(Struct, gc=False):
-    """``choices`` is the only one."""
+    """A whole reply with one choice."""
 
     choices: Annotated[list[FastChoice], Meta(min_length=1, max_length=1)]
     usage: FastUsage
@@ -288,7 +288,7 @@ _MOST_BLANKS = 1024  # bytes before a reply, until it is read as a stream
 
 
 class ProviderReply(Struct, eq=False):
-    """To be entered; ``events`` are iterated once, ``changes`` were made to the request."""
+    """A reply to be entered; iterate ``events`` once; ``changes`` were made to the request."""
 
     cache_report: ClassVar[None] = None  # other servers report their cache at the end only
     _target: ProviderTarget

@@ -47,12 +47,12 @@ def later(before: str | None, reason: str) -> str:
 
 
 def is_cut(word: str | None) -> bool:
-    """Return true if a choice that ended so may have ended anywhere."""
+    """Return true if the finish word of a choice says that it was cut off."""
     return _MEANINGS.get(word or "") in _FIRST_STANDS
 
 
 def finish_reason(word: str | None, *, calls: bool, said: bool) -> FinishReason:
-    """Return our reason; raise where nothing was said and the word means no good end."""
+    """Return our finish reason; raise if nothing was said and ``word`` means no good end."""
     meaning = _MEANINGS.get(word or "")
     if meaning == "length" or meaning == "content_filter":
         return meaning
@@ -172,7 +172,7 @@ class ProviderUsage(Struct, gc=False):
 
 
 def merged(before: ProviderUsage, now: ProviderUsage) -> ProviderUsage:
-    """Return what was told last of each number; none is replaced by zero or nothing."""
+    """Return ``now``, with each number that it lacks, or has as zero, from ``before``."""
     for name, value in zip(ProviderUsage.__struct_fields__, structs.astuple(before), strict=True):
         told = getattr(now, name)
         if value and not (any(structs.astuple(told)) if isinstance(told, Struct) else told):
@@ -271,7 +271,7 @@ def read_chunk(data: bytes) -> ProviderChunk:
 
 
 def read_mended(data: bytes) -> ProviderChunk:
-    """Return the chunk in JSON that is none: halves of characters are kept, as surrogates.
+    """Return the chunk in broken JSON; halves of characters are kept as surrogates.
 
     Bytes that are no UTF-8 become U+FFFD, ``NaN`` and infinities ``null``. Raises
     :class:`ValueError` if that does not help.

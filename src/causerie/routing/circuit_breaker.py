@@ -1,4 +1,4 @@
-"""Circuit breaker of a target, or of a member of a pool."""
+"""Circuit breaker: keeps requests from a target, or a pool member, that fails."""
 
 from __future__ import annotations
 

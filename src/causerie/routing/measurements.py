@@ -197,7 +197,7 @@ class Measurements:
         ]
 
     def figures(self, name: str) -> targets.Figures:
-        """Return what lists show of a target, each from the shortest time that has it."""
+        """Return a target's figures for lists, each from the shortest window that has one."""
         stats = self._get_router().target_stats(name) or targets.UNKNOWN_STATS
         day = self.history(name)
         hour_ago = self._wall_clock() // 1_000_000_000 - _HOUR_SECONDS

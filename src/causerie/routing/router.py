@@ -164,7 +164,7 @@ class Execution(TargetSelector, eq=False):
         return self.find(self.target_states())
 
     async def again(self, failure: errors.ServiceError) -> Attempt:
-        """Start a reply, of which the client saw nothing, elsewhere; else raise ``failure``."""
+        """Start the reply anew at another target; raise ``failure`` if none can answer it."""
         failed = {one.target for one in self.tried if one.failure}
         others = [state for state in self.target_states() if state.name not in failed]
         if self.spent() or not others:

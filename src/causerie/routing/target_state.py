@@ -152,9 +152,9 @@ class LatencyStats:
         self.history = AvailabilityHistory(self.first_token, self.speed, wall)
         self.waiting: dict[object, float] = {}
         self._newest_answered_start = float("-inf")  # when the newest of the answered ones began
-        self._minute = Minute(0)
+        self._minute_counts = Minute(0)
         self._past_minutes: deque[Minute] = deque()  # of the last day
-        self._counts_by_window: dict[int, tuple[float, int, int]] = {}  # without the present minute
+        self._counts_by_window: dict[int, tuple[float, int, int]] = {}  # before the current minute
         self._minute_end = float("-inf")
         self._failures_recent_until = float("-inf")  # the last failure is recent until then
 
@@ -189,7 +189,7 @@ class LatencyStats:
     def answered(self, seconds: float, now: float) -> None:
         if now >= self._minute_end:
             self._begin_minute(now)
-        self._minute.answered += 1
+        self._minute_counts.answered += 1
         if now - seconds > self._newest_answered_start:
             self._newest_answered_start = now - seconds
         self.first_token.add(seconds, now)
@@ -198,7 +198,7 @@ class LatencyStats:
         now = self._clock()
         if now >= self._minute_end:
             self._begin_minute(now)
-        self._minute.failed += 1
+        self._minute_counts.failed += 1
         self._failures_recent_until = now + _RECENT_MINUTES * 60
 
     def wrote(self, tokens: int, seconds: float, now: float) -> None:
@@ -219,18 +219,19 @@ class LatencyStats:
             past = [one for one in self._past_minutes if one.number > now - minutes]
             answered, failed = sum(one.answered for one in past), sum(one.failed for one in past)
             self._counts_by_window[minutes] = now, answered, failed
-        if self._minute.number > now - minutes:
-            answered, failed = answered + self._minute.answered, failed + self._minute.failed
+        if self._minute_counts.number > now - minutes:
+            answered += self._minute_counts.answered
+            failed += self._minute_counts.failed
         return answered, failed
 
     def _begin_minute(self, now: float) -> None:
         number = now // 60
-        self._past_minutes.append(self._minute)
+        self._past_minutes.append(self._minute_counts)
         while self._past_minutes and self._past_minutes[0].number <= number - _DAY_MINUTES:
             self._past_minutes.popleft()
         self._counts_by_window.clear()
-        self._minute = Minute(number)
-        left = self.history.begin(self._minute, now)
+        self._minute_counts = Minute(number)
+        left = self.history.begin(self._minute_counts, now)
         self._minute_end = min((number + 1) * 60, now + left)
 
 
@@ -350,7 +351,7 @@ class TargetState:
 
     @property
     def weight(self) -> float:
-        """Return the part of its weight that a target has now; less if it is degraded."""
+        """Return the factor of its weight that holds now: 1.0, or less if it is degraded."""
         return 1.0 if self.latency_stats.recent_failures() is None else DEGRADED_WEIGHT
 
     def status(self) -> TargetStatus:
@@ -405,7 +406,7 @@ def _has_target_answered(failure: ServiceError) -> bool:
 
 
 class Check(Struct, frozen=True):
-    """``ask`` raises if the server does not answer; first after an interval, or ``at_start``."""
+    """A health check: ``ask`` raises without an answer; first after an interval or ``at_start``."""
 
     ask: Callable[[], Awaitable[None]]
     interval_seconds: float
