@@ -77,14 +77,14 @@ _OF_THE_MODEL = frozenset(
 )
 
 
-class _Choice(Struct, frozen=True):
+class _Resolved(Struct, frozen=True):
     door: PipelineDoor
     model: Entry
     scopes: Sequence[RateScope]
     free: bool
 
 
-class _Asked(Struct, frozen=True):
+class _Exchange(Struct, frozen=True):
     door: PipelineDoor
     caller: Caller
     request: ChatRequest
@@ -114,7 +114,7 @@ class Scopes:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """The stages in their order."""
+    """All stages of answering a request, in their order."""
 
     keys: StaticKeys
     catalog: Catalog
@@ -124,7 +124,7 @@ class Pipeline:
     meter: Meter
     members: AccountPorts | None = None  # `None` without accounts
     check_calls: CallSink | None = None  # gets every delivered reply to a request with tools
-    _choices_by_name: dict[tuple[str, str], _Choice] = field(default_factory=dict, init=False)
+    _choices_by_name: dict[tuple[str, str], _Resolved] = field(default_factory=dict, init=False)
     _count_queue: SlotQueue = field(
         default_factory=lambda: SlotQueue(
             "that counts tokens", lambda: 2, max_waiting=64, max_wait_seconds=10.0
@@ -160,12 +160,12 @@ class Pipeline:
         if door.separate_caches:
             request = scoped(door, caller, request)
         begin, completion = response.begin, response.completion
-        asked = _Asked(door, caller, request, identity, begin, completion, record)
+        exchange = _Exchange(door, caller, request, identity, begin, completion, record)
         try:
             if request.fallbacks:
-                await self._ask_models_in_turn(asked)
+                await self._answer_with_fallbacks(exchange)
             else:
-                await self._ask_model(asked, request.model)
+                await self._answer_by_name(exchange, request.model)
         except BaseException as failure:
             record.ended(failure)
             raise
@@ -182,8 +182,8 @@ class Pipeline:
 
         They are estimated for targets that cannot count. Raises ``ServiceError``.
         """
-        choice = self._cached_choice(door, caller, request.model)
-        model = choice.model
+        resolved = self._resolve_model(door, caller, request.model)
+        model = resolved.model
         request = model.adapted(scoped(door, caller, request.without_hints(model.parameters)))
         candidates = self.able(model, request)
         if caller.access is not None:
@@ -197,78 +197,80 @@ class Pipeline:
                 return least, False
         return (prompt_estimate(request), False) if tokens is None else (tokens, True)
 
-    def _ask_model(self, asked: _Asked, name: str) -> Awaitable[None]:
-        choice = self._permitted_choice(asked, name)
-        if asked.request.hints:
-            supported = asked.request.without_hints(choice.model.parameters)
-            asked = structs.replace(asked, request=supported)
-        record, model, request = asked.record, choice.model, asked.request
+    def _answer_by_name(self, exchange: _Exchange, model_name: str) -> Awaitable[None]:
+        resolved = self._resolve_requested_model(exchange, model_name)
+        if exchange.request.hints:
+            supported = exchange.request.without_hints(resolved.model.parameters)
+            exchange = structs.replace(exchange, request=supported)
+        record, model, request = exchange.record, resolved.model, exchange.request
         record.model, record.entry, record.stream = model.recorded, model.id, request.stream
-        days = self.members.free_days if choice.free and self.members is not None else None
-        if days is not None and asked.caller.project:
-            return self._answer_within_day(asked, choice, days)
-        return self._answer_adapted(asked, choice)
+        days = self.members.free_days if resolved.free and self.members is not None else None
+        if days is not None and exchange.caller.project:
+            return self._answer_within_allowance(exchange, resolved, days)
+        return self._answer_by_model(exchange, resolved)
 
-    async def _answer_within_day(self, asked: _Asked, choice: _Choice, days: FreeAllowance) -> None:
-        hold = await days.take(asked.caller.project)
+    async def _answer_within_allowance(
+        self, exchange: _Exchange, resolved: _Resolved, allowance: FreeAllowance
+    ) -> None:
+        hold = await allowance.take(exchange.caller.project)
         with hold:
             try:
-                asked = structs.replace(asked, headers=hold.headers)
-                await self._answer_adapted(asked, choice)
+                exchange = structs.replace(exchange, headers=hold.headers)
+                await self._answer_by_model(exchange, resolved)
             except Exception as failure:
-                hold.charged = asked.record.charged_despite(failure)
+                hold.charged = exchange.record.charged_despite(failure)
                 raise
 
-    def _answer_adapted(self, asked: _Asked, choice: _Choice) -> Awaitable[None]:
-        model, scopes = choice.model, choice.scopes
-        request = model.adapted(asked.request)
-        if self.members is None and not choice.free:
+    def _answer_by_model(self, exchange: _Exchange, resolved: _Resolved) -> Awaitable[None]:
+        model, scopes = resolved.model, resolved.scopes
+        request = model.adapted(exchange.request)
+        if self.members is None and not resolved.free:
             candidates = model.candidates(request)
         else:
-            candidates, scopes = self._candidates_and_scopes(asked.caller, choice, request)
+            candidates, scopes = self._find_targets_and_scopes(exchange.caller, resolved, request)
         if scopes:
-            return self._answer_within_limits(scopes, candidates, asked, model, request)
-        return self._answer_by_candidates(candidates, asked, model, request)
+            return self._answer_within_limits(scopes, candidates, exchange, model, request)
+        return self._answer_by_candidates(candidates, exchange, model, request)
 
     async def _answer_within_limits(
         self,
         scopes: Sequence[RateScope],
         candidates: Sequence[Candidate],
-        asked: _Asked,
+        exchange: _Exchange,
         model: Entry,
         request: ChatRequest,
     ) -> None:
         need = Estimate(request, candidates)
         with self.limits.take_now(scopes, need) or await self.limits.take(scopes, need) as lease:
-            lease.spared = asked.goes_on
-            await self._answer_by_candidates(candidates, asked, model, request, need, lease)
+            lease.spared = exchange.goes_on
+            await self._answer_by_candidates(candidates, exchange, model, request, need, lease)
 
     async def _answer_by_candidates(
         self,
         candidates: Sequence[Candidate],
-        asked: _Asked,
+        exchange: _Exchange,
         model: Entry,
         request: ChatRequest,
-        need: Estimate | None = None,
+        estimate: Estimate | None = None,
         lease: Lease | None = None,
     ) -> None:
-        record = asked.record
+        record, original = exchange.record, exchange.request
         if self.members is not None:
-            need = need or Estimate(request, candidates)
-            await self._reserve_budget(self.members, asked, model, need)
+            estimate = estimate or Estimate(request, candidates)
+            await self._reserve_budget(self.members, exchange, model, estimate)
         execution = record.outcome = self.router.generate(
-            candidates, request, record.contents, asked.tried
+            candidates, request, record.contents, exchange.tried
         )
         try:
             attempt = await execution.begin()
             while True:
-                headers = answer_headers(record, asked.request, request, model, execution, attempt)
+                headers = answer_headers(record, original, request, model, execution, attempt)
                 if lease is not None:
                     tell(lease.limit_statuses(), headers)
-                headers |= asked.headers
-                context = _response_context(asked, model, execution, attempt)
+                headers |= exchange.headers
+                context = _build_response_context(exchange, model, execution, attempt)
                 try:
-                    await execution.stream(asked.begin(headers, context))
+                    await execution.stream(exchange.begin(headers, context))
                     if execution.continued:  # those of a plain answer have not gone out yet
                         headers |= target_headers(execution)
                     return
@@ -277,21 +279,21 @@ class Pipeline:
                         raise
                     attempt = await execution.again(failure)
         except ServiceError as failure:
-            failure.headers |= change_headers(asked.request, request, model, failure.changes)
+            failure.headers |= change_headers(original, request, model, failure.changes)
             raise
         finally:
             try:
-                self._settle_lease(lease, execution, model, record)
+                self._settle_execution(lease, execution, model, record)
             finally:
                 if execution.attempt is not None:
                     await execution.attempt.leave()
 
-    def _candidates_and_scopes(
-        self, caller: Caller, choice: _Choice, request: ChatRequest
+    def _find_targets_and_scopes(
+        self, caller: Caller, resolved: _Resolved, request: ChatRequest
     ) -> tuple[Sequence[Candidate], Sequence[RateScope]]:
-        model, scopes, free = choice.model, choice.scopes, self.scopes.free
+        model, scopes, free = resolved.model, resolved.scopes, self.scopes.free
         candidates = self.permitted(caller, model, self.able(model, request))
-        if choice.free and free is not None:
+        if resolved.free and free is not None:
             scopes = [free.of(caller), *scopes]
         if self.members is not None:
             scopes = [*self.members.allowances.scopes(caller, model.recorded), *scopes]
@@ -308,19 +310,19 @@ class Pipeline:
         return candidates
 
     async def _reserve_budget(
-        self, members: AccountPorts, asked: _Asked, model: Entry, need: Estimate
+        self, account_ports: AccountPorts, exchange: _Exchange, model: Entry, estimate: Estimate
     ) -> None:
         # Reserve the budget, write down that it begins, and keep its contents if they are wanted.
-        record, request = asked.record, asked.request
-        record.held = await members.allowances.reserve(
-            asked.caller, model.id, need, record.model, record.labels.tag
+        record, request = exchange.record, exchange.request
+        record.held = await account_ports.allowances.reserve(
+            exchange.caller, model.id, estimate, record.model, record.labels.tag
         )
-        self.meter.begin_request(record, need().input)
-        if asked.caller.recorded:
-            context = ResponseContext(asked.identity, request.model, "")
-            record.contents = Contents(request, context, asked.completion)
+        self.meter.begin_request(record, estimate().input)
+        if exchange.caller.recorded:
+            context = ResponseContext(exchange.identity, request.model, "")
+            record.contents = Contents(request, context, exchange.completion)
 
-    def _settle_lease(
+    def _settle_execution(
         self, lease: Lease | None, execution: Execution, model: Entry, record: Record
     ) -> None:
         used = execution.end()
@@ -332,25 +334,26 @@ class Pipeline:
         if tools and self.check_calls is not None:
             self.check_calls(execution.served_by, execution.calls, tools)
 
-    async def _ask_models_in_turn(self, asked: _Asked) -> None:
-        named = (asked.request.model, *asked.request.fallbacks)
-        models = {name: self._permitted_choice(asked, name).model for name in named}
+    async def _answer_with_fallbacks(self, exchange: _Exchange) -> None:
+        named = (exchange.request.model, *exchange.request.fallbacks)
+        models = {name: self._resolve_requested_model(exchange, name).model for name in named}
         *others, last = [name for name in named if not is_over(models[name])] or named[:1]
         started = False
 
         def begin(headers: Mapping[str, str], context: ResponseContext) -> BatchSink:
             nonlocal started
-            started = asked.request.stream
-            return asked.begin(headers, context)
+            started = exchange.request.stream
+            return exchange.begin(headers, context)
 
         def goes_on(failure: ServiceError) -> bool:
             return not started and another_may(failure)
 
-        record = asked.record
+        record = exchange.record
+        inner = structs.replace(exchange, begin=begin, goes_on=goes_on)
         full: list[ServiceError] = []
         for name in others:
             try:
-                await self._ask_model(structs.replace(asked, begin=begin, goes_on=goes_on), name)
+                await self._answer_by_name(inner, name)
                 return
             except ServiceError as failure:
                 if not goes_on(failure):
@@ -363,8 +366,9 @@ class Pipeline:
                     self.members.allowances.release(record.held)
                     record.held = None
         try:
-            request = structs.replace(asked.request, fallbacks=())
-            await self._ask_model(structs.replace(asked, request=request, begin=begin), last)
+            request = structs.replace(exchange.request, fallbacks=())
+            inner = structs.replace(exchange, request=request, begin=begin)
+            await self._answer_by_name(inner, last)
         except _FULL as failure:
             if started or (soonest := min((failure, *full), key=wait_of)) is failure:
                 raise
@@ -372,38 +376,38 @@ class Pipeline:
 
     def allowed(self, door: PipelineDoor, caller: Caller, name: str) -> Entry:
         """Return the model of a name; raise :class:`NotFound` or :class:`Forbidden`."""
-        return self._cached_choice(door, caller, name).model
+        return self._resolve_model(door, caller, name).model
 
-    def _permitted_choice(self, asked: _Asked, name: str) -> _Choice:
+    def _resolve_requested_model(self, exchange: _Exchange, model_name: str) -> _Resolved:
         try:
-            return self._cached_choice(asked.door, asked.caller, name)
+            return self._resolve_model(exchange.door, exchange.caller, model_name)
         except (NotFound, Forbidden) as failure:
-            asked.record.refused_model(name)
-            if name in asked.request.fallbacks or "model" not in asked.request.params:
+            exchange.record.refused_model(model_name)
+            if model_name in exchange.request.fallbacks or "model" not in exchange.request.params:
                 failure.param = "models"
             raise
 
-    def _cached_choice(self, door: PipelineDoor, caller: Caller, name: str) -> _Choice:
-        choice = self._choices_by_name.get((door.name, name))
-        if choice is None or choice.door is not door:  # a reload may come while a request is read
+    def _resolve_model(self, door: PipelineDoor, caller: Caller, model_name: str) -> _Resolved:
+        resolved = self._choices_by_name.get((door.name, model_name))
+        if resolved is None or resolved.door is not door:  # a reload may come meanwhile
             # Free variants have limits of their own, so that they never block a paid request.
-            model = self.catalog.resolve(door.models, name)
+            model = self.catalog.resolve(door.models, model_name)
             free = is_free(model.id)
             limited = free_name(door.name) if free and self.scopes.free is not None else door.name
-            choice = _Choice(door, model, self.scopes.of(limited, model.id), free)
-            if not isinstance(choice.model, WildcardModel):  # of whose names there is no end
-                self._choices_by_name[door.name, name] = choice
-        if caller.models is not None and caller.models.isdisjoint(choice.model.names):
+            resolved = _Resolved(door, model, self.scopes.of(limited, model.id), free)
+            if not isinstance(resolved.model, WildcardModel):  # of whose names there is no end
+                self._choices_by_name[door.name, model_name] = resolved
+        if caller.models is not None and caller.models.isdisjoint(resolved.model.names):
             may = ", ".join(sorted(caller.models)) or "none"
             raise Forbidden(
-                f"The key {caller.key} may not use the model {choice.model.id}; it may use: "
+                f"The key {caller.key} may not use the model {resolved.model.id}; it may use: "
                 f"{may[:500]}.",
                 code="model_not_allowed",
                 param="model",
             )
         if caller.access is not None:
-            caller.access.check(choice.model)
-        return choice
+            caller.access.check(resolved.model)
+        return resolved
 
     def able(self, model: Entry, request: ChatRequest) -> Sequence[Candidate]:
         """Return targets that can take an adapted request; raise ``ServiceError`` if none can."""
@@ -418,7 +422,7 @@ class Pipeline:
         return [
             one
             for one in self.catalog.listed(door.models)
-            if (mine is None or not mine.isdisjoint(one.names)) and _caller_may_use(caller, one)
+            if (mine is None or not mine.isdisjoint(one.names)) and _may_use_model(caller, one)
         ]
 
     def listing(self, door: PipelineDoor, name: str) -> Listing:
@@ -437,7 +441,7 @@ class Pipeline:
         mine = None if caller is None else caller.models
         entries: list[Model] = []
         for model, names in self.catalog.shown(door.models, mine):
-            allowed = [name for name in names if _caller_may_use(caller, named_entry(model, name))]
+            allowed = [name for name in names if _may_use_model(caller, named_entry(model, name))]
             entries += entries_of(model, allowed, reasoning_object=door.reasoning_object)
         return entries
 
@@ -451,19 +455,19 @@ class Pipeline:
 
 
 def scoped(door: PipelineDoor, caller: Caller, request: ChatRequest) -> ChatRequest:
-    """Set the cache scope of the project, or else of the key."""
+    """Return the request with the cache scope of the project, or else of the key."""
     if not door.separate_caches or not (owner := caller.project or caller.key):
         return request
-    return structs.replace(request, cache_scope=_cache_scope(owner))
+    return structs.replace(request, cache_scope=_derive_cache_scope(owner))
 
 
 @lru_cache(maxsize=10_000)
-def _cache_scope(owner: str) -> str:
+def _derive_cache_scope(owner_id: str) -> str:
     # The same opaque name in every process; servers of others may see it.
-    return blake2b(owner.encode(), digest_size=16, person=b"cache scope").hexdigest()
+    return blake2b(owner_id.encode(), digest_size=16, person=b"cache scope").hexdigest()
 
 
-def _caller_may_use(caller: Caller | None, model: Entry) -> bool:
+def _may_use_model(caller: Caller | None, model: Entry) -> bool:
     access = None if caller is None else caller.access
     return access is None or not access.verdict(model).refusal
 
@@ -488,17 +492,17 @@ def another_may(failure: ServiceError) -> bool:
     return isinstance(failure, kinds) or failure.code in _OF_THE_MODEL
 
 
-def _response_context(
-    asked: _Asked, model: Entry, execution: Execution, attempt: Attempt
+def _build_response_context(
+    exchange: _Exchange, model: Entry, execution: Execution, attempt: Attempt
 ) -> ResponseContext:
-    request = asked.request
+    request = exchange.request
     provider = model.provider(execution.served_by) if isinstance(model, Listing) else UNSET
     context = ResponseContext(
-        asked.identity,
+        exchange.identity,
         request.model,
         attempt.answer.fingerprint,
         request.thinking.visible,
-        asked.door.reasoning_object,
+        exchange.door.reasoning_object,
         # At the end of the reply, by the target that served it then.
         None
         if provider is UNSET
@@ -507,8 +511,8 @@ def _response_context(
         execution.usage,
         request.function_names,
     )
-    if asked.record.contents is not None:
-        asked.record.contents.context = context
+    if exchange.record.contents is not None:
+        exchange.record.contents.context = context
     return context
 
 
@@ -530,14 +534,14 @@ def answer_headers(
     route = execution.routed_seconds(attempt) if len(execution.tried) > 1 else 0.0
     overhead = record.first_token(queue + route + upstream)
     waited = (
-        f"{_milliseconds_text(queue)}, route;dur={_milliseconds_text(route)}"
+        f"{_format_milliseconds(queue)}, route;dur={_format_milliseconds(route)}"
         if queue or route
         else _NO_WAIT
     )
     headers = target_headers(execution)
     headers["server-timing"] = (
-        f"queue;dur={waited}, upstream;dur={_milliseconds_text(upstream)}, "
-        f"overhead;dur={_milliseconds_text(overhead)}"
+        f"queue;dur={waited}, upstream;dur={_format_milliseconds(upstream)}, "
+        f"overhead;dur={_format_milliseconds(overhead)}"
     )
     if model.recorded != request.model:
         headers["x-served-model"] = model.recorded
@@ -562,7 +566,7 @@ def change_headers(
     *,
     verbatim: bool = False,
 ) -> dict[str, str]:
-    """Report changes by the parser (unless all passes ``verbatim``), by the model, and others."""
+    """Return the header that lists changes, if any; ``verbatim`` leaves out the parser's."""
     if request is not asked:
         changes = [*model.changes(asked), *changes]
     if asked.changes and not verbatim:
@@ -580,7 +584,7 @@ def target_headers(execution: Execution) -> dict[str, str]:
     return {"x-served-by": execution.answered_by, "x-attempts": str(len(execution.tried))}
 
 
-def _milliseconds_text(seconds: float) -> str:
+def _format_milliseconds(seconds: float) -> str:
     try:  # a table, since formatting a number takes long
         return _TENTHS[int(seconds * 10_000 + 0.5)]
     except IndexError:

@@ -15,7 +15,7 @@ from providerkit import chunk, read, reader
 from causerie.errors import UpstreamFailed
 from causerie.protocol.events import Event, Finished, ToolCallDelta, ToolCallStarted
 from causerie.providers import calls
-from causerie.providers.calls import _parsed_json
+from causerie.providers.calls import _parse_json_or_none
 
 TOOLS: list[dict[str, Any]] = [
     {"type": "function", "function": {"name": name, "parameters": {"type": "object"}}}
@@ -280,9 +280,9 @@ def test_the_arguments_of_a_call_are_compared_by_what_was_kept_of_them(
 
     def noting(*texts: str) -> object:
         parsed.append(sum(map(len, texts)))
-        return _parsed_json(*texts)
+        return _parse_json_or_none(*texts)
 
-    monkeypatch.setattr(calls, "_parsed_json", noting)
+    monkeypatch.setattr(calls, "_parse_json_or_none", noting)
     long = json.dumps({"place": "x" * 100_000})
     other = {"function": {"name": "clock", "arguments": '{"zone": 1}'}}
     message = {"choices": [{"message": {"tool_calls": [other]}, "finish_reason": None}]}

@@ -643,7 +643,7 @@ def test_chunks_that_come_together_say_what_each_says_alone(
     events: list[Event] = []
     with suppress(ServiceError):
         for each in data:
-            alone._last_chunk_form = None  # so that each is decoded
+            alone._chunk_template = None  # so that each is decoded
             alone.feed([each], expected)
     with suppress(ServiceError):
         together.feed(data, events)

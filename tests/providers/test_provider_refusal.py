@@ -27,7 +27,7 @@ from causerie.errors import (
     UpstreamFailed,
 )
 from causerie.providers.dialects import DIALECTS, GENERIC
-from causerie.providers.refusal import failure_in_reply, phrase, refusal, without
+from causerie.providers.refusal import failure_in_reply, hide_credential, phrase, refusal
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -301,7 +301,7 @@ def test_the_key_that_was_sent_is_hidden_in_any_form(
     key = "".join(chance.choices(string.ascii_letters + string.digits + "-_./+", k=length))
     encoded = base64.b64encode(f"user:{key}".encode()).decode()
     for form in (key, key[: length - 2] + "…", quote(key, safe=""), key.encode().hex(), encoded):
-        shown = without(f"before {form} {word}", key)
+        shown = hide_credential(f"before {form} {word}", key)
         assert key not in shown
         assert not any(key[at : at + 8] in shown for at in range(length - 7))
         assert shown.startswith("before ")
@@ -309,10 +309,14 @@ def test_the_key_that_was_sent_is_hidden_in_any_form(
 
 
 def test_a_short_key_is_hidden_where_it_stands_alone() -> None:
-    assert without("The key EMPTY is odd, EMPTYING is not", "EMPTY") == (
+    assert hide_credential("The key EMPTY is odd, EMPTYING is not", "EMPTY") == (
         "The key … is odd, EMPTYING is not"
     )
-    assert without("Nothing here", None) == without("Nothing here", "sk") == "Nothing here"
+    assert (
+        hide_credential("Nothing here", None)
+        == hide_credential("Nothing here", "sk")
+        == "Nothing here"
+    )
 
 
 def test_pages_and_traces_are_not_words() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from causerie.protocol.events import Finished, ToolCallDelta, ToolCallStarted
 from causerie.protocol.targets import QUARTER_SECONDS, CallCounts
-from causerie.routing.router import MANY, Passed
+from causerie.routing.router import MANY, SentPrefix
 from causerie.routing.target_state import CallStats
 
 DAY = 86_400
@@ -26,7 +26,7 @@ def test_a_day_goes_by() -> None:
 
 
 def test_calls_of_several_choices_are_told_apart_and_cut_ones_left_out() -> None:
-    passed = Passed()
+    passed = SentPrefix()
     for choice, reason in enumerate(("tool_calls", "length", "stop")):
         passed.batches.append([ToolCallStarted(0, "x", f"f{choice}", choice)])
         passed.batches += [[ToolCallDelta(0, piece, choice)] for piece in ('{"a":', "1}")]

@@ -37,7 +37,7 @@ from causerie.protocol.events import (
 )
 from causerie.protocol.request import ChatRequest, Thinking
 from causerie.routing.circuit_breaker import THRESHOLD
-from causerie.routing.router import LONG, MANY, Passed, added
+from causerie.routing.router import LONG, MANY, SentPrefix, added
 from causerie.routing.target_selector import RetryBudget
 
 
@@ -205,7 +205,7 @@ async def test_a_refusal_to_go_on_is_tried_elsewhere() -> None:
 @given(st.integers(1, 1500), st.integers(1, 7))
 def test_long_replies_are_put_together_whole(cut: int, width: int) -> None:
     text = [str(number) for number in range(1500)]
-    passed = Passed()
+    passed = SentPrefix()
 
     def goes_out(batch: Batch) -> None:
         passed.batches.append(batch)
@@ -305,5 +305,5 @@ async def test_no_more_events_are_kept_as_they_came_than_are_soon_put_together()
     first = Scripted([*REPLY])
     async with begun(router(first).generate(in_turn(1), ASK)) as execution:
         for _ in range(2 * MANY):
-            execution._pass_on(lambda _: None, said)
-            assert sum(map(len, execution._passed.batches)) <= MANY * LONG
+            execution._emit_batch(lambda _: None, said)
+            assert sum(map(len, execution._sent_prefix.batches)) <= MANY * LONG

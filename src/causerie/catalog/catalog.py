@@ -39,9 +39,9 @@ class WildcardModel(ServedModel):
         rest: str = WILDCARD,
         known: Callable[[], Iterable[str]] = tuple,
     ) -> None:
-        self._list_rests, self._tariffs_of_rest = known, priced
+        self._list_provider_suffixes, self._find_suffix_tariffs = known, priced
         self._init_arguments = (card, tuple(capabilities), priced)
-        self._matched_rest = rest
+        self._wildcard_suffix = rest
         super().__init__(card, self._init_arguments[1])
         self._is_priced = True  # perhaps, by what is named
         self.card = replace(card, id=self.prefix + rest)
@@ -57,24 +57,24 @@ class WildcardModel(ServedModel):
 
     @property
     def tariffs(self) -> TargetTariffs:
-        return self._tariffs_of_rest(self._matched_rest)
+        return self._find_suffix_tariffs(self._wildcard_suffix)
 
     def cost(self, served_by: str, usage: Usage) -> int:
-        return super().cost(served_by.replace(WILDCARD, self._matched_rest, 1), usage)
+        return super().cost(served_by.replace(WILDCARD, self._wildcard_suffix, 1), usage)
 
     @property
     def known(self) -> Sequence[str]:
-        return [self.prefix + rest for rest in self._list_rests()]
+        return [self.prefix + rest for rest in self._list_provider_suffixes()]
 
     def begins(self, name: str) -> bool:
         return name.startswith(self.prefix) and len(name) > len(self.prefix)
 
     def named(self, name: str) -> Self:
         rest = name.removeprefix(self.prefix)
-        return type(self)(*self._init_arguments, rest=rest, known=self._list_rests)
+        return type(self)(*self._init_arguments, rest=rest, known=self._list_provider_suffixes)
 
     def adapted(self, request: ChatRequest) -> ChatRequest:
-        return structs.replace(request, wildcard=self._matched_rest)
+        return structs.replace(request, wildcard=self._wildcard_suffix)
 
 
 Entry = ServedModel | Listing
@@ -91,12 +91,12 @@ class Catalog:
     def __init__(
         self, entries: Iterable[Entry], fetchable: Callable[[str], bool] | None = None
     ) -> None:
-        self._is_fetchable = fetchable
-        self._entries = tuple(entries)
-        self._by_name = {name: entry for entry in self._entries for name in entry.names}
-        wildcards = [entry for entry in self._entries if isinstance(entry, WildcardModel)]
-        self._wildcards = sorted(wildcards, key=lambda one: len(one.prefix), reverse=True)
-        self._name_index = NameIndex(entry.id for entry in self._entries)
+        self._can_pull_name = fetchable
+        self._models = tuple(entries)
+        self._models_by_name = {name: entry for entry in self._models for name in entry.names}
+        wildcards = [entry for entry in self._models if isinstance(entry, WildcardModel)]
+        self._wildcard_models = sorted(wildcards, key=lambda one: len(one.prefix), reverse=True)
+        self._nearest_id_index = NameIndex(entry.id for entry in self._models)
 
     def resolve(self, visible: frozenset[str] | None, name: str) -> Entry:
         """Return the model of an id or alias, if it is among ``visible`` (``None``: all).
@@ -105,27 +105,27 @@ class Catalog:
         the longest one wins. Raises :class:`NotFound`, which names the nearest id.
         """
         entry = (
-            self._by_name.get(name)
-            or self._model_variant(name)
-            or self._matching_wildcard(visible, name)
+            self._models_by_name.get(name)
+            or self._find_model_variant(name)
+            or self._find_wildcard(visible, name)
         )
         if entry is not None and (visible is None or entry.id in visible):
             return entry.named(name) if isinstance(entry, WildcardModel) else entry
-        is_unknown = len(name) <= _LONGEST_NAME and name.lower() not in self._by_name
-        if self._is_fetchable is not None and is_unknown and self._is_fetchable(name):
+        is_unknown = len(name) <= _LONGEST_NAME and name.lower() not in self._models_by_name
+        if self._can_pull_name is not None and is_unknown and self._can_pull_name(name):
             raise NotFound(
                 f"The model {name} is not on this machine; `causerie pull {name}` fetches it.",
                 code="model_not_found",
                 param="model",
             )
-        close = self._nearest_name(visible, name)
+        close = self._find_nearest_id(visible, name)
         hint = f" Did you mean {close}?" if close else " GET /models lists those that there are."
         raise NotFound(
             f"There is no model {name[:200]} here.{hint}", code="model_not_found", param="model"
         )
 
     def visible(self, names: frozenset[str] | None) -> Sequence[Entry]:
-        return [entry for entry in self._entries if names is None or entry.id in names]
+        return [entry for entry in self._models if names is None or entry.id in names]
 
     def listed(self, names: frozenset[str] | None) -> Sequence[Listing]:
         return [
@@ -140,52 +140,52 @@ class Catalog:
         """Yield models with the names that a list shows; of wildcards those that providers list."""
         for entry in self.visible(visible):
             if isinstance(entry, WildcardModel):
-                names = self._shown_names(entry, visible, allowed)
+                names = self._list_wildcard_names(entry, visible, allowed)
             else:
                 names = (entry.id,) if allowed is None or allowed & {*entry.names} else ()
             if names:
                 yield entry, names
 
-    def _nearest_name(self, visible: frozenset[str] | None, name: str) -> str | None:
+    def _find_nearest_id(self, visible: frozenset[str] | None, unknown_name: str) -> str | None:
         few = visible if visible is not None and len(visible) <= 4 * AROUND else None
-        candidates = self._name_index.around(name) if few is None else few
+        candidates = self._nearest_id_index.around(unknown_name) if few is None else few
         known = (
             each
             for each in candidates
             if (visible is None or each in visible)
-            and (entry := self._by_name.get(each)) is not None
+            and (entry := self._models_by_name.get(each)) is not None
             and not is_over(entry)
         )
-        return nearest(name, known, _MOST_DISTANCE)
+        return nearest(unknown_name, known, _MOST_DISTANCE)
 
-    def _shown_names(
+    def _list_wildcard_names(
         self,
         wildcard: WildcardModel,
         visible: frozenset[str] | None,
-        allowed: frozenset[str] | None,
+        allowed_names: frozenset[str] | None,
     ) -> Sequence[str]:
         # Other names that begin alike are exact names or have a longer wildcard.
-        whole = allowed is None or wildcard.id in allowed
-        more = () if allowed is None else sorted(allowed)
+        whole = allowed_names is None or wildcard.id in allowed_names
+        more = () if allowed_names is None else sorted(allowed_names)
         names = [
             name
             for name in dict.fromkeys([*wildcard.known, *more])
-            if name not in self._by_name and self._matching_wildcard(visible, name) is wildcard
+            if name not in self._models_by_name and self._find_wildcard(visible, name) is wildcard
         ]
         if whole:
             return names or (wildcard.id,)
         return [name for name in names if name in more]
 
-    def _matching_wildcard(self, visible: frozenset[str] | None, name: str) -> WildcardModel | None:
-        for wildcard in self._wildcards:
+    def _find_wildcard(self, visible: frozenset[str] | None, name: str) -> WildcardModel | None:
+        for wildcard in self._wildcard_models:
             if (visible is None or wildcard.id in visible) and wildcard.begins(name):
                 return wildcard
         return None
 
-    def _model_variant(self, name: str) -> Listing | None:
-        base, colon, suffix = name.rpartition(":")
+    def _find_model_variant(self, suffixed_name: str) -> Listing | None:
+        base, colon, suffix = suffixed_name.rpartition(":")
         twist = TWISTS.get(suffix)
-        entry = self._by_name.get(base) if colon and twist is not None else None
+        entry = self._models_by_name.get(base) if colon and twist is not None else None
         if twist is None or not isinstance(entry, Listing):
             return None
         return entry.twisted(twist)
@@ -238,17 +238,16 @@ class DoorCatalog:
     ) -> None:
         self.prefix = prefix
         self.history, self.days = history, days
-        self._model_ids = models
-        self._catalog = catalog
+        self._door_model_ids, self._catalog = models, catalog
 
     def entries(self) -> Sequence[Listing]:
-        return self._catalog.listed(self._model_ids)
+        return self._catalog.listed(self._door_model_ids)
 
     def entry(self, name: str) -> Listing:
         """Return an entry by any of its names, also with a suffix; raise :class:`NotFound`."""
         if len(name) > _LONGEST_NAME:
             raise NotFound("There is no model of that name here.")
-        found = self._catalog.resolve(self._model_ids, name)
+        found = self._catalog.resolve(self._door_model_ids, name)
         if not isinstance(found, Listing) or found.is_over:
             raise NotFound(f"The catalog has no model {name} any more.")
         return found

@@ -31,7 +31,7 @@ class CatalogEndpoint(TargetCapabilities):
     probed: date | None = None
 
     def placed(self, priority: int = 0, weight: float = 1.0) -> targets.Candidate:
-        """Return its candidate of routing, with a place among the endpoints of a request."""
+        """Return its routing candidate with that priority and weight."""
         return targets.Candidate(self.name, priority, weight, self.candidate.bounds)
 
     @property
@@ -44,7 +44,7 @@ class CatalogEndpoint(TargetCapabilities):
     def accepted_parameters(
         self, preferences: targets.Preferences = targets.NO_PREFERENCES
     ) -> frozenset[str]:
-        """Return what a request may ask of it: what it is said to support, if that is required."""
+        """Return the measured parameters, else all, or the claimed if support is required."""
         if self.parameters is None:
             return BASIC | self.claimed if preferences.require_parameters else HONOURED
         return self.parameters
@@ -94,7 +94,7 @@ def able(
         and (preferences is targets.NO_PREFERENCES or not any(one.disliked(preferences)))
     ]
     if not left:
-        raise _no_endpoint_error(model, endpoints, wanted, preferences)
+        raise _build_no_endpoint_error(model, endpoints, wanted, preferences)
     return proven(left, wanted) if preferences.require_parameters else left
 
 
@@ -111,17 +111,17 @@ def ranked(
     sort: targets.SortBy | None,
     stats_of: StatsReader,
 ) -> Sequence[targets.Candidate]:
-    """Return the candidates of routing; ``sort`` is the model's own, if it has one."""
+    """Return routing candidates in preferred order; ``sort`` is the model's own, if any."""
     by = preferences.sort or sort
     if preferences.order:
         named = [[one for one in endpoints if one.is_one_of({name})] for name in preferences.order]
         listed = list(dict.fromkeys(chain.from_iterable(named)))
         candidates = [one.placed(place) for place, one in enumerate(listed)]
         rest = [one for one in endpoints if one not in listed]
-        for one in _sorted_candidates(rest, by, stats_of):
+        for one in _sort_candidates(rest, by, stats_of):
             candidates.append(structs.replace(one, priority=one.priority + len(listed)))
         return candidates  # without fallbacks the others were left out before
-    candidates = _sorted_candidates(endpoints, by, stats_of)
+    candidates = _sort_candidates(endpoints, by, stats_of)
     if preferences.allow_fallbacks:
         return candidates
 
@@ -156,10 +156,10 @@ def weighted(endpoints: Sequence[CatalogEndpoint]) -> list[targets.Candidate]:
     return candidates
 
 
-def _sorted_candidates(
-    endpoints: Sequence[CatalogEndpoint], by: targets.SortBy | None, stats_of: StatsReader
+def _sort_candidates(
+    endpoints: Sequence[CatalogEndpoint], sort: targets.SortBy | None, read_stats: StatsReader
 ) -> list[targets.Candidate]:
-    match by:
+    match sort:
         case None:
             return weighted(endpoints)
         case "price":
@@ -167,33 +167,34 @@ def _sorted_candidates(
             return [one.placed(prices.index(one.tariff.usual)) for one in endpoints]
         case "throughput" | "latency":
             places = sorted(
-                endpoints, key=lambda one: (_slowness(one.name, by, stats_of), one.tariff.usual)
+                endpoints,
+                key=lambda one: (_compute_slowness(one.name, sort, read_stats), one.tariff.usual),
             )
             return [one.placed(place) for place, one in enumerate(places)]
 
 
-def _slowness(name: str, by: targets.SortBy, stats_of: StatsReader) -> float:
+def _compute_slowness(target_name: str, sort: targets.SortBy, read_stats: StatsReader) -> float:
     # One that nobody has measured lately gets one request to measure it.
-    target_stats = stats_of(name) or targets.UNKNOWN_STATS
-    measured = target_stats.speed if by == "throughput" else target_stats.first_token
+    target_stats = read_stats(target_name) or targets.UNKNOWN_STATS
+    measured = target_stats.speed if sort == "throughput" else target_stats.first_token
     if measured is None:
         return float("-inf") if target_stats.idle else float("inf")
-    if by == "throughput":
+    if sort == "throughput":
         return -measured.p50
     return measured.p50 if target_stats.expected is None else target_stats.expected
 
 
-def _no_endpoint_error(
-    model: str,
+def _build_no_endpoint_error(
+    model_id: str,
     endpoints: Sequence[CatalogEndpoint],
-    wanted: frozenset[str],
+    needed_parameters: frozenset[str],
     preferences: targets.Preferences,
 ) -> InvalidRequest:
     excluded: dict[str, str] = {}
     params: list[tuple[int, str]] = []
     fields: list[str] = []
     for one in endpoints:
-        lacks = sorted(wanted - one.accepted_parameters(preferences))
+        lacks = sorted(needed_parameters - one.accepted_parameters(preferences))
         dislikes = list(one.disliked(preferences))
         named = ", ".join(f"`{name}`" for name in lacks)
         words = [f"{one.falls_short} {named}"] if lacks else []
@@ -204,7 +205,7 @@ def _no_endpoint_error(
     told = "; ".join(f"{name} {why}" for name, why in excluded.items())
     param = min(params)[1] if params else f"provider.{fields[0]}"
     return InvalidRequest(
-        f"No endpoint of the model {model} can take this request: {told}. "
+        f"No endpoint of the model {model_id} can take this request: {told}. "
         + (f"Leave out `{param}`." if params else f"Change or leave out `{param}`."),
         code="unsupported_parameter" if params else "invalid_value",
         param=param,

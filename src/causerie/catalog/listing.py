@@ -104,12 +104,12 @@ class Listing:
     @property
     def supported(self) -> frozenset[str]:
         """Return the parameters that at least one endpoint was measured to support."""
-        return self._combined_facts.supported
+        return self._combined_endpoint_facts.supported
 
     @property
     def claimed(self) -> frozenset[str]:
         """Return the parameters that are not measured, and that a provider claims."""
-        return self._combined_facts.claimed
+        return self._combined_endpoint_facts.claimed
 
     @property
     def parameters(self) -> frozenset[str]:
@@ -121,7 +121,7 @@ class Listing:
 
     @property
     def modalities(self) -> entries.Modalities:
-        found = self._combined_facts.modalities
+        found = self._combined_endpoint_facts.modalities
         assert found is not None
         return found
 
@@ -263,10 +263,10 @@ class Listing:
 
     @property
     def context_length(self) -> int | None:
-        return self._combined_facts.context_length
+        return self._combined_endpoint_facts.context_length
 
     @property
-    def _combined_facts(self) -> _Facts:
+    def _combined_endpoint_facts(self) -> _Facts:
         facts, profiles = self._cached_facts, self.profiles
         if facts.profiles != profiles:
             every = self.endpoints
@@ -274,7 +274,7 @@ class Listing:
             claimed = frozenset[str]().union(*(one.claimed for one in every))
             facts.claimed = claimed - facts.supported
             facts.modalities = modalities(every)
-            facts.context_length = _largest_known(profile.context_length for profile in profiles)
+            facts.context_length = _find_largest(profile.context_length for profile in profiles)
             facts.profiles = profiles
         return facts
 
@@ -289,14 +289,14 @@ class Listing:
         reasons = may_think and (
             self.evidence == "unknown" or (parameters | claimed) & {"reasoning", "reasoning_effort"}
         )
-        longest = _largest_known(profile.max_output_tokens for profile in profiles)
+        longest = _find_largest(profile.max_output_tokens for profile in profiles)
         return alike(
             entries.RouterModel,
             self.card,
             canonical_slug=self.id,
             owned_by=self.id.partition("/")[0],
             context_length=self.context_length,
-            architecture=_architecture_entry(self.modalities),
+            architecture=_build_architecture_entry(self.modalities),
             pricing=top.tariff.entry(),
             top_provider=entries.TopProvider(
                 context_length=top.profile().context_length,
@@ -309,67 +309,67 @@ class Listing:
             expiration_date=None if self.ends is None else self.ends.isoformat(),
             links=entries.Links(details=f"/models/{self.id}/endpoints"),
             max_output_tokens=UNSET if longest is None else longest,
-            reasoning=_reasoning_entry(profiles) if reasons else UNSET,
+            reasoning=_build_reasoning_entry(profiles) if reasons else UNSET,
         )
 
     def with_endpoints(self) -> entries.ModelEndpoints:
         return alike(
             entries.ModelEndpoints,
             self.card,
-            architecture=_architecture_entry(self.modalities),
-            endpoints=[self._endpoint_entry(one) for one in self.endpoints],
+            architecture=_build_architecture_entry(self.modalities),
+            endpoints=[self._build_endpoint_entry(one) for one in self.endpoints],
         )
 
-    def _endpoint_entry(self, one: CatalogEndpoint) -> entries.RouterEndpoint:
-        stats, profile = self.stats_of(one.name) or UNKNOWN_STATS, one.profile()
-        supported = one.supported
+    def _build_endpoint_entry(self, endpoint: CatalogEndpoint) -> entries.RouterEndpoint:
+        stats, profile = self.stats_of(endpoint.name) or UNKNOWN_STATS, endpoint.profile()
+        supported = endpoint.supported
         return entries.RouterEndpoint(
-            name=f"{one.provider} | {self.id}",
+            name=f"{endpoint.provider} | {self.id}",
             model_id=self.id,
             model_name=self.card.name,
-            provider_name=one.provider,
-            tag=one.name,
+            provider_name=endpoint.provider,
+            tag=endpoint.name,
             context_length=profile.context_length or 0,
             max_completion_tokens=profile.max_output_tokens,
-            pricing=one.tariff.entry(),
-            quantization=one.quantization,
+            pricing=endpoint.tariff.entry(),
+            quantization=endpoint.quantization,
             supported_parameters=sorted(supported),
-            claimed_parameters=sorted(one.claimed - supported) or UNSET,
-            evidence=one.evidence,
-            supported_parameters_measured=one.probed.isoformat() if one.probed else None,
-            supports_implicit_caching=one.tariff.cached is not None,
+            claimed_parameters=sorted(endpoint.claimed - supported) or UNSET,
+            evidence=endpoint.evidence,
+            supported_parameters_measured=endpoint.probed.isoformat() if endpoint.probed else None,
+            supports_implicit_caching=endpoint.tariff.cached is not None,
             supports_tool_choice=dict.fromkeys(
                 ("none", "auto", "required", "function"), supported >= {"tools", "tool_choice"}
             ),
-            keeps_data=not one.private,
+            keeps_data=not endpoint.private,
             status=0 if stats.up else -1,
-            latency_last_5m=_scaled_percentiles(stats.first_token, 1000),
-            throughput_last_5m=_scaled_percentiles(stats.speed, 1),
-            latency_last_30m=_scaled_percentiles(stats.first_token_half_hour, 1000),
-            throughput_last_30m=_scaled_percentiles(stats.speed_half_hour, 1),
-            uptime_last_5m=_percent(stats.uptime),
-            uptime_last_30m=_percent(stats.uptime_half_hour),
-            uptime_last_1d=_percent(self.figures_of(one.name).uptime_day),
+            latency_last_5m=_scale_percentiles(stats.first_token, 1000),
+            throughput_last_5m=_scale_percentiles(stats.speed, 1),
+            latency_last_30m=_scale_percentiles(stats.first_token_half_hour, 1000),
+            throughput_last_30m=_scale_percentiles(stats.speed_half_hour, 1),
+            uptime_last_5m=_convert_to_percent(stats.uptime),
+            uptime_last_30m=_convert_to_percent(stats.uptime_half_hour),
+            uptime_last_1d=_convert_to_percent(self.figures_of(endpoint.name).uptime_day),
             tool_calls_last_1d=stats.calls_day,
         )
 
 
-def _scaled_percentiles(measured: Percentiles | None, factor: float) -> Percentiles | None:
-    if measured is None:
+def _scale_percentiles(percentiles: Percentiles | None, factor: float) -> Percentiles | None:
+    if percentiles is None:
         return None
-    return Percentiles(*(round(value * factor, 3) for value in structs.astuple(measured)))
+    return Percentiles(*(round(value * factor, 3) for value in structs.astuple(percentiles)))
 
 
-def _percent(share: float | None) -> float | None:
+def _convert_to_percent(share: float | None) -> float | None:
     return None if share is None else round(share * 100, 3)
 
 
-def _architecture_entry(found: entries.Modalities) -> entries.Architecture:
-    both = (found.input_modalities, found.output_modalities)
-    return entries.Architecture(modality="->".join(map("+".join, both)), **structs.asdict(found))
+def _build_architecture_entry(media: entries.Modalities) -> entries.Architecture:
+    both = (media.input_modalities, media.output_modalities)
+    return entries.Architecture(modality="->".join(map("+".join, both)), **structs.asdict(media))
 
 
-def _reasoning_entry(profiles: Sequence[ModelProfile]) -> entries.RouterReasoning:
+def _build_reasoning_entry(profiles: Sequence[ModelProfile]) -> entries.RouterReasoning:
     mandatory = all(profile.must_think for profile in profiles)
     return entries.RouterReasoning(
         supported_efforts=efforts_of(any_thinks(profiles), mandatory=mandatory),
@@ -378,5 +378,5 @@ def _reasoning_entry(profiles: Sequence[ModelProfile]) -> entries.RouterReasonin
     )
 
 
-def _largest_known(lengths: Iterable[int | None]) -> int | None:
+def _find_largest(lengths: Iterable[int | None]) -> int | None:
     return max((length for length in lengths if length is not None), default=None)

@@ -41,7 +41,7 @@ _PROMPT_SHARE = Decimal("0.75")  # of the tokens of a usual request
 
 @dataclass(frozen=True, slots=True)
 class Tariff:
-    """Prices of one token and one request; ``None`` for cached prompt and reasoning: as others.
+    """Prices of one token and one request; ``None`` means the price of other tokens of its kind.
 
     ``written`` is for prompt tokens that the target wrote into its cache. ``tiers`` are other
     tariffs, each for requests with more prompt tokens than its number, which rise. ``usual``
@@ -86,7 +86,7 @@ class Tariff:
         if self.tiers and (tier := self.at(usage.prompt)) is not self:
             return tier.charge(usage)
         prompt, cached, written, completion, reasoning, request, *_ = self._whole_prices
-        return _rounded_quotient(
+        return _divide_half_even(
             prompt * (usage.prompt - usage.cached - usage.written)
             + cached * usage.cached
             + written * usage.written
@@ -114,7 +114,7 @@ class Tariff:
             return tier.most(prompt, completion, units)
         *_, request, input, output = self._whole_prices
         cost = input * prompt + output * completion + request * (units or 1)
-        return _rounded_quotient(cost, self._units_per_billionth)
+        return _divide_half_even(cost, self._units_per_billionth)
 
     @property
     def free(self) -> bool:
@@ -134,10 +134,10 @@ class Tariff:
         return TargetOffer(target, provider, prompt, completion)
 
     def entry(self) -> Pricing:
-        tiers = [PricingTier(above=above, **tier._price_texts()) for above, tier in self.tiers]
-        return Pricing(request=plain(self.request), tiers=tiers or UNSET, **self._price_texts())
+        tiers = [PricingTier(above=above, **tier._format_prices()) for above, tier in self.tiers]
+        return Pricing(request=plain(self.request), tiers=tiers or UNSET, **self._format_prices())
 
-    def _price_texts(self) -> dict[str, str]:
+    def _format_prices(self) -> dict[str, str]:
         found = {
             "prompt": self.prompt,
             "completion": self.completion,
@@ -148,24 +148,25 @@ class Tariff:
         return {name: plain(price) for name, price in found.items() if price is not None}
 
 
-def _rounded_quotient(amount: int, unit: int) -> int:
-    whole, rest = divmod(amount, unit)
-    return whole + (2 * rest > unit or (2 * rest == unit and whole & 1))
+def _divide_half_even(dividend: int, divisor: int) -> int:
+    whole, rest = divmod(dividend, divisor)
+    return whole + (2 * rest > divisor or (2 * rest == divisor and whole & 1))
 
 
 def highest(tariffs: Iterable[Tariff]) -> Tariff:
-    """Return a tariff by which nothing costs less than by any of these; without one all is free."""
+    """Return a tariff at least as high as each of these everywhere; free if there are none."""
     first, *others = {*tariffs} or {_FREE}
     if not others:
         return first
     bounds = sorted({above for one in (first, *others) for above, _ in one.tiers})
     flat = [
-        _highest_tariff(one.at(above + 1) for one in (first, *others)) for above in (-1, *bounds)
+        _build_highest_tariff(one.at(above + 1) for one in (first, *others))
+        for above in (-1, *bounds)
     ]
     return replace(flat[0], tiers=tuple(zip(bounds, flat[1:], strict=True)))
 
 
-def _highest_tariff(tariffs: Iterable[Tariff]) -> Tariff:
+def _build_highest_tariff(tariffs: Iterable[Tariff]) -> Tariff:
     every = list(tariffs)
     return Tariff(
         prompt=max(one.dearest_input for one in every),
@@ -200,7 +201,7 @@ _OF_PROBABILITIES = frozenset({"logprobs", "top_logprobs"})
 
 
 def of_provider(honoured: Iterable[str] | None, *, switches: bool) -> frozenset[str] | None:
-    """Return what a provider's model supports, ``None`` if unknown; ``switches``: also thinking."""
+    """Return all that a provider's model supports; ``switches`` adds the ones for thinking."""
     if honoured is None:
         return None
     known = frozenset(honoured)
@@ -298,7 +299,7 @@ class TargetCapabilities:
         return self.operations is None or operation in self.operations
 
     def accepted_parameters(self, preferences: Preferences = NO_PREFERENCES) -> frozenset[str]:
-        """Return what a request may ask of it: all if nothing is known."""
+        """Return the parameters that a request may use: all if nothing is known."""
         return HONOURED if self.parameters is None else self.parameters
 
     @property
@@ -310,7 +311,7 @@ class TargetCapabilities:
         return iter(())
 
     def exclusions(self, request: ChatRequest) -> Iterator[TargetExclusion]:
-        """Yield why it cannot take a request."""
+        """Yield each reason why this target cannot take the request; none if it can."""
         for name in sorted(request.params - self.accepted_parameters(request.preferences)):
             yield TargetExclusion(name, f"{self.falls_short} `{name}`")
         for name, why in self.disliked(request.preferences):
@@ -341,7 +342,7 @@ def output_modalities(capabilities: Iterable[TargetCapabilities]) -> Sequence[st
 
 
 def modalities(capabilities: Sequence[TargetCapabilities]) -> Modalities:
-    """Return what some of these take and return."""
+    """Return the modalities that at least one of these takes, and those that one returns."""
     takes, measured = set(_TEXT), False
     for one in capabilities:
         profile = one.profile()
@@ -436,7 +437,7 @@ class ServedModel:
         self.card = card
         self.id = self.recorded = card.id
         self._capabilities = tuple(capabilities)
-        self._candidates = tuple(one.candidate for one in self._capabilities)
+        self._routing_candidates = tuple(one.candidate for one in self._capabilities)
         sets = [one.accepted_parameters() for one in self._capabilities]
         self.parameters = frozenset[str]().union(*sets)
         self._common_parameters = self.parameters.intersection(*sets)
@@ -459,7 +460,7 @@ class ServedModel:
 
     @property
     def targets(self) -> Sequence[str]:
-        return [one.name for one in self._candidates]
+        return [one.name for one in self._routing_candidates]
 
     @property
     def offers(self) -> Sequence[TargetOffer]:
@@ -469,7 +470,7 @@ class ServedModel:
     def candidates(self, request: ChatRequest) -> Sequence[Candidate]:
         operation = request.operation
         if request.params <= self._common_parameters and operation in self._common_operations:
-            return self._candidates
+            return self._routing_candidates
         capabilities = serving(self.id, self._capabilities, operation)
         if request.params <= self._common_parameters:
             return [one.candidate for one in capabilities]
@@ -482,7 +483,7 @@ class ServedModel:
             )
         able = [one for one in capabilities if request.params <= one.accepted_parameters()]
         if not able:
-            raise self._unsupported_combination(request.params)
+            raise self._build_unsupported_error(request.params)
         return [one.candidate for one in able]
 
     def excluded(self, request: ChatRequest) -> Mapping[str, Sequence[TargetExclusion]]:
@@ -498,7 +499,7 @@ class ServedModel:
         return ()
 
     def entry(self, *, reasoning_object: bool = False) -> ServedModelEntry:
-        profile, tariffs = self._common_profile(), self.tariffs
+        profile, tariffs = self._merge_target_profiles(), self.tariffs
         parameters = frozenset[str]().union(*(one.supported for one in self._capabilities))
         claimed = frozenset[str]().union(*(one.claimed for one in self._capabilities)) - parameters
         efforts = efforts_of(profile.thinks, mandatory=profile.must_think)
@@ -526,11 +527,11 @@ class ServedModel:
             loaded=UNSET if profile.loaded is None else profile.loaded,
         )
 
-    def _common_profile(self) -> ModelProfile:
+    def _merge_target_profiles(self) -> ModelProfile:
         profiles = [one.profile() for one in self._capabilities]
         return ModelProfile(
-            context_length=_smallest_known(profile.context_length for profile in profiles),
-            max_output_tokens=_smallest_known(profile.max_output_tokens for profile in profiles),
+            context_length=_find_smallest(profile.context_length for profile in profiles),
+            max_output_tokens=_find_smallest(profile.max_output_tokens for profile in profiles),
             must_think=all(profile.must_think for profile in profiles),
             thinks=any_thinks(profiles),
             lacks=frozenset.intersection(*(profile.lacks for profile in profiles)),
@@ -538,9 +539,9 @@ class ServedModel:
             loaded=profiles[0].loaded if len(profiles) == 1 else None,
         )
 
-    def _unsupported_combination(self, wanted: frozenset[str]) -> InvalidRequest:
+    def _build_unsupported_error(self, parameters: frozenset[str]) -> InvalidRequest:
         lacking = {
-            one.name: sorted(wanted - one.accepted_parameters()) for one in self._capabilities
+            one.name: sorted(parameters - one.accepted_parameters()) for one in self._capabilities
         }
         nearest = min(lacking.values(), key=len)
         words = "; ".join(
@@ -574,5 +575,5 @@ def efforts_of(thinks: bool | None, *, mandatory: bool) -> Sequence[Effort] | No
     return [effort for effort in EFFORTS if effort != "none" or not mandatory]
 
 
-def _smallest_known(lengths: Iterable[int | None]) -> int | None:
+def _find_smallest(lengths: Iterable[int | None]) -> int | None:
     return min((length for length in lengths if length is not None), default=None)

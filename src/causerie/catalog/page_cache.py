@@ -63,26 +63,24 @@ class Filters:
         for name in given:
             if name not in _NAMES:
                 known = ", ".join(_NAMES)
-                raise _wrong_filter(name, f"is no filter of this catalog; there are {known}.")
+                raise _build_filter_error(name, f"is no filter of this catalog; there are {known}.")
         sort = given.get("sort")
         if sort is not None and sort not in SORTS:
-            raise _wrong_filter("sort", f"must be one of {', '.join(SORTS)}.")
+            raise _build_filter_error("sort", f"must be one of {', '.join(SORTS)}.")
         return Filters(
             given,
-            offset=_number_filter(given, "offset", 0, 2**31) or 0,
-            limit=_number_filter(given, "limit", 1, MOST_ENTRIES),
-            context=_number_filter(given, "context", 0, 2**31) or 0,
-            min_price=_money_filter(given, "min_price"),
-            max_price=_money_filter(given, "max_price"),
+            offset=_parse_number_filter(given, "offset", 0, 2**31) or 0,
+            limit=_parse_number_filter(given, "limit", 1, MOST_ENTRIES),
+            context=_parse_number_filter(given, "context", 0, 2**31) or 0,
+            min_price=_parse_money_filter(given, "min_price"),
+            max_price=_parse_money_filter(given, "max_price"),
         )
 
     async def of(self, entries: Sequence[Listing]) -> Sequence[Listing]:
-        wanted = self._filter_words("supported_parameters")
-        returned = self._filter_words("output_modalities") or frozenset({"text"})
-        authors, providers = (
-            self._filter_words("model_authors"),
-            self._filter_words("providers"),
-        )
+        wanted = self._split_filter_values("supported_parameters")
+        returned = self._split_filter_values("output_modalities") or frozenset({"text"})
+        authors = self._split_filter_values("model_authors")
+        providers = self._split_filter_values("providers")
         text = self.given.get("q", "").lower()
         low, high = self.min_price, self.max_price
 
@@ -106,32 +104,34 @@ class Filters:
             await turns.pause()
         return [one for _, one in sorted(found, key=itemgetter(0))]
 
-    def _filter_words(self, name: str) -> frozenset[str]:
-        return frozenset(word for word in self.given.get(name, "").split(",") if word)
+    def _split_filter_values(self, filter_name: str) -> frozenset[str]:
+        return frozenset(word for word in self.given.get(filter_name, "").split(",") if word)
 
 
-def _number_filter(given: Mapping[str, str], name: str, least: int, most: int) -> int | None:
-    text = given.get(name)
+def _parse_number_filter(
+    query_fields: Mapping[str, str], filter_name: str, least: int, most: int
+) -> int | None:
+    text = query_fields.get(filter_name)
     if text is None:
         return None
     number = whole_number(text, most)
     if number is None or number < least:
-        raise _wrong_filter(name, f"must be a whole number from {least} to {most}.")
+        raise _build_filter_error(filter_name, f"must be a whole number from {least} to {most}.")
     return number
 
 
-def _money_filter(given: Mapping[str, str], name: str) -> Decimal | None:
-    text = given.get(name)
+def _parse_money_filter(query_fields: Mapping[str, str], filter_name: str) -> Decimal | None:
+    text = query_fields.get(filter_name)
     if text is None:
         return None
     try:
         return money(text)
     except ValueError as failure:
         advice = f"must be an amount of money per 1M tokens: {failure}."
-        raise _wrong_filter(name, advice) from failure
+        raise _build_filter_error(filter_name, advice) from failure
 
 
-def _wrong_filter(name: str, advice: str) -> InvalidRequest:
+def _build_filter_error(name: str, advice: str) -> InvalidRequest:
     return InvalidRequest(f"`{name[:100]}` {advice}", code="invalid_value", param=name[:100])
 
 
@@ -162,7 +162,7 @@ class CachedPage:
         return self._gzip_body
 
     async def smallest(self) -> bytes:
-        """Return the body in Brotli, made once: 256 KB take 0.4 s at best, more are made faster."""
+        """Return the body in Brotli, compressed once; above 256 KB less tightly, to be faster."""
         if not self._brotli_body:
             level = _BROTLI_BEST if len(self.body) <= _BROTLI_LARGE else _BROTLI_FAST
             self._brotli_body = await offload(partial(brotli.compress, self.body, quality=level))
@@ -180,17 +180,17 @@ class CatalogCache:
         self._clock = clock
         self._pages: dict[tuple[str, str, str], tuple[float, CachedPage]] = {}  # the oldest first
         self._encoded_models: dict[str, tuple[Listing, object, bytes]] = {}
-        self._lock = asyncio.Lock()  # page at a time is written: others of the same wait for it
+        self._page_lock = asyncio.Lock()  # one page at a time is written; others wait for it
 
     async def page(
         self, door: str, path: str, query: str, entries: Callable[[], Sequence[Listing]]
     ) -> CachedPage:
         place = door, path, query
-        if (kept := self._unexpired_page(place)) is not None:
+        if (kept := self._find_fresh_page(place)) is not None:
             return kept
         filters = Filters.parse(query)
-        async with self._lock:
-            if (kept := self._unexpired_page(place)) is not None:
+        async with self._page_lock:
+            if (kept := self._find_fresh_page(place)) is not None:
                 return kept
             page = await self.made(path, filters, entries())
             _, old = self._pages.pop(place, (0.0, page))
@@ -204,8 +204,8 @@ class CatalogCache:
                 del self._pages[next(iter(self._pages))]
         return page
 
-    def _unexpired_page(self, place: tuple[str, str, str]) -> CachedPage | None:
-        at, page = self._pages.get(place, (float("-inf"), None))
+    def _find_fresh_page(self, cache_key: tuple[str, str, str]) -> CachedPage | None:
+        at, page = self._pages.get(cache_key, (float("-inf"), None))
         return page if self._clock() - at < _FRESH_SECONDS else None
 
     async def made(self, path: str, filters: Filters, entries: Sequence[Listing]) -> CachedPage:
@@ -218,16 +218,16 @@ class CatalogCache:
         tail = PageTail(total_count=len(found), links=PageLinks(next=following))
         written, turns = [], Turns()
         for one in shown:
-            written.append(self._encoded_entry(one))
+            written.append(self._encode_model(one))
             await turns.pause()
         body = b'{"data":[' + b",".join(written) + b"]," + _encode(tail)[1:]
         digest = hashlib.blake2b(body, digest_size=12).hexdigest()
         return CachedPage(body, f'W/"{digest}"')
 
-    def _encoded_entry(self, one: Listing) -> bytes:
-        kept, profiles = self._encoded_models.get(one.id), one.profiles
-        if kept is not None and kept[0] is one and kept[1] == profiles:
+    def _encode_model(self, listing: Listing) -> bytes:
+        kept, profiles = self._encoded_models.get(listing.id), listing.profiles
+        if kept is not None and kept[0] is listing and kept[1] == profiles:
             return kept[2]
-        written = _encode(one.entry())
-        self._encoded_models[one.id] = one, profiles, written
+        written = _encode(listing.entry())
+        self._encoded_models[listing.id] = listing, profiles, written
         return written

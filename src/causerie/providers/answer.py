@@ -52,29 +52,29 @@ class Separators(Protocol):
 
 
 class Repetition:
-    """Compares new pieces with an earlier text but for white space, until it is ``over``."""
+    """Compares new text with an earlier one, white space aside, until it is ``over``."""
 
     def __init__(self, text: str) -> None:
-        self._expected_text = "".join(text.split())
+        self._unspaced_text = "".join(text.split())
         self._matched_length = 0
         self._held_text: list[str] = []
-        self.over = not self._expected_text
+        self.over = not self._unspaced_text
         self.repeated = False
 
     def feed(self, text: str) -> str:
         """Return the new text: none while undecided, then all that does not repeat the other."""
         if self.over:
             return text
-        squeezed, left = "".join(text.split()), len(self._expected_text) - self._matched_length
-        if not self._expected_text.startswith(squeezed[:left], self._matched_length):
+        squeezed, left = "".join(text.split()), len(self._unspaced_text) - self._matched_length
+        if not self._unspaced_text.startswith(squeezed[:left], self._matched_length):
             return self.end() + text
         self._held_text.append(text)
         self._matched_length += min(len(squeezed), left)
-        if self._matched_length < len(self._expected_text):
+        if self._matched_length < len(self._unspaced_text):
             return ""
         self.over = self.repeated = True
         self._held_text.clear()
-        return _behind_visible_characters(text, left).lstrip()
+        return _skip_visible_characters(text, left).lstrip()
 
     def end(self) -> str:
         self.over = True
@@ -83,7 +83,7 @@ class Repetition:
         return held
 
 
-def _behind_visible_characters(text: str, count: int) -> str:
+def _skip_visible_characters(text: str, count: int) -> str:
     for at, character in enumerate(text):
         if not count:
             return text[at:]
@@ -111,19 +111,19 @@ class AnswerState(Struct, eq=False):
     stop_sequence: str | None = None
     whole: bool = False  # all of it came in one message, so that it needs no reason for its end
     _calls: ChoiceCalls | None = None  # until there is one
-    _separator: Separator | None = None
+    _think_splitter: Separator | None = None
     _held_text: str = ""
     _logprobs: list[TokenLogprob] = []
-    _is_plain_text: bool = False  # whether text is nothing but text from here on
+    _is_rest_plain_text: bool = False  # whether text is nothing but text from here on
     _has_signature: bool = False  # whether blocks of reasoning came that are more than their text
     _text_buffer: StringIO = field(default_factory=StringIO)
     _thoughts: StringIO = field(default_factory=StringIO)
-    _reasoning_echo: Repetition | None = None  # of the reasoning, where the text begins
-    _echo_in_text: Repetition | None = None  # of the reasoning, behind text
-    _compared_characters: int = 0  # characters of reasoning with which later text was compared
+    _tagged_echo_filter: Repetition | None = None  # of the reasoning, where the text begins
+    _echo_filter: Repetition | None = None  # of the reasoning, behind text
+    _compared_character_count: int = 0  # characters of reasoning with which later text was compared
     _message_text: str | None = None  # the text so far, when the last whole message came
-    _began_with_message: bool = False  # whether the first piece was a whole message
-    _half_characters: dict[str, str] = {}  # by the field whose text ends with a first half
+    _is_first_piece_message: bool = False  # whether the first piece was a whole message
+    _high_surrogates: dict[str, str] = {}  # by the field whose text ends with a first half
 
     @property
     def text_length(self) -> int:
@@ -158,22 +158,22 @@ class AnswerState(Struct, eq=False):
         if delta is None and message is None and choice.text:
             delta = ProviderDelta(content=choice.text)
         is_whole = message is not None and (
-            delta is None or not any(astuple(delta)) or self._is_whole_text_again(delta, message)
+            delta is None or not any(astuple(delta)) or self._is_delta_whole_text(delta, message)
         )
         said = message if is_whole else delta
         if said is not None:
-            if mended or self._half_characters:
-                self._join_split_characters(said)
+            if mended or self._high_surrogates:
+                self._join_split_surrogates(said)
             if is_whole:
                 self._read_message(said, choice, events)
             else:
-                self._read_piece(said, events, choice.logprobs, last=bool(choice.finish_reason))
+                self._read_delta(said, events, choice.logprobs, last=bool(choice.finish_reason))
         if choice.finish_reason:
             self.finish = later(self.finish, choice.finish_reason)
             if isinstance(choice.stop_reason, str):
                 self.stop_sequence = choice.stop_reason
 
-    def _is_whole_text_again(self, delta: ProviderDelta, message: ProviderDelta) -> bool:
+    def _is_delta_whole_text(self, delta: ProviderDelta, message: ProviderDelta) -> bool:
         text = delta.content
         return (
             isinstance(text, str)
@@ -182,7 +182,7 @@ class AnswerState(Struct, eq=False):
             and text.startswith(self._text_buffer.getvalue())
         )
 
-    def _read_piece(
+    def _read_delta(
         self,
         delta: ProviderDelta,
         events: list[Event],
@@ -195,15 +195,15 @@ class AnswerState(Struct, eq=False):
         content = delta.content
         if delta.reasoning_details:
             self._add_reasoning_blocks(reasoning or text_of(delta.reasoning_details), delta, events)
-        elif reasoning and not (content and self._is_all_reasoning(reasoning)):
+        elif reasoning and not (content and self._is_repeat_of_all_reasoning(reasoning)):
             self._add_reasoning(reasoning, events, last=last)
         if self.top_logprobs is not None and logprobs is not None and not reasoning:
             most = self.top_logprobs
             for token in logprobs.entries:
-                top = tuple(map(_token_logprob, (token.top_logprobs or ())[:most]))
-                self._logprobs.append(_token_logprob(token, top))
+                top = tuple(map(_build_logprob, (token.top_logprobs or ())[:most]))
+                self._logprobs.append(_build_logprob(token, top))
         if content:
-            if self._is_plain_text and content.__class__ is str:
+            if self._is_rest_plain_text and content.__class__ is str:
                 self._text_buffer.write(content)
                 events.append(TextDelta(content, (), self.index))
             else:
@@ -216,24 +216,24 @@ class AnswerState(Struct, eq=False):
     ) -> None:
         self.whole, logprobs = True, choice.logprobs
         if self.text_length or self.reasoning_length or self._calls is not None:
-            message, logprobs = self._without_known_content(message), None
+            message, logprobs = self._remove_earlier_content(message), None
         else:
-            self._message_text, self._began_with_message = _content_text(message.content), True
-        self._read_piece(message, events, logprobs, last=True, whole=True)
+            self._message_text, self._is_first_piece_message = _join_text(message.content), True
+        self._read_delta(message, events, logprobs, last=True, whole=True)
 
-    def _without_known_content(self, message: ProviderDelta) -> ProviderDelta:
+    def _remove_earlier_content(self, message: ProviderDelta) -> ProviderDelta:
         thought, text = message.reasoning_content or message.reasoning or "", ""
         told_more = not self.text_length and len(thought) > self.reasoning_length
         known = self._thoughts.getvalue() if told_more else thought
         if message.content:
-            text = _content_text(message.content)
+            text = _join_text(message.content)
             if text.lstrip().startswith("<") and self._may_compare_reasoning():
                 text = Repetition(_TAGGED.format(thought or self._thoughts.getvalue())).feed(text)
         before = self._text_buffer.getvalue() if self._message_text is None else self._message_text
         more, self._message_text = "", before
         if text.startswith(before):
             more, self._message_text = text[len(before) :], text
-        elif self._began_with_message and not before.startswith(text):
+        elif self._is_first_piece_message and not before.startswith(text):
             more = text  # a server that calls its pieces messages
         return ProviderDelta(
             content=more or None,
@@ -244,8 +244,8 @@ class AnswerState(Struct, eq=False):
 
     @property
     def takes_text(self) -> bool:
-        """Return true if a text that comes next is a text and nothing else."""
-        return self._is_plain_text and self.finish is None and not self._half_characters
+        """Return true if the next text may pass as it is, with nothing to look for in it."""
+        return self._is_rest_plain_text and self.finish is None and not self._high_surrogates
 
     def goes_on(self, choice: ProviderChoice) -> ContentEvent | None:
         """Return the event of a piece that continues the text; ``None`` if nothing was read."""
@@ -254,14 +254,14 @@ class AnswerState(Struct, eq=False):
             return None
         if delta.tool_calls or delta.refusal or delta.reasoning_details or delta.function_call:
             return None
-        if self._half_characters or choice.message is not None:
+        if self._high_surrogates or choice.message is not None:
             return None
         content, reasoning = delta.content, delta.reasoning_content or delta.reasoning
         if content:
-            if reasoning or not self._is_plain_text or content.__class__ is not str:
+            if reasoning or not self._is_rest_plain_text or content.__class__ is not str:
                 return None
             return self.more_text(content)
-        apart = self.separators is None and self._separator is None  # from the text, by the server
+        apart = self.separators is None and self._think_splitter is None  # by the server
         if not (reasoning and apart) or self.in_text or self.text_length or self._calls is not None:
             return None
         return self.more_reasoning(reasoning)
@@ -271,12 +271,12 @@ class AnswerState(Struct, eq=False):
         return (self._thoughts if reasoning else self._text_buffer).write
 
     def more_text(self, text: str) -> TextDelta:
-        """Add to the text of the reply; return the event of that."""
+        """Add to the reply's text; return the event for it."""
         self._text_buffer.write(text)
         return TextDelta(text, (), self.index)
 
     def more_reasoning(self, text: str) -> ReasoningDelta:
-        """Add to the reasoning of the reply; return the event of that."""
+        """Add to the reply's reasoning; return the event for it."""
         self._thoughts.write(text)
         return ReasoningDelta(text, self.index)
 
@@ -288,16 +288,16 @@ class AnswerState(Struct, eq=False):
         """
         if self._held_text:
             self._add_text(self._held_text, events)
-        if self._reasoning_echo is not None:
-            self._add_text(self._reasoning_echo.end(), events)
-        if self._half_characters:
-            halves, self._half_characters = self._half_characters, {}
+        if self._tagged_echo_filter is not None:
+            self._add_text(self._tagged_echo_filter.end(), events)
+        if self._high_surrogates:
+            halves, self._high_surrogates = self._high_surrogates, {}
             if "content" in halves or "refusal" in halves:
-                self._add_answer_text("\ufffd", events)
+                self._add_text_without_prefill("\ufffd", events)
             elif halves.keys() & {"reasoning_content", "reasoning"} and not self.text_length:
                 self._add_reasoning("\ufffd", events)
-        if self._separator is not None:
-            self._end_separation(events)
+        if self._think_splitter is not None:
+            self._finish_splitter(events)
         if self._logprobs:
             events.append(TextDelta("", tuple(self._logprobs), self.index))
         started = 0
@@ -308,65 +308,65 @@ class AnswerState(Struct, eq=False):
         reason = finish_reason(self.finish, calls=started > 0, said=said)
         events.append(Finished(reason, self.index, stop_sequence=self.stop_sequence))
 
-    def _add_reasoning(self, text: str, events: list[Event], *, last: bool = False) -> None:
-        if not text:
+    def _add_reasoning(self, reasoning: str, events: list[Event], *, last: bool = False) -> None:
+        if not reasoning:
             return
         if self.in_text:
-            self._add_content(text, events)
+            self._add_content(reasoning, events)
             return
         if self.text_length or (self._calls is not None and self.reasoning_length):
-            text = self._without_repeated_reasoning(text, last=last)
-            if not text:
+            reasoning = self._remove_repeated_reasoning(reasoning, last=last)
+            if not reasoning:
                 return
-        self._end_separation(events)
-        events.append(self.more_reasoning(text))
+        self._finish_splitter(events)
+        events.append(self.more_reasoning(reasoning))
 
-    def _without_repeated_reasoning(self, text: str, *, last: bool) -> str:
-        if self._echo_in_text is not None and self._echo_in_text.repeated and text.isspace():
+    def _remove_repeated_reasoning(self, reasoning: str, *, last: bool) -> str:
+        if self._echo_filter is not None and self._echo_filter.repeated and reasoning.isspace():
             return ""  # the end of what was repeated, whose white space is not compared
-        if self._echo_in_text is None or self._echo_in_text.repeated:
+        if self._echo_filter is None or self._echo_filter.repeated:
             if not self._may_compare_reasoning():
-                return text
-            self._echo_in_text = Repetition(self._thoughts.getvalue())
-            self._is_plain_text = False
-            if last and self._thoughts.getvalue().endswith(text):
+                return reasoning
+            self._echo_filter = Repetition(self._thoughts.getvalue())
+            self._is_rest_plain_text = False
+            if last and self._thoughts.getvalue().endswith(reasoning):
                 return ""
-        return self._echo_in_text.feed(text)
+        return self._echo_filter.feed(reasoning)
 
     def _may_compare_reasoning(self) -> bool:
-        self._compared_characters += self.reasoning_length
-        return self._compared_characters <= _MOST_COMPARED
+        self._compared_character_count += self.reasoning_length
+        return self._compared_character_count <= _MOST_COMPARED
 
-    def _is_all_reasoning(self, text: str) -> bool:
-        return self.reasoning_length == len(text) and self._thoughts.getvalue() == text
+    def _is_repeat_of_all_reasoning(self, reasoning: str) -> bool:
+        return self.reasoning_length == len(reasoning) and self._thoughts.getvalue() == reasoning
 
     def _add_reasoning_blocks(self, text: str, delta: ProviderDelta, events: list[Event]) -> None:
         blocks = blocks_of(delta.reasoning_details)
         if are_plain(blocks) or self.in_text:
             self._add_reasoning(text, events)
             return
-        self._end_separation(events)
+        self._finish_splitter(events)
         self._has_signature = True
         self._thoughts.write(text)
         events.append(ReasoningDelta(text, self.index, blocks))
 
-    def _end_separation(self, events: list[Event]) -> None:
-        separator, self._separator, self.separators = self._separator, None, None
+    def _finish_splitter(self, events: list[Event]) -> None:
+        separator, self._think_splitter, self.separators = self._think_splitter, None, None
         if separator is not None:
-            self._emit_separated(separator.finish(), events)
+            self._emit_reasoning_and_text(separator.finish(), events)
 
     def _add_content(self, content: str | list[Any], events: list[Event]) -> None:
         if isinstance(content, str):
-            self._add_answer_text(content, events)
+            self._add_text_without_prefill(content, events)
             return
         for part in content:
-            thought, text = _reasoning_and_text(part)
+            thought, text = _split_reasoning_and_text(part)
             if thought:
                 self._add_reasoning(thought, events)
             if text:
-                self._add_answer_text(text, events)
+                self._add_text_without_prefill(text, events)
 
-    def _add_answer_text(self, text: str, events: list[Event]) -> None:
+    def _add_text_without_prefill(self, text: str, events: list[Event]) -> None:
         if not self.ahead:
             self._add_text(text, events)
             return
@@ -380,61 +380,61 @@ class AnswerState(Struct, eq=False):
             self._add_text(rest, events)
 
     def _add_text(self, text: str, events: list[Event]) -> None:
-        if self._echo_in_text is not None:  # what began like a repetition of the reasoning was none
-            late, self._echo_in_text = self._echo_in_text.end(), None
+        if self._echo_filter is not None:  # what began like a repetition of the reasoning was none
+            late, self._echo_filter = self._echo_filter.end(), None
             if late:
                 events.append(self.more_reasoning(late))
-        if not self.text_length and self.reasoning_length and self._separator is None:
-            text = self._without_tagged_reasoning(text)
+        if not self.text_length and self.reasoning_length and self._think_splitter is None:
+            text = self._remove_tagged_reasoning(text)
         if not text:
             return
         if self.separators is not None:  # the content begins
             if self.separators.may_begin(text):
-                self._separator, self.separators = self.separators.separator(), None
+                self._think_splitter, self.separators = self.separators.separator(), None
             else:
-                self._end_separation(events)
-        if self._separator is not None:
-            self._emit_separated(self._separator.feed(text), events)
+                self._finish_splitter(events)
+        if self._think_splitter is not None:
+            self._emit_reasoning_and_text(self._think_splitter.feed(text), events)
             return
-        self._is_plain_text = self.top_logprobs is None
+        self._is_rest_plain_text = self.top_logprobs is None
         self._emit_text(text, events)
 
-    def _without_tagged_reasoning(self, text: str) -> str:
-        if self._reasoning_echo is None:
+    def _remove_tagged_reasoning(self, text: str) -> str:
+        if self._tagged_echo_filter is None:
             tagged = text.isspace() or text.lstrip().startswith("<")
             if not tagged or not self._may_compare_reasoning():
                 return text
-            self._reasoning_echo = Repetition(_TAGGED.format(self._thoughts.getvalue()))
-        new = self._reasoning_echo.feed(text)
-        return new.lstrip() if self._reasoning_echo.repeated else new
+            self._tagged_echo_filter = Repetition(_TAGGED.format(self._thoughts.getvalue()))
+        new = self._tagged_echo_filter.feed(text)
+        return new.lstrip() if self._tagged_echo_filter.repeated else new
 
-    def _join_split_characters(self, said: ProviderDelta) -> None:
+    def _join_split_surrogates(self, delta: ProviderDelta) -> None:
         if (
-            said.content
-            and not (said.reasoning_content or said.reasoning)
-            and (ended := self._half_characters.keys() & {"reasoning_content", "reasoning"})
+            delta.content
+            and not (delta.reasoning_content or delta.reasoning)
+            and (ended := self._high_surrogates.keys() & {"reasoning_content", "reasoning"})
         ):
             for name in ended:
-                del self._half_characters[name]
-            said.reasoning_content = "\ufffd"
+                del self._high_surrogates[name]
+            delta.reasoning_content = "\ufffd"
         for name in ("reasoning_content", "reasoning", "content", "refusal"):
-            text = getattr(said, name)
+            text = getattr(delta, name)
             if isinstance(text, str):
-                setattr(said, name, self._join_half_character(name, text))
-        for call in said.calls:
+                setattr(delta, name, self._join_surrogates(name, text))
+        for call in delta.calls:
             function = call.function
             if function is not None and isinstance(function.arguments, str):
                 key = f"{call.index} {call.id or ''}"
-                function.arguments = self._join_half_character(key, function.arguments)
+                function.arguments = self._join_surrogates(key, function.arguments)
 
-    def _join_half_character(self, name: str, text: str) -> str:
-        text = self._half_characters.pop(name, "") + text
+    def _join_surrogates(self, field_key: str, text: str) -> str:
+        text = self._high_surrogates.pop(field_key, "") + text
         if text and "\ud800" <= text[-1] <= "\udbff":
-            self._half_characters[name], text = text[-1], text[:-1]
+            self._high_surrogates[field_key], text = text[-1], text[:-1]
         return whole_characters(text)
 
-    def _emit_separated(self, found: Iterable[ContentEvent], events: list[Event]) -> None:
-        for event in found:
+    def _emit_reasoning_and_text(self, parts: Iterable[ContentEvent], events: list[Event]) -> None:
+        for event in parts:
             if isinstance(event, ReasoningDelta):
                 self._logprobs.clear()  # those are of the answer
                 events.append(self.more_reasoning(event.text))
@@ -450,16 +450,16 @@ class AnswerState(Struct, eq=False):
         self, delta: ProviderDelta, events: list[Event], *, whole: bool
     ) -> None:
         if delta.refusal:
-            self._add_answer_text(delta.refusal, events)
+            self._add_text_without_prefill(delta.refusal, events)
         calls = delta.calls
         if calls:
-            self._end_separation(events)
+            self._finish_splitter(events)
             if self._calls is None:
                 self._calls = ChoiceCalls(self.index, self.ids, self.functions)
             (self._calls.feed_whole if whole else self._calls.feed)(calls, events)
 
 
-def _token_logprob(token: ProviderAlternative, top: tuple[TokenLogprob, ...] = ()) -> TokenLogprob:
+def _build_logprob(token: ProviderAlternative, top: tuple[TokenLogprob, ...] = ()) -> TokenLogprob:
     logprob = _LEAST if token.logprob is None else token.logprob
     raw = token.bytes
     if raw is None or not all(0 <= byte < 256 for byte in raw):
@@ -467,21 +467,21 @@ def _token_logprob(token: ProviderAlternative, top: tuple[TokenLogprob, ...] = (
     return TokenLogprob(token.token, logprob, bytes(raw), top)
 
 
-def _content_text(content: str | list[Any] | None) -> str:
+def _join_text(content: str | list[Any] | None) -> str:
     if isinstance(content, list):
-        return "".join(_reasoning_and_text(part)[1] for part in content)
+        return "".join(_split_reasoning_and_text(part)[1] for part in content)
     return content or ""
 
 
-def _reasoning_and_text(part: Any) -> tuple[str, str]:
-    if isinstance(part, str):
-        return "", part
-    if not isinstance(part, dict):
+def _split_reasoning_and_text(content_part: Any) -> tuple[str, str]:
+    if isinstance(content_part, str):
+        return "", content_part
+    if not isinstance(content_part, dict):
         return "", ""
-    thinking = part.get("thinking")
+    thinking = content_part.get("thinking")
     if isinstance(thinking, list):
-        return "".join(_reasoning_and_text(inner)[1] for inner in thinking), ""
+        return "".join(_split_reasoning_and_text(inner)[1] for inner in thinking), ""
     if isinstance(thinking, str):
         return thinking, ""
-    text = part.get("text") or part.get("refusal")
+    text = content_part.get("text") or content_part.get("refusal")
     return "", text if isinstance(text, str) else ""

@@ -46,18 +46,18 @@ class ConversationCallIds(Struct, eq=False):
 
     _messages: Iterable[Message]
     _new_id: Callable[[], str] = new_call_id
-    _used_ids: set[str] | None = None
+    _used_call_ids: set[str] | None = None
 
     def take(self, given: str | None) -> str:
         """Return the id that was given, or a new one if there is none, or it cannot be used."""
-        if self._used_ids is None:
+        if self._used_call_ids is None:
             calls = (call for message in self._messages for call in message.tool_calls)
-            self._used_ids = {call.id for call in calls}
+            self._used_call_ids = {call.id for call in calls}
         if given is None or len(given) > MAX_NAME or not given.strip():
             given = self._new_id()
-        while given in self._used_ids:
+        while given in self._used_call_ids:
             given = self._new_id()
-        self._used_ids.add(given)
+        self._used_call_ids.add(given)
         return given
 
 
@@ -84,7 +84,7 @@ class _PendingCall:
         return self.whole or self.brackets.empty
 
     def read(self, text: str) -> int:
-        """Read arguments up to the end of their object; return how much that is."""
+        """Read arguments up to the end of their object; return how many characters it took."""
         brackets = self.brackets
         blank = brackets.empty
         end = brackets.read(text)
@@ -101,7 +101,7 @@ class _PendingCall:
     def meant(self) -> tuple[str, bytes]:
         """Return the name and a digest of the arguments, of a call that is whole or has none."""
         if self.whole and not self.meaning:
-            self.meaning = _arguments_digest("".join(self.text))
+            self.meaning = _digest_arguments("".join(self.text))
         return self.name, self.meaning or _NO_ARGUMENTS
 
 
@@ -109,38 +109,38 @@ class ChoiceCalls(Struct, eq=False):
     """The calls of one choice; ``functions`` are those of the request."""
 
     _choice_index: int
-    _call_ids: ConversationCallIds
+    _call_id_allocator: ConversationCallIds
     _function_names: Collection[str]
     _open_calls: list[_PendingCall] = []
     _unstarted: list[_PendingCall] = []  # without those that may be repetitions
-    _begun_calls: int = 0
-    _compared_calls: int = 0  # calls that the calls of messages were compared with
+    _call_count: int = 0
+    _compared_call_count: int = 0  # calls that the calls of messages were compared with
     _by_id: dict[str, _PendingCall] = {}
     _by_index: dict[int, _PendingCall] = {}
     started: int = 0
     size: int = 0  # characters of names and arguments that have gone out
 
     def feed(self, calls: Iterable[ProviderCall], events: list[Event]) -> None:
-        """Read pieces of calls; raises :class:`UnusableOutput` for what can be none."""
+        """Read pieces of calls; raises :class:`UnusableOutput` for what cannot be a call."""
         for call in calls:
-            found = self._call_by_id_or_index(call)
-            if found is None or not self._continues_call(found, call):
-                found = self._open_call(call)
-            self._advance_call(found, call, events)
+            found = self._find_pending_call(call)
+            if found is None or not self._may_continue(found, call):
+                found = self._add_pending_call(call)
+            self._read_piece(found, call, events)
 
     def feed_whole(self, calls: Iterable[ProviderCall], events: list[Event]) -> None:
         """Read the calls of a message; those that have come before are passed over."""
-        self._compared_calls += len(self._open_calls)
-        if self._compared_calls > _MOST_COMPARED:
+        self._compared_call_count += len(self._open_calls)
+        if self._compared_call_count > _MOST_COMPARED:
             raise UnusableOutput("The provider repeated its calls too often.")
         before = Counter(each.meant for each in self._open_calls if each.ended)
         for call in calls:
-            meant = _call_name(call), _arguments_digest(_call_arguments(call))
+            meant = _read_name(call), _digest_arguments(_read_arguments(call))
             known = self._by_id.get(call.id or "")
             if before[meant]:
                 before[meant] -= 1
             elif known is None or not known.ended or known.meant != meant:
-                self._advance_call(self._open_call(call), call, events)
+                self._read_piece(self._add_pending_call(call), call, events)
 
     def arguments(self) -> str:
         return "".join("".join(each.text) for each in self._open_calls)
@@ -151,7 +151,7 @@ class ChoiceCalls(Struct, eq=False):
             if current.brackets.empty:
                 current.text.clear()
             elif not current.opened:
-                current.text[:] = [] if cut else _quoted_object("".join(current.text))
+                current.text[:] = [] if cut else _unquote_object("".join(current.text))
                 current.opened = current.whole = bool(current.text)
             if not cut:
                 if current.name not in self._function_names:
@@ -169,149 +169,149 @@ class ChoiceCalls(Struct, eq=False):
             if not current.text and not cut:
                 events.append(ToolCallDelta(current.index or 0, "{}", self._choice_index))
 
-    def _call_by_id_or_index(self, call: ProviderCall) -> _PendingCall | None:
-        if call.id and (same := self._by_id.get(call.id)) is not None:
+    def _find_pending_call(self, piece: ProviderCall) -> _PendingCall | None:
+        if piece.id and (same := self._by_id.get(piece.id)) is not None:
             return same
         last = self._open_calls[-1] if self._open_calls else None
-        if call.index is None:
+        if piece.index is None:
             return last
-        found = self._by_index.get(call.index)
-        nameless = not call.id and not _call_name(call)
+        found = self._by_index.get(piece.index)
+        nameless = not piece.id and not _read_name(piece)
         return last if found is None and nameless and last and not last.whole else found
 
-    def _continues_call(self, found: _PendingCall, call: ProviderCall) -> bool:
-        name = _call_name(call)
-        other = bool(call.id and found.given and call.id != found.given)
-        if name and found.name and name != found.name:
-            return not other and found.brackets.empty and bool(self._longer_name_of(found, name))
+    def _may_continue(self, pending: _PendingCall, piece: ProviderCall) -> bool:
+        name = _read_name(piece)
+        other = bool(piece.id and pending.given and piece.id != pending.given)
+        if name and pending.name and name != pending.name:
+            return not other and pending.brackets.empty and bool(self._join_name(pending, name))
         if not other:
             return True
-        if not found.ended:  # older servers give each piece an id of its own
-            return found.brackets.quoted or not _call_arguments(call).lstrip().startswith("{")
-        return not name and (found.brackets.empty or not _call_arguments(call).strip())
+        if not pending.ended:  # older servers give each piece an id of its own
+            return pending.brackets.quoted or not _read_arguments(piece).lstrip().startswith("{")
+        return not name and (pending.brackets.empty or not _read_arguments(piece).strip())
 
-    def _longer_name_of(self, found: _PendingCall, name: str) -> str:
-        if found.index is None:
-            for joined in (found.name + name, name if name.startswith(found.name) else ""):
+    def _join_name(self, pending: _PendingCall, name: str) -> str:
+        if pending.index is None:
+            for joined in (pending.name + name, name if name.startswith(pending.name) else ""):
                 if joined and any(each.startswith(joined) for each in self._function_names):
                     return joined
         return ""
 
-    def _open_call(self, call: ProviderCall) -> _PendingCall:
-        made = self._register_call(_PendingCall(place=call.index))
+    def _add_pending_call(self, first_piece: ProviderCall) -> _PendingCall:
+        made = self._register_call(_PendingCall(place=first_piece.index))
         self._unstarted.append(made)
-        if call.index is not None:
-            self._by_index[call.index] = made
+        if first_piece.index is not None:
+            self._by_index[first_piece.index] = made
         return made
 
-    def _register_call(self, made: _PendingCall) -> _PendingCall:
-        self._begun_calls += 1
-        if self._begun_calls > _MOST:
+    def _register_call(self, pending: _PendingCall) -> _PendingCall:
+        self._call_count += 1
+        if self._call_count > _MOST:
             raise UnusableOutput(f"The provider made more than {_MOST} calls in one reply.")
-        self._open_calls.append(made)
+        self._open_calls.append(pending)
+        return pending
+
+    def _add_following_call(self, call: _PendingCall) -> _PendingCall:
+        made = self._register_call(_PendingCall(None, call.place, call.name, repeats=call))
+        self._redirect_pieces(call, made)
         return made
 
-    def _open_next_object(self, whole: _PendingCall) -> _PendingCall:
-        made = self._register_call(_PendingCall(None, whole.place, whole.name, repeats=whole))
-        self._redirect_pieces(whole, made)
-        return made
+    def _redirect_pieces(self, old: _PendingCall, new: _PendingCall) -> None:
+        self._by_id.update({key: new for key, each in self._by_id.items() if each is old})
+        self._by_index.update({key: new for key, each in self._by_index.items() if each is old})
 
-    def _redirect_pieces(self, before: _PendingCall, now: _PendingCall) -> None:
-        self._by_id.update({key: now for key, each in self._by_id.items() if each is before})
-        self._by_index.update({key: now for key, each in self._by_index.items() if each is before})
-
-    def _advance_call(self, current: _PendingCall, call: ProviderCall, events: list[Event]) -> None:
-        if call.id and current.given is None and current.repeats is None:
-            current.given = call.id
-            self._by_id[call.id] = current
-        if call.index is not None:
-            self._by_index.setdefault(call.index, current)
-        name = _call_name(call)
-        if name and (name != current.name or name not in self._function_names):
-            current.name = self._longer_name_of(current, name) if current.name else name
-            if not any(each.startswith(current.name) for each in self._function_names):
+    def _read_piece(self, pending: _PendingCall, piece: ProviderCall, events: list[Event]) -> None:
+        if piece.id and pending.given is None and pending.repeats is None:
+            pending.given = piece.id
+            self._by_id[piece.id] = pending
+        if piece.index is not None:
+            self._by_index.setdefault(piece.index, pending)
+        name = _read_name(piece)
+        if name and (name != pending.name or name not in self._function_names):
+            pending.name = self._join_name(pending, name) if pending.name else name
+            if not any(each.startswith(pending.name) for each in self._function_names):
                 raise UnusableOutput("The provider called a function that the request has not.")
-        current.extra = call.extra_content or current.extra
-        text = _call_arguments(call)
+        pending.extra = piece.extra_content or pending.extra
+        text = _read_arguments(piece)
         if not text:
-            self._emit_known_calls(current, events)
-        while text and (not current.whole or (text := text.lstrip())):
-            if current.whole:
-                current = self._open_next_object(current.repeats or current)
-            text = text[current.read(text) :]
-            if current.whole and current.repeats is not None:
-                current = self._resolve_repetition(current, current.repeats)
-            self._emit_known_calls(current, events)
+            self._emit_ready_calls(pending, events)
+        while text and (not pending.whole or (text := text.lstrip())):
+            if pending.whole:
+                pending = self._add_following_call(pending.repeats or pending)
+            text = text[pending.read(text) :]
+            if pending.whole and pending.repeats is not None:
+                pending = self._resolve_repetition(pending, pending.repeats)
+            self._emit_ready_calls(pending, events)
 
-    def _resolve_repetition(self, current: _PendingCall, repeated: _PendingCall) -> _PendingCall:
-        if repeated.meant == current.meant:
-            self._open_calls.remove(current)
-            self._redirect_pieces(current, repeated)
-            return repeated
-        current.repeats = None
-        self._unstarted.append(current)
-        return current
+    def _resolve_repetition(self, pending: _PendingCall, earlier: _PendingCall) -> _PendingCall:
+        if earlier.meant == pending.meant:
+            self._open_calls.remove(pending)
+            self._redirect_pieces(pending, earlier)
+            return earlier
+        pending.repeats = None
+        self._unstarted.append(pending)
+        return pending
 
-    def _emit_known_calls(self, current: _PendingCall, events: list[Event]) -> None:
-        if current.index is not None:
-            self._emit_unsent_arguments(current, events)
+    def _emit_ready_calls(self, pending: _PendingCall, events: list[Event]) -> None:
+        if pending.index is not None:
+            self._emit_unsent_arguments(pending, events)
             return
         while self._unstarted and self._emit_call_start(self._unstarted[0], events, ended=False):
             self._emit_unsent_arguments(self._unstarted.pop(0), events)
 
-    def _emit_unsent_arguments(self, current: _PendingCall, events: list[Event]) -> None:
-        if current.opened and current.sent < len(current.text):
-            text = "".join(current.text[current.sent :])
-            current.sent = len(current.text)
+    def _emit_unsent_arguments(self, pending: _PendingCall, events: list[Event]) -> None:
+        if pending.opened and pending.sent < len(pending.text):
+            text = "".join(pending.text[pending.sent :])
+            pending.sent = len(pending.text)
             self.size += len(text)
-            events.append(ToolCallDelta(current.index or 0, text, self._choice_index))
+            events.append(ToolCallDelta(pending.index or 0, text, self._choice_index))
 
-    def _emit_call_start(self, current: _PendingCall, events: list[Event], *, ended: bool) -> bool:
-        name = current.name
-        if current.repeats is not None or name not in self._function_names:
+    def _emit_call_start(self, pending: _PendingCall, events: list[Event], *, ended: bool) -> bool:
+        name = pending.name
+        if pending.repeats is not None or name not in self._function_names:
             return False
         longer = (each for each in self._function_names if each.startswith(name) and each != name)
-        if not ended and current.brackets.empty and any(longer):
+        if not ended and pending.brackets.empty and any(longer):
             return False
-        current.index = self.started
+        pending.index = self.started
         self.started += 1
         self.size += len(name)
-        identifier = self._call_ids.take(current.given)
-        extra = current.extra or None
+        identifier = self._call_id_allocator.take(pending.given)
+        extra = pending.extra or None
         if extra:  # said as reasoning too: some clients keep that and nothing alongside a call
             events.append(ReasoningDelta("", self._choice_index, (seal_of(identifier, extra),)))
-        events.append(ToolCallStarted(current.index, identifier, name, self._choice_index, extra))
+        events.append(ToolCallStarted(pending.index, identifier, name, self._choice_index, extra))
         return True
 
 
-def _call_name(call: ProviderCall) -> str:
-    return (call.function.name or "").strip() if call.function is not None else ""
+def _read_name(piece: ProviderCall) -> str:
+    return (piece.function.name or "").strip() if piece.function is not None else ""
 
 
-def _call_arguments(call: ProviderCall) -> str:
-    arguments = call.function.arguments if call.function is not None else None
+def _read_arguments(piece: ProviderCall) -> str:
+    arguments = piece.function.arguments if piece.function is not None else None
     if isinstance(arguments, dict):
         return msgspec.json.encode(arguments).decode()
     return arguments or ""
 
 
-def _arguments_digest(arguments: str) -> bytes:
+def _digest_arguments(arguments: str) -> bytes:
     if arguments.strip() in ("", "{}", "null"):
         return _NO_ARGUMENTS
-    value = _parsed_json(arguments)
+    value = _parse_json_or_none(arguments)
     plain = arguments.encode("utf-8", "replace") if value is None else _encode(value)
     return hashlib.blake2b(plain, digest_size=16).digest()
 
 
-def _parsed_json(text: str) -> object:
+def _parse_json_or_none(json_text: str) -> object:
     try:
-        return msgspec.json.decode(text)
+        return msgspec.json.decode(json_text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
 
 
-def _quoted_object(arguments: str) -> list[str]:
-    value = _parsed_json(arguments)
+def _unquote_object(arguments: str) -> list[str]:
+    value = _parse_json_or_none(arguments)
     if isinstance(value, str) and is_object(value):
         return [value]
     if arguments.strip() == "null" or (isinstance(value, str) and not value.strip()):

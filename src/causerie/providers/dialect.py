@@ -104,7 +104,7 @@ class CallIds:
     digits: int = 24
 
     def fitting(self, identifier: str) -> str:
-        """Return the id that the server gets in place of this one, or this one itself."""
+        """Return the id to send for this one: itself if the server takes it, else another."""
         if re.fullmatch(self.pattern, identifier, re.ASCII | re.DOTALL):
             return identifier
         return self.prefix + hashlib.sha256(identifier.encode()).hexdigest()[: self.digits]
@@ -194,7 +194,7 @@ class Dialect:
     """Prompts are reused in steps so long that its report tells nobody another one's prompt."""
 
     def reported(self, usage: Usage, scope: str) -> Usage:
-        """Return the usage that a request of this cache scope is told.
+        """Return the usage to report to a request with this cache scope.
 
         Without cached tokens, if the server may have reused a prompt of another scope and would
         tell it token by token.

@@ -26,9 +26,9 @@ _GROUPS: Mapping[str, frozenset[str]] = {
 }
 
 
-def _expanded_names(listed: list[str]) -> set[str]:
+def _expand_field_groups(listed_names: list[str]) -> set[str]:
     found = set[str]()
-    for each in listed:
+    for each in listed_names:
         if each.startswith("@"):
             found |= _GROUPS[each[1:]]
         elif each.startswith("-"):
@@ -43,7 +43,7 @@ def _read_dialects() -> Iterator[Dialect]:
     for name, own in _TABLES.items():
         values = _TABLES[name] = {**_TABLES.get(own.pop("like", ""), {}), **own, "name": name}
         sets = {
-            field: _expanded_names(values[field])
+            field: _expand_field_groups(values[field])
             for field in ("accepts", "knows")
             if field in values
         }

@@ -36,19 +36,19 @@ def write_messages(draft: RequestDraft, partial: Partial | None) -> None:
         check_addresses(draft.request, {}, draft.dialect)
     history = draft.dialect.history
     messages: Sequence[Entry] = draft.document.get("messages") or ()
-    if not all(map(_needs_no_change, messages)):
-        messages = [_adapted_message(draft, index, each) for index, each in enumerate(messages)]
+    if not all(map(_may_pass_unchanged, messages)):
+        messages = [_adapt_message(draft, index, each) for index, each in enumerate(messages)]
         draft.changes[:] = dict.fromkeys(draft.changes)
     if not history.lenient:
-        messages = _put_in_strict_order(draft, messages)
+        messages = _enforce_role_order(draft, messages)
     if partial is not None and (partial.text or partial.reasoning):
-        messages = _with_partial_reply(draft, list(messages), partial)
+        messages = _append_partial_reply(draft, list(messages), partial)
     elif draft.request.continue_final_message:
-        messages = [*messages[:-1], _marked_to_continue(draft, dict(messages[-1]))]
+        messages = [*messages[:-1], _mark_for_continuation(draft, dict(messages[-1]))]
     draft.fields["messages"] = messages
 
 
-def _needs_no_change(message: Entry) -> bool:
+def _may_pass_unchanged(message: Entry) -> bool:
     role = message.get("role")
     if role == "assistant":
         return (
@@ -59,67 +59,67 @@ def _needs_no_change(message: Entry) -> bool:
     return role != "developer" and role != "tool" and _ASSISTANTS.isdisjoint(message)
 
 
-def _adapted_message(draft: RequestDraft, index: int, message: Entry) -> Entry:
+def _adapt_message(draft: RequestDraft, message_index: int, message: Entry) -> Entry:
     history = draft.dialect.history
     role = message.get("role")
     if role == "assistant":
-        message = _adapted_assistant(draft, index, message)
+        message = _adapt_assistant_message(draft, message_index, message)
     elif not _ASSISTANTS.isdisjoint(message):
         for name in sorted(_ASSISTANTS & message.keys()):
             if message[name]:
                 draft.dropped(f"messages.{name}")
-        message = _without_fields(message, _ASSISTANTS)
+        message = _omit_fields(message, _ASSISTANTS)
     if role == "developer" and not history.developer:
         message = {**message, "role": "system"}
         draft.moved("messages.role.developer", "system")
     elif role == "tool":
-        message = _adapted_result(draft, index, message)
+        message = _adapt_tool_result(draft, message_index, message)
     if not history.names and role != "tool" and message.get("name") is not None:
-        message = _without_fields(message, {"name"})
+        message = _omit_fields(message, {"name"})
         draft.dropped("messages.name")
     return message
 
 
-def _adapted_result(draft: RequestDraft, index: int, message: Entry) -> Entry:
+def _adapt_tool_result(draft: RequestDraft, message_index: int, message: Entry) -> Entry:
     dialect, content = draft.dialect, message["content"]
     if isinstance(content, list) and dialect.api.bodies == "chat" and not dialect.extends:
         kept = [part for part in content if part["type"] != "image_url"]
         for at, part in enumerate(content):
             if part["type"] == "image_url":
-                draft.dropped(f"messages[{index}].content[{at}]")
+                draft.dropped(f"messages[{message_index}].content[{at}]")
         message = {**message, "content": kept or ""}
     if (ids := dialect.history.call_ids) is not None:
         message = {**message, "tool_call_id": ids.fitting(message["tool_call_id"])}
     return message
 
 
-def _without_fields(entry: Entry, names: Collection[str]) -> Entry:
-    return {name: value for name, value in entry.items() if name not in names}
+def _omit_fields(fields: Entry, omitted_names: Collection[str]) -> Entry:
+    return {name: value for name, value in fields.items() if name not in omitted_names}
 
 
-def _adapted_assistant(draft: RequestDraft, index: int, message: Entry) -> Entry:
+def _adapt_assistant_message(draft: RequestDraft, message_index: int, message: Entry) -> Entry:
     extras: Mapping[str, Entry] = {}
     if _DETAILS in message:
         blocks, extras = unsealed(message[_DETAILS])
         message = {**message, _DETAILS: blocks} if extras else message
-    message = _with_reasoning(draft, message)
+    message = _adapt_reasoning(draft, message)
     calls: Sequence[Entry] = message.get("tool_calls") or ()
     if calls:
-        places = [f"messages[{index}].tool_calls[{at}]" for at in range(len(calls))]
+        places = [f"messages[{message_index}].tool_calls[{at}]" for at in range(len(calls))]
         adapted = [
-            _adapted_call(draft, place, call, extras)
+            _adapt_tool_call(draft, place, call, extras)
             for place, call in zip(places, calls, strict=True)
         ]
         return {**message, "tool_calls": adapted}
     if "tool_calls" in message:  # none, which some servers want said by silence alone
-        message = _without_fields(message, {"tool_calls"})
+        message = _omit_fields(message, {"tool_calls"})
     return message
 
 
-def _with_reasoning(draft: RequestDraft, message: Entry) -> Entry:
+def _adapt_reasoning(draft: RequestDraft, message: Entry) -> Entry:
     history = draft.dialect.history
     if _DETAILS in message:
-        message = _with_reasoning_details(draft, message)
+        message = _adapt_reasoning_details(draft, message)
     given = [name for name in _REASONING if message.get(name) is not None]
     reasoning = message[given[0]] if given else None
     may_think = draft.request.thinking.enabled is not False
@@ -128,11 +128,11 @@ def _with_reasoning(draft: RequestDraft, message: Entry) -> Entry:
         return {**message, "reasoning_content": history.placeholder}
     if reasoning is None or (len(given) == 1 and given == list(history.reasoning)):
         return message
-    bare = _without_fields(message, _REASONING)
+    bare = _omit_fields(message, _REASONING)
     if history.parts and reasoning:
         draft.moved(f"messages.{given[0]}", "messages.content")
         thought = {"type": "thinking", "thinking": [{"type": "text", "text": reasoning}]}
-        return {**bare, "content": [thought, *_content_parts(message.get("content"))]}
+        return {**bare, "content": [thought, *_convert_content_to_parts(message.get("content"))]}
     if not history.reasoning:
         draft.dropped(f"messages.{given[0]}")
     elif given[0] not in history.reasoning:
@@ -145,7 +145,7 @@ def _with_reasoning(draft: RequestDraft, message: Entry) -> Entry:
     return {**bare, **dict.fromkeys(history.reasoning, reasoning)}
 
 
-def _with_reasoning_details(draft: RequestDraft, message: Entry) -> Entry:
+def _adapt_reasoning_details(draft: RequestDraft, message: Entry) -> Entry:
     # Blocks that are only text were made here, for clients that read blocks.
     blocks = blocks_of(message[_DETAILS])
     plain = are_plain(blocks)
@@ -159,25 +159,25 @@ def _with_reasoning_details(draft: RequestDraft, message: Entry) -> Entry:
     return bare
 
 
-def _content_parts(content: Any) -> Sequence[Any]:
+def _convert_content_to_parts(content: Any) -> Sequence[Any]:
     if isinstance(content, str) and content:
         return [{"type": "text", "text": content}]
     return content if isinstance(content, list) else ()
 
 
-def _adapted_call(
-    draft: RequestDraft, place: str, call: Entry, extras: Mapping[str, Entry]
+def _adapt_tool_call(
+    draft: RequestDraft, field_path: str, call: Entry, extras_by_id: Mapping[str, Entry]
 ) -> Entry:
-    extra = call.get(_EXTRA) or extras.get(str(call.get("id")))
+    extra = call.get(_EXTRA) or extras_by_id.get(str(call.get("id")))
     if extra and draft.dialect.history.extras:
         call = {**call, _EXTRA: extra}
     elif extra or _EXTRA in call:
-        call = _without_fields(call, {_EXTRA})
+        call = _omit_fields(call, {_EXTRA})
         draft.dropped(f"messages.tool_calls.{_EXTRA}")
     ids = draft.dialect.history.call_ids
     if ids is not None and (fitting := ids.fitting(call["id"])) != call["id"]:
         call = {**call, "id": fitting}
-        draft.changes.append(f"{place}.id rewritten")
+        draft.changes.append(f"{field_path}.id rewritten")
     return call
 
 
@@ -187,7 +187,7 @@ def in_strict_order(messages: Sequence[Message]) -> bool:
     return said and messages[-1].role != "assistant"
 
 
-def _put_in_strict_order(draft: RequestDraft, messages: Sequence[Entry]) -> list[Entry]:
+def _enforce_role_order(draft: RequestDraft, messages: Sequence[Entry]) -> list[Entry]:
     placed: list[Entry] = []
     for message in messages:
         role = message.get("role")
@@ -205,7 +205,7 @@ def _put_in_strict_order(draft: RequestDraft, messages: Sequence[Entry]) -> list
     return placed
 
 
-def _with_partial_reply(draft: RequestDraft, messages: list[Any], partial: Partial) -> list[Any]:
+def _append_partial_reply(draft: RequestDraft, messages: list[Any], partial: Partial) -> list[Any]:
     last: dict[str, Any] = {"role": "assistant", "content": ""}
     if draft.request.continue_final_message:
         last = dict(messages.pop())
@@ -215,21 +215,21 @@ def _with_partial_reply(draft: RequestDraft, messages: list[Any], partial: Parti
     last["content"] = content + partial.text
     if partial.reasoning:
         last.update(dict.fromkeys(draft.dialect.history.reasoning, partial.reasoning))
-    return [*messages, _marked_to_continue(draft, last)]
+    return [*messages, _mark_for_continuation(draft, last)]
 
 
-def _marked_to_continue(draft: RequestDraft, last: dict[str, Any]) -> dict[str, Any]:
+def _mark_for_continuation(draft: RequestDraft, last_message: dict[str, Any]) -> dict[str, Any]:
     match draft.dialect.continuing.way:
         case "flag" | "as_sent":
             draft.fields["continue_final_message"] = True
             draft.fields["add_generation_prompt"] = False
         case "prefix":
-            last["prefix"] = True
+            last_message["prefix"] = True
             if draft.request.continue_final_message:
                 draft.moved("continue_final_message", "messages.prefix")
         case "none":
             raise draft.unsupported("continue_final_message")
-    return last
+    return last_message
 
 
 # References inside schemas.
@@ -260,7 +260,7 @@ _encode = msgspec.json.Encoder().encode
 def check_references(fields: Mapping[str, Any]) -> None:
     """Raise :class:`InvalidRequest` where a schema leads out of itself; most are not walked."""
     walk = _SchemaWalk()
-    for param, schema in _schemas_of_request(fields):
+    for param, schema in _list_request_schemas(fields):
         if isinstance(schema, dict) and _may_reference_outside(_encode(schema)):
             try:
                 walk.check(schema)
@@ -270,7 +270,7 @@ def check_references(fields: Mapping[str, Any]) -> None:
                 ) from failure
 
 
-def _schemas_of_request(fields: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _list_request_schemas(fields: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for index, tool in enumerate(fields.get("tools") or ()):
         yield f"tools[{index}].function.parameters", tool["function"].get("parameters")
     shape = fields.get("response_format") or {}
@@ -279,74 +279,74 @@ def _schemas_of_request(fields: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     yield "structured_outputs.json", (fields.get("structured_outputs") or {}).get("json")
 
 
-def _may_reference_outside(schema: bytes) -> bool:
-    references = schema.count(b'ef":')  # of `$ref`, `$dynamicRef` and `$recursiveRef`
-    if references != schema.count(b'ef":"#') or b'"$id":' in schema:
+def _may_reference_outside(schema_json: bytes) -> bool:
+    references = schema_json.count(b'ef":')  # of `$ref`, `$dynamicRef` and `$recursiveRef`
+    if references != schema_json.count(b'ef":"#') or b'"$id":' in schema_json:
         return True
-    if references and b'"id":"' in schema:
+    if references and b'"id":"' in schema_json:
         return True
-    dialects = schema.count(b'"$schema":')
-    return dialects != 0 and dialects != sum(map(schema.count, _USUAL_DIALECTS))
+    dialects = schema_json.count(b'"$schema":')
+    return dialects != 0 and dialects != sum(map(schema_json.count, _USUAL_DIALECTS))
 
 
 class _SchemaWalk:
     def __init__(self) -> None:
-        self._node_count = self._address_count = 0  # of all schemas of a request
+        self._checked_node_count = self._resolved_address_count = 0  # of all schemas of a request
 
     def check(self, root: dict[str, Any]) -> None:
-        """Raise :class:`ValueError` for a reference or a dialect that is not inside."""
+        """Raise :class:`ValueError` for a reference or a dialect outside the schema."""
         self._root_schema = root
         self._schemas_by_address: dict[str, dict[str, Any]] = {"": root}
         self._unchecked_references: list[tuple[str, str]] = []
-        self._seen_schemas: set[int] = set()
+        self._visited_object_ids: set[int] = set()
         self._collect_references(root, "")
         outside = []
         while self._unchecked_references:
             base, reference = self._unchecked_references.pop()
-            address, fragment = self._absolute_reference(base, reference)
+            address, fragment = self._resolve_reference(base, reference)
             document = self._schemas_by_address.get(address)
             if document is None:
                 outside.append(address)
             elif fragment.startswith("/"):
                 # What is data elsewhere is a schema where a reference names it.
-                self._collect_references(_target_of_pointer(document, fragment), address)
+                self._collect_references(_resolve_json_pointer(document, fragment), address)
         if any(address not in self._schemas_by_address for address in outside):
             raise ValueError(
                 "has a reference that leads out of the schema, which no provider may fetch; put "
                 'what it names into `$defs`, and write "#/$defs/NAME".'
             )
 
-    def _check_schema_size(self, nodes: int = 0, addresses: int = 0) -> None:
-        self._node_count += nodes
-        self._address_count += addresses
-        if self._node_count > _MOST_NODES or self._address_count > _MOST_ADDRESSES:
+    def _check_schema_size(self, new_nodes: int = 0, new_addresses: int = 0) -> None:
+        self._checked_node_count += new_nodes
+        self._resolved_address_count += new_addresses
+        if self._checked_node_count > _MOST_NODES or self._resolved_address_count > _MOST_ADDRESSES:
             raise ValueError("is too large for references to names; shorten it.")
 
-    def _collect_references(self, value: object, base: str) -> None:
-        left: list[tuple[object, str, bool]] = [(value, base, False)]
+    def _collect_references(self, schema_part: object, base_address: str) -> None:
+        left: list[tuple[object, str, bool]] = [(schema_part, base_address, False)]
         while left:
-            each, base, by_name = left.pop()
+            each, base_address, by_name = left.pop()
             if isinstance(each, list):
-                left += [(one, base, False) for one in each if isinstance(one, dict | list)]
-            if not isinstance(each, dict) or (not by_name and id(each) in self._seen_schemas):
+                left += [(one, base_address, False) for one in each if isinstance(one, dict | list)]
+            if not isinstance(each, dict) or (not by_name and id(each) in self._visited_object_ids):
                 continue
-            self._check_schema_size(nodes=1)
+            self._check_schema_size(new_nodes=1)
             if not by_name:
-                self._seen_schemas.add(id(each))
-                base = self._record_references(each, base)
+                self._visited_object_ids.add(id(each))
+                base_address = self._register_schema(each, base_address)
             left += [
-                (one, base, not by_name and name in _BY_NAME)
+                (one, base_address, not by_name and name in _BY_NAME)
                 for name, one in each.items()
                 if isinstance(one, dict | list) and (by_name or name not in _DATA)
             ]
 
-    def _record_references(self, schema: dict[str, Any], base: str) -> str:
+    def _register_schema(self, schema: dict[str, Any], base_address: str) -> str:
         name, older = schema.get("$id"), schema.get("id")
         if isinstance(name, str):
-            base, _ = self._absolute_reference(base, name)
-            self._schemas_by_address.setdefault(base, schema)
+            base_address, _ = self._resolve_reference(base_address, name)
+            self._schemas_by_address.setdefault(base_address, schema)
         elif isinstance(older, str) and not older.startswith("#"):
-            base = self._base_of_old_id(schema, base, older)
+            base_address = self._resolve_legacy_id(schema, base_address, older)
         dialect = schema.get("$schema")
         if dialect is not None and not (
             isinstance(dialect, str) and _DIALECT.fullmatch(dialect) is not None
@@ -361,30 +361,30 @@ class _SchemaWalk:
                     raise ValueError(
                         f'has a `{keyword}` that is no text; it looks like "#/$defs/NAME".'
                     )
-                self._unchecked_references.append((base, reference))
-        return base
+                self._unchecked_references.append((base_address, reference))
+        return base_address
 
-    def _base_of_old_id(self, schema: dict[str, Any], base: str, name: str) -> str:
+    def _resolve_legacy_id(self, schema: dict[str, Any], base_address: str, legacy_id: str) -> str:
         # Other schemas may have `id` as a note, so it names nothing but the whole schema.
-        address, _ = self._absolute_reference(base, name)
+        address, _ = self._resolve_reference(base_address, legacy_id)
         if schema is self._root_schema:
             self._schemas_by_address.setdefault(address, schema)
-        elif not _has_scheme(address):
-            return base
+        elif not _is_absolute_address(address):
+            return base_address
         return address
 
-    def _absolute_reference(self, base: str, name: str) -> tuple[str, str]:
-        if name.startswith("#"):
-            return base, name[1:]
-        self._check_schema_size(addresses=1)
+    def _resolve_reference(self, base_address: str, reference: str) -> tuple[str, str]:
+        if reference.startswith("#"):
+            return base_address, reference[1:]
+        self._check_schema_size(new_addresses=1)
         try:
-            address, fragment = urldefrag(urljoin(base, name))
+            address, fragment = urldefrag(urljoin(base_address, reference))
         except ValueError:  # it is no address
-            return name, ""
+            return reference, ""
         return address, fragment
 
 
-def _target_of_pointer(document: object, pointer: str) -> object:
+def _resolve_json_pointer(document: object, pointer: str) -> object:
     found = document
     for step in pointer.split("/")[1:]:
         key = unquote(step).replace("~1", "/").replace("~0", "~")
@@ -398,7 +398,7 @@ def _target_of_pointer(document: object, pointer: str) -> object:
     return found
 
 
-def _has_scheme(address: str) -> bool:
+def _is_absolute_address(address: str) -> bool:
     try:
         parts = urlsplit(address)
     except ValueError:

@@ -1,4 +1,4 @@
-"""A reply as it arrives, into events in the contract's order; its tokens, as told or guessed."""
+"""Turn a reply, as it arrives, into events in the contract's order; count its tokens."""
 
 from __future__ import annotations
 
@@ -237,14 +237,12 @@ class Incoming:
     ended: bool = False
     fingerprint: str | None = None
     _answers: dict[int, AnswerState] = field(default_factory=dict)
-    _call_ids: ConversationCallIds | None = None
-    _content_pieces: int = 0  # that brought content
+    _call_id_allocator: ConversationCallIds | None = None
+    _content_piece_count: int = 0  # that brought content
     _reported_usage: ReportedUsage = _UNTOLD
-    _last_chunk_form: ChunkForm | None = None  # of the chunk that came last
-    _unlike_chunks: int = 0  # chunks in a row that had other forms
-    _other_api_reader: MessagesReader | ResponsesReader | None = (
-        None  # where the server speaks another API
-    )
+    _chunk_template: ChunkForm | None = None  # of the chunk that came last
+    _template_misses: int = 0  # chunks in a row that had other forms
+    _other_api_reader: MessagesReader | ResponsesReader | None = None  # of a server's other API
 
     def __post_init__(self) -> None:
         if self.dialect.api.bodies == "messages":
@@ -259,9 +257,8 @@ class Incoming:
 
     @property
     def usage(self) -> Usage:
-        found = counted(
-            self._reported_usage, self._content_pieces, self._answers.values(), self.request
-        )
+        told, pieces = self._reported_usage, self._content_piece_count
+        found = counted(told, pieces, self._answers.values(), self.request)
         return self.dialect.reported(found, self.request.cache_scope)
 
     def feed(self, stream: Iterable[bytes], events: list[Event]) -> None:
@@ -273,13 +270,13 @@ class Incoming:
         if self.ended:
             return
         for data in stream:
-            form, other = self._last_chunk_form, self._other_api_reader
+            form, other = self._chunk_template, self._other_api_reader
             event = None if form is None else form.event(BEFORE + data + BEHIND)
             if event is not None:
-                self._unlike_chunks = 0
-                self._content_pieces += 1
+                self._template_misses = 0
+                self._content_piece_count += 1
             elif other is not None:
-                event = self._continuing_event_of_other_api(data, other)
+                event = self._read_other_api_continuation(data, other)
             if event is not None:
                 events.append(event)
                 continue
@@ -287,48 +284,48 @@ class Incoming:
             if self.ended:
                 return
 
-    def _read_event(self, data: bytes, events: list[Event]) -> None:
-        if len(data) < _SHORT and data.strip() == b"[DONE]":
+    def _read_event(self, event_data: bytes, events: list[Event]) -> None:
+        if len(event_data) < _SHORT and event_data.strip() == b"[DONE]":
             self._end_reply(events)
             return
         try:
-            chunk, mended = self._decoded_chunk(data)
+            chunk, mended = self._decode_chunk(event_data)
         except UpstreamFailed:
-            if b"\n" not in data:
+            if b"\n" not in event_data:
                 raise
-            self.feed(data.split(b"\n"), events)  # no empty lines stood between events
+            self.feed(event_data.split(b"\n"), events)  # no empty lines stood between events
             return
-        event = None if mended else self._continuing_event(chunk, data)
+        event = None if mended else self._read_continuation(chunk, event_data)
         if event is not None:
             events.append(event)
             return
-        self._last_chunk_form = None  # of what may be over now
+        self._chunk_template = None  # of what may be over now
         other = self._other_api_reader
         if chunk.error is not None:
-            raise failure_in_reply(chunk.error, started=self._content_pieces > 0)
+            raise failure_in_reply(chunk.error, started=self._content_piece_count > 0)
         if chunk.choices:
             self._read_choices(chunk.choices, events, mended=mended)
-        elif isinstance(data, NamedEvent) and other is None and data.name == b"error":
-            told = data.decode("utf-8", "replace")
-            raise failure_in_reply({"message": told}, started=self._content_pieces > 0)
-        self._record_metadata(chunk)
+        elif isinstance(event_data, NamedEvent) and other is None and event_data.name == b"error":
+            told = event_data.decode("utf-8", "replace")
+            raise failure_in_reply({"message": told}, started=self._content_piece_count > 0)
+        self._record_usage_and_fingerprint(chunk)
         if other is not None and other.ended:
             self._end_reply(events)
 
-    def _decoded_chunk(self, data: bytes) -> tuple[ProviderChunk, bool]:
+    def _decode_chunk(self, chunk_json: bytes) -> tuple[ProviderChunk, bool]:
         other = self._other_api_reader
         try:
-            return (read_chunk if other is None else other.read)(data), False
+            return (read_chunk if other is None else other.read)(chunk_json), False
         except (ValueError, RecursionError) as error:
-            named = data.__class__ is NamedEvent and other is None
-            if named or data.strip() == b"null":
+            named = chunk_json.__class__ is NamedEvent and other is None
+            if named or chunk_json.strip() == b"null":
                 return ProviderChunk(), False
-            if len(data) > _MOST_TO_MEND or not isinstance(error, NoJson):
+            if len(chunk_json) > _MOST_TO_MEND or not isinstance(error, NoJson):
                 raise unreadable_reply(str(error)) from error
             try:
                 if other is None:
-                    return read_mended(data), True
-                return other.read(msgspec.json.encode(mended(data))), False
+                    return read_mended(chunk_json), True
+                return other.read(msgspec.json.encode(mended(chunk_json))), False
             except (ValueError, RecursionError):
                 raise unreadable_reply(str(error)) from error
 
@@ -347,44 +344,44 @@ class Incoming:
             if answer is None:
                 if len(answers) >= self.request.n:
                     continue  # nobody asked for one more
-                answer = self._begin_answer(choice.index)
+                answer = self._add_answer_state(choice.index)
             answer.read(choice, events, mended=mended)
         if len(events) > before:
-            self._content_pieces += 1
+            self._content_piece_count += 1
 
     def goes_on(self, piece: bytes, decoder: EventDecoder) -> Batch:
-        """Return the event of a piece that only goes on with a text; other ones are not read.
+        """Return the event of a piece that only continues a text, else nothing, and read nothing.
 
         ``decoder`` has read what came before it.
         """
-        form = self._last_chunk_form
+        form = self._chunk_template
         if form is not None and decoder.is_between:
             event = form.event(piece)
             if event is not None:
-                self._unlike_chunks = 0
-                self._content_pieces += 1
+                self._template_misses = 0
+                self._content_piece_count += 1
                 return (event,)
         data = decoder.only(piece)
         if data is None:
             return ()
         if self._other_api_reader is not None:
-            event = self._continuing_event_of_other_api(data, self._other_api_reader)
+            event = self._read_other_api_continuation(data, self._other_api_reader)
         else:
             event = None
             with suppress(ValueError, RecursionError):
-                event = self._continuing_event(read_chunk(data), data)
+                event = self._read_continuation(read_chunk(data), data)
         return () if event is None else (event,)
 
-    def _continuing_event_of_other_api(
-        self, data: bytes, reader: MessagesReader | ResponsesReader
+    def _read_other_api_continuation(
+        self, event_json: bytes, reader: MessagesReader | ResponsesReader
     ) -> ContentEvent | None:
         answer = self._answers.get(0)
-        if answer is None or not answer.takes_text or not (text := reader.text(data)):
+        if answer is None or not answer.takes_text or not (text := reader.text(event_json)):
             return None
-        self._content_pieces += 1
+        self._content_piece_count += 1
         return answer.more_text(text)
 
-    def _continuing_event(self, chunk: ProviderChunk, data: bytes) -> ContentEvent | None:
+    def _read_continuation(self, chunk: ProviderChunk, chunk_json: bytes) -> ContentEvent | None:
         # The event of a chunk that only continues one text. Of other chunks nothing is read.
         choices = chunk.choices
         if choices is None or len(choices) != 1 or chunk.error is not None:
@@ -394,12 +391,12 @@ class Incoming:
         event = None if answer is None else answer.goes_on(choice)
         if event is None or answer is None or choice.delta is None:
             return None
-        self._content_pieces += 1
-        self._record_metadata(chunk)
-        self._unlike_chunks += 1
+        self._content_piece_count += 1
+        self._record_usage_and_fingerprint(chunk)
+        self._template_misses += 1
         plain = chunk.usage is None and choice.usage is None and chunk.x_groq is None
-        forms = plain and self._unlike_chunks < _MOST_UNLIKE and self._other_api_reader is None
-        self._last_chunk_form = ChunkForm.of(data, choice.delta, answer) if forms else None
+        forms = plain and self._template_misses < _MOST_UNLIKE and self._other_api_reader is None
+        self._chunk_template = ChunkForm.of(chunk_json, choice.delta, answer) if forms else None
         return event
 
     def whole(self, body: bytes) -> list[Event]:
@@ -426,7 +423,7 @@ class Incoming:
             raise UpstreamFailed("The provider ended its reply before it was complete.")
         self._end_reply(events)
 
-    def _record_metadata(self, chunk: ProviderChunk) -> None:
+    def _record_usage_and_fingerprint(self, chunk: ProviderChunk) -> None:
         # Some servers put usage inside the only choice.
         usage = chunk.usage
         if usage is None and chunk.x_groq is not None:
@@ -437,13 +434,13 @@ class Incoming:
             size = sum([answer.length for answer in self._answers.values()])
             if self._reported_usage is not _UNTOLD:
                 usage = merged(self._reported_usage.usage, usage)
-            self._reported_usage = ReportedUsage(usage, self._content_pieces, size)
+            self._reported_usage = ReportedUsage(usage, self._content_piece_count, size)
         if chunk.system_fingerprint:
             self.fingerprint = chunk.system_fingerprint
 
-    def _begin_answer(self, index: int) -> AnswerState:
-        ids = self._call_ids or ConversationCallIds(self.request.messages, self.call_id)
-        self._call_ids = ids
+    def _add_answer_state(self, choice_index: int) -> AnswerState:
+        ids = self._call_id_allocator or ConversationCallIds(self.request.messages, self.call_id)
+        self._call_id_allocator = ids
         top = self.request.top_logprobs
         said, ahead = self.partial.text if self.partial is not None else "", ""
         if self.dialect.continuing.repeats:
@@ -451,9 +448,9 @@ class Incoming:
             ahead = self.request.messages[-1].text + said if begun else said
         # Where the answer's text had started before, nothing that comes is reasoning.
         separators = self.separators if self.dialect.tags and not said else None
-        answer = AnswerState(index, ids, separators, top, in_text=bool(said), ahead=ahead)
+        answer = AnswerState(choice_index, ids, separators, top, in_text=bool(said), ahead=ahead)
         answer.functions = frozenset([tool.name for tool in self.request.tools])
-        self._answers[index] = answer
+        self._answers[choice_index] = answer
         return answer
 
     def _end_reply(self, events: list[Event]) -> None:

@@ -40,13 +40,13 @@ def turns(draft: RequestDraft) -> tuple[list[Block], list[Block]]:
         if role == "system":
             if made:
                 draft.changes.append("messages.role.system moved to the front")
-            system += _content_blocks(message.get("content"))
+            system += _convert_content_to_blocks(message.get("content"))
             continue
-        role, blocks = _turn_blocks(draft, message)
+        role, blocks = _convert_message(draft, message)
         if not blocks and role == "user" and message is messages[-1]:
-            blocks = [_placeholder_text(draft)]
+            blocks = [_build_placeholder_block(draft)]
         if role == "assistant" and blocks and not made:
-            made.append({"role": "user", "content": [_placeholder_text(draft)]})
+            made.append({"role": "user", "content": [_build_placeholder_block(draft)]})
         if made and made[-1]["role"] == role:
             made[-1]["content"] += blocks
         elif blocks:
@@ -56,32 +56,27 @@ def turns(draft: RequestDraft) -> tuple[list[Block], list[Block]]:
     return system, made
 
 
-def _placeholder_text(draft: RequestDraft) -> Block:
+def _build_placeholder_block(draft: RequestDraft) -> Block:
     # The API rejects an empty user message.
     draft.changes.append("messages.content added")
     return {"type": "text", "text": "…"}
 
 
-def _turn_blocks(draft: RequestDraft, message: Entry) -> tuple[str, list[Block]]:
+def _convert_message(draft: RequestDraft, message: Entry) -> tuple[str, list[Block]]:
     if message["role"] == "assistant":
-        others = list(_content_blocks(message.get("content") or message.get("refusal")))
+        others = list(_convert_content_to_blocks(message.get("content") or message.get("refusal")))
         for call in message.get("tool_calls") or ():
             function = call["function"]
-            others.append(
-                {
-                    "type": "tool_use",
-                    "id": call["id"],
-                    "name": function["name"],
-                    "input": msgspec.Raw(function["arguments"].encode()),  # an object, by now
-                }
-            )
-        return "assistant", list(_interleaved(_signed_blocks(draft, message), others))
+            use: Block = {"type": "tool_use", "id": call["id"], "name": function["name"]}
+            use["input"] = msgspec.Raw(function["arguments"].encode())  # an object, by now
+            others.append(use)
+        return "assistant", list(_interleave(_convert_signed_reasoning(draft, message), others))
     if message["role"] == "tool":
-        return "user", [_tool_result(message)]
-    return "user", list(_content_blocks(message.get("content")))
+        return "user", [_convert_tool_result(message)]
+    return "user", list(_convert_content_to_blocks(message.get("content")))
 
 
-def _signed_blocks(draft: RequestDraft, message: Entry) -> Iterator[tuple[int, Block]]:
+def _convert_signed_reasoning(draft: RequestDraft, message: Entry) -> Iterator[tuple[int, Block]]:
     for block in blocks_of(message.get("reasoning_details")):
         kind, format = block["type"], block.get("format")
         if kind == "reasoning.encrypted" and format == MESSAGES_FORMAT:
@@ -96,7 +91,7 @@ def _signed_blocks(draft: RequestDraft, message: Entry) -> Iterator[tuple[int, B
         yield (index if isinstance(index, int) else 0), made
 
 
-def _interleaved(thinking: Iterable[tuple[int, Block]], others: list[Block]) -> Iterator[Block]:
+def _interleave(thinking: Iterable[tuple[int, Block]], others: list[Block]) -> Iterator[Block]:
     rest = iter(others)
     place = 0
     for index, block in thinking:
@@ -111,9 +106,9 @@ def _interleaved(thinking: Iterable[tuple[int, Block]], others: list[Block]) -> 
     yield from rest
 
 
-def _tool_result(message: Entry) -> Block:
+def _convert_tool_result(message: Entry) -> Block:
     # It is cached as a whole where its last part is to be.
-    content = list(_content_blocks(message.get("content")))
+    content = list(_convert_content_to_blocks(message.get("content")))
     result: Block = {"type": "tool_result", "tool_use_id": message["tool_call_id"]}
     if content:
         marks = [mark for part in content if (mark := part.pop("cache_control", None))]
@@ -123,13 +118,13 @@ def _tool_result(message: Entry) -> Block:
     return result | {name: message[name] for name in _OF_A_RESULT if message.get(name)}
 
 
-def _content_blocks(content: object) -> Iterator[Block]:
+def _convert_content_to_blocks(content: object) -> Iterator[Block]:
     # The API refuses blank texts.
     parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
     for part in parts if isinstance(parts, Iterable) else ():
         block: Block
         if part["type"] == "image_url":
-            block = {"type": "image", "source": _image_source(part["image_url"]["url"])}
+            block = {"type": "image", "source": _build_image_source(part["image_url"]["url"])}
         else:
             block = {"type": "text", "text": part.get("text") or part.get("refusal") or ""}
         if block["type"] == "text" and not block["text"].strip():
@@ -138,19 +133,19 @@ def _content_blocks(content: object) -> Iterator[Block]:
         yield block | {name: part[name] for name in more if part[name] is not None}
 
 
-def _image_source(url: str) -> Block:
-    if not url.lower().startswith("data:"):
-        return {"type": "url", "url": url}
-    head, _, data = url.partition(",")
+def _build_image_source(image_url: str) -> Block:
+    if not image_url.lower().startswith("data:"):
+        return {"type": "url", "url": image_url}
+    head, _, data = image_url.partition(",")
     media = head[len("data:") :].partition(";")[0].lower()
     return {"type": "base64", "media_type": _MEDIA.get(media, media), "data": data}
 
 
-def _strip_trailing_space(draft: RequestDraft, made: list[Block]) -> None:
+def _strip_trailing_space(draft: RequestDraft, chat_turns: list[Block]) -> None:
     # The API refuses a reply to be continued that ends in white space.
-    if not made or made[-1]["role"] != "assistant":
+    if not chat_turns or chat_turns[-1]["role"] != "assistant":
         return
-    last = made[-1]["content"][-1]
+    last = chat_turns[-1]["content"][-1]
     if last["type"] == "text" and last["text"] != last["text"].rstrip():
         last["text"] = last["text"].rstrip()
         draft.changes.append("messages.content stripped at its end")
@@ -194,9 +189,9 @@ def messages_fields(draft: RequestDraft) -> Fields:
     if given.get("user"):
         fields["metadata"] = {"user_id": given["user"]}
     if given.get("tools"):
-        fields["tools"] = [_tool_definition(tool) for tool in given["tools"]]
+        fields["tools"] = [_convert_tool_definition(tool) for tool in given["tools"]]
         _write_tool_choice(given, fields)
-    elif called := _called_functions(fields["messages"]):
+    elif called := _list_called_functions(fields["messages"]):
         fields["tools"] = [{"name": name, "input_schema": {"type": "object"}} for name in called]
         fields["tool_choice"] = {"type": "none"}
         draft.changes.append("tools added, which earlier messages call")
@@ -209,7 +204,7 @@ def messages_fields(draft: RequestDraft) -> Fields:
     return fields
 
 
-def _tool_definition(tool: Mapping[str, Any]) -> Fields:
+def _convert_tool_definition(tool: Mapping[str, Any]) -> Fields:
     function = tool["function"]
     schema = function.get("parameters") or {}
     made: Fields = {"name": function["name"], "input_schema": {"type": "object", **schema}}
@@ -218,19 +213,19 @@ def _tool_definition(tool: Mapping[str, Any]) -> Fields:
     return made
 
 
-def _called_functions(messages: list[Fields]) -> list[str]:
+def _list_called_functions(messages: list[Fields]) -> list[str]:
     # The API demands the definitions of all functions in the history.
     blocks = (block for message in messages for block in message["content"])
     return list(dict.fromkeys(block["name"] for block in blocks if block["type"] == "tool_use"))
 
 
-def _write_tool_choice(given: Mapping[str, Any], fields: Fields) -> None:
-    sent = given.get("tool_choice")
+def _write_tool_choice(chat_fields: Mapping[str, Any], api_fields: Fields) -> None:
+    sent = chat_fields.get("tool_choice")
     choice: Fields = {"type": _CHOICES.get(sent, "auto") if isinstance(sent, str) else "auto"}
     if isinstance(sent, Mapping):
         choice = {"type": "tool", "name": sent["function"]["name"]}
-    if given.get("parallel_tool_calls") is False and choice["type"] != "none":
+    if chat_fields.get("parallel_tool_calls") is False and choice["type"] != "none":
         choice["disable_parallel_tool_use"] = True
     elif sent is None:
         return
-    fields["tool_choice"] = choice
+    api_fields["tool_choice"] = choice

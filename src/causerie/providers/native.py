@@ -102,13 +102,13 @@ def native_request(
     own = {"model": model, api.limit: request.max_tokens, **api.writes}
     if isinstance(sent, Unread):  # of whose fields all are listed
         return Outgoing(_encode(replace(sent, **own)), (), request.stream, native)
-    body, changes = _listed_fields(request, native, dialect)
+    body, changes = _filter_native_fields(request, native, dialect)
     if api.limit not in body or request.max_tokens is None:
         del own[api.limit]
     return Outgoing(_encode({**body, **own}), tuple(changes), request.stream, native)
 
 
-def _listed_fields(
+def _filter_native_fields(
     request: ChatRequest, native: NativeRequest, dialect: Dialect
 ) -> tuple[Mapping[str, Any], Sequence[str]]:
     api, sent = NATIVE_APIS[native.shape], native.body
@@ -127,9 +127,9 @@ def _listed_fields(
         for name, value in sent.items()
         if value is not None and name not in listed and name not in own
     ]
-    body = _without_mcp(kept, "", changes)
+    body = _drop_mcp_tools(kept, "", changes)
     if "input" in body:
-        body["input"] = _without_mcp(body["input"], "input", changes)
+        body["input"] = _drop_mcp_tools(body["input"], "input", changes)
     if body.get(api.limit) == -1:  # which says that there is none
         body[api.limit] = api.demanded_limit
         changes.append(f"{api.limit} -1 dropped")
@@ -137,23 +137,23 @@ def _listed_fields(
     return body, changes
 
 
-def _without_mcp(holder: Any, place: str, changes: list[str]) -> Any:
+def _drop_mcp_tools(holder: Any, path: str, changes: list[str]) -> Any:
     """Return a body, items or a tool whose tools name no host with credentials and no model."""
     if isinstance(holder, list):
-        return [_without_mcp(each, f"{place}[{at}].", changes) for at, each in enumerate(holder)]
+        return [_drop_mcp_tools(each, f"{path}[{at}].", changes) for at, each in enumerate(holder)]
     tools = holder.get("tools") if isinstance(holder, dict) else None
     if not isinstance(tools, list):
         return holder
     kept = []
     for at, tool in enumerate(tools):
-        here = f"{place}tools[{at}]"
+        here = f"{path}tools[{at}]"
         if isinstance(tool, dict) and tool.get("type") == "mcp":
             changes.append(f"{here} dropped")
             continue
         if isinstance(tool, dict) and "model" in tool:
             changes.append(f"{here}.model dropped")
             tool = {name: value for name, value in tool.items() if name != "model"}
-        kept.append(_without_mcp(tool, f"{here}.", changes))
+        kept.append(_drop_mcp_tools(tool, f"{here}.", changes))
     return {**holder, "tools": kept}
 
 
@@ -199,65 +199,65 @@ _decode_type = msgspec.json.Decoder(_Type).decode
 class NativeIncoming(Incoming):
     """Reads a reply; passes its native events on, along with their parsed equivalents."""
 
-    _called_functions: set[str] = field(default_factory=set)
-    _text_head: bytes = b""  # of the lines of an event that only goes on with a text
+    _called_function_names: set[str] = field(default_factory=set)
+    _text_event_prefix: bytes = b""  # of the lines of an event that only goes on with a text
 
     def __post_init__(self) -> None:
         assert self.request.native is not None
         reader = self._other_api_reader = _READERS[self.request.native.shape]()
-        self._text_head = b"event: %b\ndata: " % reader.text_event
+        self._text_event_prefix = b"event: %b\ndata: " % reader.text_event
 
     def feed(self, stream: Iterable[bytes], events: list[Event]) -> None:
         """Add the events; texts that came together are one event, as are their bytes."""
         passed: list[bytes] = []
         texts: list[str] = []
         for data in stream:
-            lines, text = self._lines_and_text_delta(data)
+            lines, text = self._read_text_event(data)
             if text:
                 passed.append(lines)
                 texts.append(text)
                 continue
             if texts:
-                events += self._text_events(passed, texts)
+                events += self._build_text_events(passed, texts)
                 passed, texts = [], []
             if self.ended:
                 return
-            self._read_unusual_event(data, events)
+            self._read_full_event(data, events)
         if texts:
-            events += self._text_events(passed, texts)
+            events += self._build_text_events(passed, texts)
 
     def goes_on(self, piece: bytes, decoder: EventDecoder) -> Batch:
         if (data := decoder.only(piece)) is None:
             return ()
-        lines, text = self._lines_and_text_delta(data)
-        return self._text_events([lines], [text]) if text else ()
+        lines, text = self._read_text_event(data)
+        return self._build_text_events([lines], [text]) if text else ()
 
-    def _lines_and_text_delta(self, data: bytes) -> tuple[bytes, str]:
+    def _read_text_event(self, event_data: bytes) -> tuple[bytes, str]:
         # The lines and the text of an event that only goes on with one.
-        answer, reader, head = self._answers.get(0), self._other_api_reader, self._text_head
+        answer, reader, head = self._answers.get(0), self._other_api_reader, self._text_event_prefix
         if answer is None or reader is None or not answer.takes_text:
-            return data, ""
-        if data.startswith(head):
-            return data, reader.text(data[len(head) :])
-        other = data.__class__ is NamedEvent and data.name != reader.text_event
-        if other or data.find(b"\n") >= 0:
-            return data, ""
-        return head + data, reader.text(data)
+            return event_data, ""
+        if event_data.startswith(head):
+            return event_data, reader.text(event_data[len(head) :])
+        other = event_data.__class__ is NamedEvent and event_data.name != reader.text_event
+        if other or event_data.find(b"\n") >= 0:
+            return event_data, ""
+        return head + event_data, reader.text(event_data)
 
-    def _text_events(self, lines: list[bytes], texts: list[str]) -> Batch:
-        self._content_pieces += len(texts)
+    def _build_text_events(self, event_lines: list[bytes], texts: list[str]) -> Batch:
+        self._content_piece_count += len(texts)
         text = self._answers[0].more_text("".join(texts))
-        return PassedBytes(b"%b\n\n" % b"\n\n".join(lines)), text
+        return PassedBytes(b"%b\n\n" % b"\n\n".join(event_lines)), text
 
-    def _read_unusual_event(self, data: bytes, events: list[Event]) -> None:
+    def _read_full_event(self, event_data: bytes, events: list[Event]) -> None:
         before = len(events)
-        if data.startswith(b"event: "):
-            data = NamedEvent.of(data)
-        self._read_event(data, events)
+        if event_data.startswith(b"event: "):
+            event_data = NamedEvent.of(event_data)
+        self._read_event(event_data, events)
         if any(isinstance(event, PassedBytes) for event in events[before:]):
             return  # it was several, which were read one by one
         ended = len(events) > before and isinstance(events[-1], Usage)
-        events.insert(len(events) - 1 if ended else before, self._renamed_event(data))
+        events.insert(len(events) - 1 if ended else before, self._rename_model_in_event(event_data))
 
     def whole(self, body: bytes) -> list[Event]:
         events: list[Event] = []
@@ -266,7 +266,7 @@ class NativeIncoming(Incoming):
             raise unreadable_reply("no reply of this API")
         self.finish(events)
         *said, finished, usage = events
-        return [*said, PassedReply(_with_our_model(body, "", self.request.model)), finished, usage]
+        return [*said, PassedReply(_replace_model(body, "", self.request.model)), finished, usage]
 
     def _read_choices(
         self, choices: Sequence[ProviderChoice], events: list[Event], *, mended: bool
@@ -276,44 +276,44 @@ class NativeIncoming(Incoming):
             for said in (choice.delta, choice.message):
                 for call in said.calls if said is not None else ():
                     if call.function is not None and call.function.name:
-                        self._called_functions.add(call.function.name.strip())
+                        self._called_function_names.add(call.function.name.strip())
         super()._read_choices(choices, events, mended=mended)
 
-    def _begin_answer(self, index: int) -> AnswerState:
-        answer = super()._begin_answer(index)
-        answer.functions = self._called_functions
+    def _add_answer_state(self, choice_index: int) -> AnswerState:
+        answer = super()._add_answer_state(choice_index)
+        answer.functions = self._called_function_names
         return answer
 
-    def _renamed_event(self, data: bytes) -> PassedBytes:
-        kind = data.name.decode("latin-1") if isinstance(data, NamedEvent) else _event_type(data)
+    def _rename_model_in_event(self, data: bytes) -> PassedBytes:
+        kind = data.name.decode("latin-1") if isinstance(data, NamedEvent) else _read_type(data)
         if (holder := _EDITED_EVENTS.get(kind)) is not None:
-            data = _with_our_model(data, holder, self.request.model)
+            data = _replace_model(data, holder, self.request.model)
         lines, name = data.replace(b"\n", b"\ndata: "), kind.encode("latin-1", "replace")
         named = b"event: %b\n" % name if name and kind.isprintable() else b""
         return PassedBytes(named + sse.encode(lines), last=kind in _ENDS)
 
 
-def _event_type(data: bytes) -> str:
+def _read_type(event_json: bytes) -> str:
     try:
-        return _decode_type(data).type
+        return _decode_type(event_json).type
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return ""
 
 
-def _with_our_model(data: bytes, holder: str, model: str) -> bytes:
+def _replace_model(body: bytes, holder_field: str, our_model: str) -> bytes:
     """Return a reply or an event with our name of the model and without a provider's prices.
 
-    ``holder`` is the member that holds both; empty: the reply itself.
+    ``holder_field`` is the member that holds both; empty: the reply itself.
     """
-    if _EDITED.findall(data) == _ONLY_MODEL and (named := _MODEL.search(data)) is not None:
+    if _EDITED.findall(body) == _ONLY_MODEL and (named := _MODEL.search(body)) is not None:
         start, end = named.span(1)
-        return data[:start] + _encode(model) + data[end:]
-    event = _decoded_member(data, Any) if _EDITED.search(data) else None
-    held = event.get(holder, event) if isinstance(event, dict) else None
+        return body[:start] + _encode(our_model) + body[end:]
+    event = _decode_or_none(body, Any) if _EDITED.search(body) else None
+    held = event.get(holder_field, event) if isinstance(event, dict) else None
     if not isinstance(held, dict):
-        return data
+        return body
     if "model" in held:
-        held["model"] = model
+        held["model"] = our_model
     if isinstance(usage := held.get("usage"), dict):
         held["usage"] = {name: value for name, value in usage.items() if name not in PRICES}
     return _encode(event)
@@ -386,11 +386,11 @@ def read_plain(body: bytes, native: NativeRequest, request: ChatRequest) -> Plai
     made, most = usage.completion, request.max_tokens
     if made > len(text) + UNSHOWN or (most is not None and made > most):
         return None
-    whole = _with_our_model(body, "", request.model)
+    whole = _replace_model(body, "", request.model)
     return (TextDelta(text), PassedReply(whole), finished, usage), None
 
 
-def _plain_message(body: bytes) -> tuple[str, Finished, Usage]:
+def _parse_text_message(body: bytes) -> tuple[str, Finished, Usage]:
     reply = _decode_message(body)
     told = reply.usage
     cached, written = told.cache_read_input_tokens or 0, told.cache_creation_input_tokens or 0
@@ -402,7 +402,7 @@ def _plain_message(body: bytes) -> tuple[str, Finished, Usage]:
     return reply.content[0].text, finished, usage
 
 
-def _plain_response(body: bytes) -> tuple[str, Finished, Usage]:
+def _parse_text_response(body: bytes) -> tuple[str, Finished, Usage]:
     reply = _decode_response(body)
     told = reply.usage
     details, reasoned = told.input_tokens_details, told.output_tokens_details.reasoning_tokens or 0
@@ -413,7 +413,7 @@ def _plain_response(body: bytes) -> tuple[str, Finished, Usage]:
     return reply.output[0].content[0].text, _STOPPED, usage
 
 
-_PLAIN_READERS = {"messages": _plain_message, "responses": _plain_response}
+_PLAIN_READERS = {"messages": _parse_text_message, "responses": _parse_text_response}
 
 
 # Replies of other operations, which pass through.
@@ -456,15 +456,15 @@ class PassedReader(Struct, eq=False):
     request: ChatRequest
     ended: bool = False
     fingerprint: str | None = None
-    _finish_words: dict[int, str | None] = {}  # by choice; None until it has ended
-    _text_pieces: int = 0  # with text
+    _end_reasons: dict[int, str | None] = {}  # by choice; None until it has ended
+    _text_piece_count: int = 0  # with text
     _text_length: int = 0  # of the text, in characters
     _reported_usage: ProviderUsage | None = None
-    _billed_units: int = 0
+    _search_units: int = 0
 
     @property
     def complete(self) -> bool:
-        return len(self._finish_words) >= self.request.n and None not in self._finish_words.values()
+        return len(self._end_reasons) >= self.request.n and None not in self._end_reasons.values()
 
     @property
     def usage(self) -> Usage:
@@ -476,7 +476,7 @@ class PassedReader(Struct, eq=False):
         unsure = impossible or not prompt
         if unsure and request.passed is not None:
             prompt = request.passed.tokens
-        units, most = self._billed_units, 0
+        units, most = self._search_units, 0
         if request.operation == "completions":
             # A token makes a byte or more, but for a few that show nowhere.
             most = _BYTES_OF_CHARACTER * self._text_length + UNSHOWN
@@ -484,7 +484,7 @@ class PassedReader(Struct, eq=False):
                 most = min(request.max_tokens * request.n, most)
         impossible = impossible or completion > most
         if not 0 < completion <= most:
-            completion = estimated_tokens(self._text_pieces, self._text_length)
+            completion = estimated_tokens(self._text_piece_count, self._text_length)
             unsure = unsure or bool(self._text_length)
         if request.passed is not None and units > _UNITS_BELIEVED * (request.passed.units + 1):
             impossible, units = True, request.passed.units
@@ -500,7 +500,7 @@ class PassedReader(Struct, eq=False):
             if data.strip() == b"[DONE]":
                 self._end_reply(events)
                 return
-            events += self._read_choices(data)
+            events += self._read_chunk(data)
 
     def goes_on(self, piece: bytes, decoder: EventDecoder) -> Batch:
         """Return nothing: every chunk is read by :meth:`feed`."""
@@ -511,15 +511,15 @@ class PassedReader(Struct, eq=False):
         if body.lstrip()[:1] == b"[" and operation != "completions":
             events: list[Event] = [PassedBytes(body)]  # which reports nothing
         else:
-            fields = self._reply_members(body)
+            fields = self._decode_reply_fields(body)
             if not any(name in fields for name in _CONTENT[operation]):
                 raise unreadable_reply(f"no {operation}")
-            text, _ = self._completion_texts(fields)
+            text, _ = self._read_completion_choices(fields)
             self._record_usage(fields)
-            events = _passed_events(text, body)
+            events = _build_passthrough_events(text, body)
         if operation != "completions":
-            self._billed_units = self._billed_units or 1
-            self._finish_words = {0: "stop"}
+            self._search_units = self._search_units or 1
+            self._end_reasons = {0: "stop"}
         self._end_reply(events)
         return events
 
@@ -530,73 +530,72 @@ class PassedReader(Struct, eq=False):
             raise UpstreamFailed("The provider ended its reply before it was complete.")
         self._end_reply(events)
 
-    def _read_choices(self, data: bytes) -> Sequence[Event]:
-        fields = self._reply_members(data)
-        text, listed = self._completion_texts(fields)
+    def _read_chunk(self, chunk_json: bytes) -> Sequence[Event]:
+        fields = self._decode_reply_fields(chunk_json)
+        text, listed = self._read_completion_choices(fields)
         self._record_usage(fields)
         # A chunk without choices only reports.
-        return _passed_events(text, data) if listed else ()
+        return _build_passthrough_events(text, chunk_json) if listed else ()
 
-    def _reply_members(self, data: bytes) -> dict[str, Raw]:
+    def _decode_reply_fields(self, reply_json: bytes) -> dict[str, Raw]:
         try:
-            fields = members(data)
+            fields = members(reply_json)
             error = msgspec.json.decode(fields["error"]) if "error" in fields else None
         except _UNREADABLE as failure:
             raise unreadable_reply("no JSON object") from failure
         if not is_nothing(error):
-            raise failure_in_reply(error, started=self._text_pieces > 0)
+            raise failure_in_reply(error, started=self._text_piece_count > 0)
         return fields
 
-    def _completion_texts(self, fields: Mapping[str, Raw]) -> tuple[str, int]:
-        if self.request.operation != "completions" or "choices" not in fields:
+    def _read_completion_choices(self, reply_fields: Mapping[str, Raw]) -> tuple[str, int]:
+        if self.request.operation != "completions" or "choices" not in reply_fields:
             return "", 0
         try:
-            choices = _decode_choices(fields["choices"])
+            choices = _decode_choices(reply_fields["choices"])
         except _UNREADABLE as failure:
             raise unreadable_reply("no choices of a completion") from failure
         for choice in choices:
-            before = self._finish_words.setdefault(choice.index, None)
+            before = self._end_reasons.setdefault(choice.index, None)
             if choice.finish_reason:
-                self._finish_words[choice.index] = later(before, choice.finish_reason)
+                self._end_reasons[choice.index] = later(before, choice.finish_reason)
         text = "".join([choice.text or "" for choice in choices])
-        self._text_pieces += bool(text)
+        self._text_piece_count += bool(text)
         self._text_length += len(text)
         return text, len(choices)
 
-    def _record_usage(self, fields: Mapping[str, Raw]) -> None:
-        told = _decoded_member(fields.get("usage"), ProviderUsage)
+    def _record_usage(self, reply_fields: Mapping[str, Raw]) -> None:
+        told = _decode_or_none(reply_fields.get("usage"), ProviderUsage)
         if told is not None:
-            self._reported_usage = (
-                told if self._reported_usage is None else merged(self._reported_usage, told)
-            )
+            before = self._reported_usage
+            self._reported_usage = told if before is None else merged(before, told)
         if self.request.operation != "rerank":
             return
-        meta = _decoded_member(fields.get("meta"), _Meta)
-        units = _decoded_member(fields.get("usage"), _Units)
+        meta = _decode_or_none(reply_fields.get("meta"), _Meta)
+        units = _decode_or_none(reply_fields.get("usage"), _Units)
         billed = None if meta is None else meta.billed_units
         for each in (units, billed):
-            self._billed_units = int((each and each.search_units) or self._billed_units)
+            self._search_units = int((each and each.search_units) or self._search_units)
         tokens = meta and meta.tokens and meta.tokens.input_tokens
         if tokens and self._reported_usage is None:
             self._reported_usage = ProviderUsage(prompt_tokens=int(tokens))
 
     def _end_reply(self, events: list[Event]) -> None:
         self.ended = True
-        if not self._finish_words:
+        if not self._end_reasons:
             raise UpstreamFailed("The provider ended its reply before it began.")
-        for index, word in sorted(self._finish_words.items()):
+        for index, word in sorted(self._end_reasons.items()):
             events.append(Finished(finish_reason(word, calls=False, said=True), index))
         events.append(self.usage)
 
 
-def _passed_events(text: str, data: bytes) -> list[Event]:
-    return [TextDelta(text), PassedBytes(data)] if text else [PassedBytes(data)]
+def _build_passthrough_events(text: str, body: bytes) -> list[Event]:
+    return [TextDelta(text), PassedBytes(body)] if text else [PassedBytes(body)]
 
 
-def _decoded_member(found: Raw | bytes | None, kind: Any) -> Any:
-    if found is None:
+def _decode_or_none(member_json: Raw | bytes | None, member_type: Any) -> Any:
+    if member_json is None:
         return None
     try:
-        return msgspec.json.decode(found, type=kind)
+        return msgspec.json.decode(member_json, type=member_type)
     except _UNREADABLE:
         return None

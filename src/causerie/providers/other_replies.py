@@ -51,19 +51,21 @@ class ReplyReader(Struct, eq=False):
         except (msgspec.MsgspecError, UnicodeDecodeError):
             return ""
 
-    def _call(self, index: int, function: ProviderFunction, id: str | None = None) -> ProviderDelta:
+    def _call_delta(
+        self, index: int, function: ProviderFunction, id: str | None = None
+    ) -> ProviderDelta:
         place = self._calls.setdefault(index, len(self._calls))
         return ProviderDelta(tool_calls=[ProviderCall(index=place, id=id, function=function)])
 
 
-def _decoded_event(data: bytes, decode: Callable[[bytes], T], api: str) -> T:
+def _decode_event(event_json: bytes, decode: Callable[[bytes], T], api_name: str) -> T:
     try:
-        return decode_bounded(data, decode)
+        return decode_bounded(event_json, decode)
     except msgspec.ValidationError as error:
-        raise ValueError(f"no event of the {api} API") from error
+        raise ValueError(f"no event of the {api_name} API") from error
 
 
-def _delta_chunk(delta: ProviderDelta) -> ProviderChunk:
+def _build_delta_chunk(delta: ProviderDelta) -> ProviderChunk:
     return ProviderChunk(choices=[ProviderChoice(delta=delta)])
 
 
@@ -139,20 +141,20 @@ class MessagesReader(ReplyReader, eq=False):
 
     def read(self, data: bytes) -> ProviderChunk:
         """Return the chunk in ``data``; raises :class:`ValueError` where there is none."""
-        event = _decoded_event(data, decode_messages, "Messages")
+        event = _decode_event(data, decode_messages, "Messages")
         match event.type:
             case "message":
-                return self._whole_reply(event)
+                return self._convert_whole_reply(event)
             case "message_start" if event.message is not None:
-                return self._usage_chunk(event.message.usage, started=True)
+                return self._merge_usage(event.message.usage, started=True)
             case "content_block_start" if event.content_block is not None:
-                return _delta_chunk(self._content_delta(event.index, event.content_block))
+                return _build_delta_chunk(self._convert_block(event.index, event.content_block))
             case "content_block_delta" if event.delta is not None:
-                return _delta_chunk(self._content_delta(event.index, event.delta))
+                return _build_delta_chunk(self._convert_block(event.index, event.delta))
             case "message_delta":
-                chunk = self._usage_chunk(event.usage)
+                chunk = self._merge_usage(event.usage)
                 if event.delta is not None and event.delta.stop_reason:
-                    chunk.choices = [_ended_choice(event.delta)]
+                    chunk.choices = [_build_finish_choice(event.delta)]
                 return chunk
             case "message_stop":
                 self.ended = True
@@ -162,39 +164,38 @@ class MessagesReader(ReplyReader, eq=False):
                 return ProviderChunk(error=event.error)
         return ProviderChunk()
 
-    def _whole_reply(self, message: ReplyMessage) -> ProviderChunk:
-        pieces = [self._content_delta(index, block) for index, block in enumerate(message.content)]
+    def _convert_whole_reply(self, message: ReplyMessage) -> ProviderChunk:
+        pieces = [self._convert_block(index, block) for index, block in enumerate(message.content)]
         delta = ProviderDelta(
             content="".join(piece.content for piece in pieces if isinstance(piece.content, str)),
             reasoning_details=[one for piece in pieces for one in piece.reasoning_details or ()],
             tool_calls=[one for piece in pieces for one in piece.tool_calls or ()],
         )
-        chunk = self._usage_chunk(message.usage)
-        chunk.choices = [_ended_choice(message)]
+        chunk = self._merge_usage(message.usage)
+        chunk.choices = [_build_finish_choice(message)]
         chunk.choices[0].message = delta
         return chunk
 
-    def _content_delta(self, index: int, content: ContentBlock) -> ProviderDelta:
-        match content.type:
+    def _convert_block(self, index: int, block: ContentBlock) -> ProviderDelta:
+        match block.type:
             case "text_delta" | "text":
-                return ProviderDelta(content=content.text)
+                return ProviderDelta(content=block.text)
             case "thinking_delta" | "signature_delta":
-                return _reasoning_delta(index, content.thinking, content.signature)
+                return _build_reasoning_delta(index, block.thinking, block.signature)
             case "input_json_delta" if index in self._calls:
-                return self._call(index, ProviderFunction(arguments=content.partial_json))
-            case "thinking" if content.thinking or content.signature:
-                return _reasoning_delta(index, content.thinking, content.signature)
+                return self._call_delta(index, ProviderFunction(arguments=block.partial_json))
+            case "thinking" if block.thinking or block.signature:
+                return _build_reasoning_delta(index, block.thinking, block.signature)
             case "redacted_thinking":
-                return _details_delta(
-                    {"type": "reasoning.encrypted", "data": content.data, "index": index}
-                )
+                encrypted = {"type": "reasoning.encrypted", "data": block.data, "index": index}
+                return _build_reasoning_block_delta(encrypted)
             case "tool_use":
-                given = bytes(content.input).decode()
+                given = bytes(block.input).decode()
                 arguments = given if given.strip("{} \t\r\n") else ""
-                return self._call(index, ProviderFunction(content.name, arguments), content.id)
+                return self._call_delta(index, ProviderFunction(block.name, arguments), block.id)
         return ProviderDelta()
 
-    def _usage_chunk(self, usage: MessagesUsage | None, *, started: bool = False) -> ProviderChunk:
+    def _merge_usage(self, usage: MessagesUsage | None, *, started: bool = False) -> ProviderChunk:
         # Prompt tokens come first, and may come only once.
         if usage is None:
             return ProviderChunk()
@@ -211,18 +212,18 @@ class MessagesReader(ReplyReader, eq=False):
         return ProviderChunk(usage=msgspec.structs.replace(told))
 
 
-def _ended_choice(ending: ContentBlock | ReplyMessage) -> ProviderChoice:
+def _build_finish_choice(ending: ContentBlock | ReplyMessage) -> ProviderChoice:
     return ProviderChoice(finish_reason=ending.stop_reason, stop_reason=ending.stop_sequence)
 
 
-def _reasoning_delta(index: int, text: str, signature: str) -> ProviderDelta:
-    block: dict[str, Any] = {"type": "reasoning.text", "text": text, "index": index}
+def _build_reasoning_delta(block_index: int, reasoning: str, signature: str) -> ProviderDelta:
+    block: dict[str, Any] = {"type": "reasoning.text", "text": reasoning, "index": block_index}
     if signature:
         block["signature"] = signature
-    return _details_delta(block)
+    return _build_reasoning_block_delta(block)
 
 
-def _details_delta(block: dict[str, Any]) -> ProviderDelta:
+def _build_reasoning_block_delta(block: dict[str, Any]) -> ProviderDelta:
     return ProviderDelta(reasoning_details=[block | {"format": MESSAGES_FORMAT}])
 
 
@@ -300,56 +301,55 @@ class ResponsesReader(ReplyReader, eq=False):
     text_of: ClassVar = attrgetter("text")
 
     def read(self, data: bytes) -> ProviderChunk:
-        event = _decoded_event(data, decode_responses, "Responses")
+        event = _decode_event(data, decode_responses, "Responses")
         kind = event.type
         if event.object == "response":
-            return self._whole_reply(event)
+            return self._convert_whole_reply(event)
         if kind in _TEXTS and isinstance(event.delta, str):
-            return _delta_chunk(ProviderDelta(content=event.delta))
+            return _build_delta_chunk(ProviderDelta(content=event.delta))
         if kind in _THOUGHTS and isinstance(event.delta, str):
-            return _delta_chunk(ProviderDelta(reasoning_content=event.delta))
+            return _build_delta_chunk(ProviderDelta(reasoning_content=event.delta))
         if kind == "response.output_item.added" and event.item is not None:
-            return _delta_chunk(self._call_delta(event.output_index, event.item))
+            return _build_delta_chunk(self._convert_output_item(event.output_index, event.item))
         if kind == "response.function_call_arguments.delta" and event.output_index in self._calls:
             function = ProviderFunction(arguments=str(event.delta or ""))
-            return _delta_chunk(self._call(event.output_index, function))
+            return _build_delta_chunk(self._call_delta(event.output_index, function))
         if kind in LAST_OF_RESPONSES and event.response is not None:
             self.ended = True
-            return _ending_chunk(event.response, ProviderDelta())
+            return _build_final_chunk(event.response, ProviderDelta())
         if kind == "error" or (not kind and not is_nothing(event.error)):
             return ProviderChunk(error=event.error or msgspec.json.decode(data))
         return ProviderChunk()
 
-    def _whole_reply(self, reply: ResponseObject) -> ProviderChunk:
+    def _convert_whole_reply(self, reply: ResponseObject) -> ProviderChunk:
         texts: list[str] = []
         calls: list[ProviderCall] = []
         for index, item in enumerate(reply.output or ()):
             if item.type == "message":
                 texts += [part.text or part.refusal or "" for part in item.content or ()]
             elif item.type == "function_call":
-                calls += self._call_delta(index, item).tool_calls or ()
-        return _ending_chunk(
-            reply, ProviderDelta(content="".join(texts), tool_calls=calls), whole=True
-        )
+                calls += self._convert_output_item(index, item).tool_calls or ()
+        delta = ProviderDelta(content="".join(texts), tool_calls=calls)
+        return _build_final_chunk(reply, delta, whole=True)
 
-    def _call_delta(self, index: int, item: OutputItem) -> ProviderDelta:
+    def _convert_output_item(self, index: int, item: OutputItem) -> ProviderDelta:
         if item.type != "function_call":
             return ProviderDelta()
-        return self._call(index, ProviderFunction(item.name, item.arguments), item.call_id)
+        return self._call_delta(index, ProviderFunction(item.name, item.arguments), item.call_id)
 
 
-def _ending_chunk(
-    reply: ResponseObject, delta: ProviderDelta, *, whole: bool = False
+def _build_final_chunk(
+    response: ResponseObject, delta: ProviderDelta, *, whole: bool = False
 ) -> ProviderChunk:
-    if reply.status == "failed" or not is_nothing(reply.error):
-        return ProviderChunk(error=reply.error or {"message": "The response failed."})
-    reason = reply.incomplete_details and reply.incomplete_details.reason
-    choice = ProviderChoice(finish_reason=reason or reply.status or "completed")
+    if response.status == "failed" or not is_nothing(response.error):
+        return ProviderChunk(error=response.error or {"message": "The response failed."})
+    reason = response.incomplete_details and response.incomplete_details.reason
+    choice = ProviderChoice(finish_reason=reason or response.status or "completed")
     if whole:
         choice.message = delta
     else:
         choice.delta = delta
-    told, usage = reply.usage, None
+    told, usage = response.usage, None
     if told is not None:
         usage = ProviderUsage(
             prompt_tokens=told.input_tokens,

@@ -68,7 +68,7 @@ def outgoing(
     native = request.native
     if native is not None and partial is None and native.shape in dialect.native:
         if request.unlisted is not None:
-            _listed_fields(request, dialect)  # which raises for unknown fields of a strict request
+            _sift_fields(request, dialect)  # which raises for unknown fields of a strict request
         return native_request(request, native, dialect, model)
     streamed = request.stream or dialect.streams
     sent, params = request.sent, request.params
@@ -82,28 +82,28 @@ def outgoing(
         asks = _USAGE if streamed and dialect.tells_usage else None
         body = _encode(replace(sent, model=model, stream=streamed or None, stream_options=asks))
         if request.cache_scope:
-            body = _with_cache_salt(body, request, dialect)
+            body = _add_cache_salt(body, request, dialect)
         return Outgoing(body, (), streamed)
     if request.passed is not None:
-        return _non_chat_request(request, dialect, model)
+        return _build_non_chat_request(request, dialect, model)
     if request.unread is not None:
         request.check_translated()
     draft = drafted(request, dialect, model, partial, streamed=streamed)
     fields = draft.fields if dialect.api.bodies == "chat" else messages_fields(draft)
-    body = _with_cache_salt(_encode(fields), request, dialect)
+    body = _add_cache_salt(_encode(fields), request, dialect)
     if request.params & {"tools", "response_format", "structured_outputs"}:
         check_references(draft.fields)
     return Outgoing(body, tuple(draft.changes), streamed)
 
 
-def _non_chat_request(request: ChatRequest, dialect: Dialect, model: str) -> Outgoing:
+def _build_non_chat_request(request: ChatRequest, dialect: Dialect, model: str) -> Outgoing:
     if not dialect.api.path_of(request.operation):
         raise InvalidRequest(
             f"The provider that serves this model offers no {request.operation}.",
             code="unsupported_operation",
             param="model",
         )
-    document, unlisted = _listed_fields(request, dialect)
+    document, unlisted = _sift_fields(request, dialect)
     fields = {**document, "model": model}
     if request.max_tokens:
         fields["max_tokens"] = request.max_tokens
@@ -111,11 +111,11 @@ def _non_chat_request(request: ChatRequest, dialect: Dialect, model: str) -> Out
         fields["stream_options"] = _USAGE
     body = _encode(fields)
     if request.operation == "completions":
-        body = _with_cache_salt(body, request, dialect)
+        body = _add_cache_salt(body, request, dialect)
     return Outgoing(body, () if unlisted is None else tuple(unlisted.changes), request.stream)
 
 
-def _with_cache_salt(body: bytes, request: ChatRequest, dialect: Dialect) -> bytes:
+def _add_cache_salt(body: bytes, request: ChatRequest, dialect: Dialect) -> bytes:
     if not (request.cache_scope and dialect.cache_salt):
         return body
     return b'%b,"%b":"%b"}' % (body[:-1], dialect.cache_salt.encode(), request.cache_scope.encode())
@@ -130,12 +130,12 @@ def drafted(
     streamed: bool,
 ) -> RequestDraft:
     """Return a draft of the provider's request: chat-completions fields that it supports."""
-    document, unlisted = _listed_fields(request, dialect)
+    document, unlisted = _sift_fields(request, dialect)
     draft = RequestDraft(request, dialect, document)
     draft.fields["model"] = model
     write_messages(draft, partial)
-    _write_unchanged_fields(draft)
-    _write_limits(draft, partial)
+    _copy_client_fields(draft)
+    _write_token_limits(draft, partial)
     if thinking.PARAMETERS & request.params:
         write_thinking(draft)
         name = draft.dialect.thinking.budget
@@ -146,10 +146,10 @@ def drafted(
         write_tools(draft)
     if request_body.FORMAT_PARAMETERS & request.params:
         write_shape(draft)
-    _note_unheeded(draft)
-    _demand_parameters(draft)
+    _report_ineffective_fields(draft)
+    _write_require_parameters(draft)
     if partial is None:
-        _note_replaced_fields(draft)
+        _report_changed_fields(draft)
     if streamed:
         draft.fields["stream"] = True
         if draft.dialect.tells_usage:
@@ -160,7 +160,7 @@ def drafted(
     return draft
 
 
-def _listed_fields(
+def _sift_fields(
     request: ChatRequest, dialect: Dialect
 ) -> tuple[Mapping[str, object], Unlisted | None]:
     document, unlisted = request.document, request.unlisted
@@ -177,7 +177,7 @@ def _listed_fields(
     return document, unlisted
 
 
-def _write_unchanged_fields(draft: RequestDraft) -> None:
+def _copy_client_fields(draft: RequestDraft) -> None:
     accepts, fields = draft.dialect.accepts, draft.fields
     for name, value in draft.document.items():
         if value is None or name in WRITTEN:
@@ -202,17 +202,17 @@ def _write_unchanged_fields(draft: RequestDraft) -> None:
         fields["top_logprobs"] = least  # what was not asked for is left out of the reply
 
 
-def _has_declared_type(name: str, value: object) -> bool:
-    if name not in HINT_NAMES:
+def _has_declared_type(parameter: str, sent_value: object) -> bool:
+    if parameter not in HINT_NAMES:
         return True
     try:
-        msgspec.convert(value, _HINT_TYPES[name])
+        msgspec.convert(sent_value, _HINT_TYPES[parameter])
     except msgspec.ValidationError:
         return False
     return True
 
 
-def _write_limits(draft: RequestDraft, partial: Partial | None) -> None:
+def _write_token_limits(draft: RequestDraft, partial: Partial | None) -> None:
     request = draft.request
     there = partial.completion if partial is not None else 0
     if request.max_tokens is not None:
@@ -230,14 +230,14 @@ def _write_limits(draft: RequestDraft, partial: Partial | None) -> None:
             raise draft.unsupported("add_generation_prompt")
 
 
-def _note_unheeded(draft: RequestDraft) -> None:
+def _report_ineffective_fields(draft: RequestDraft) -> None:
     unheeded = draft.dialect.unheeded
     if unheeded and draft.request.thinking.enabled is not False:
         for name in sorted(unheeded & draft.fields.keys()):
             draft.changes.append(f"{name} has no effect while thinking")
 
 
-def _note_replaced_fields(draft: RequestDraft) -> None:
+def _report_changed_fields(draft: RequestDraft) -> None:
     fields, document = draft.fields, draft.document
     told = {each for change in draft.changes for each in _NAME.findall(change)} | _UNTOLD
     for name, value in document.items():
@@ -251,7 +251,7 @@ def _note_replaced_fields(draft: RequestDraft) -> None:
             draft.changes.append(f"{name} rewritten")
 
 
-def _demand_parameters(draft: RequestDraft) -> None:
+def _write_require_parameters(draft: RequestDraft) -> None:
     if not draft.dialect.demands or not draft.request.params & _DEMANDING:
         return
     sent = draft.document.get("provider")

@@ -1,4 +1,4 @@
-"""Prompts that do not fit, in the words of the servers that say it."""
+"""Recognize errors about prompts that do not fit, by the words of many servers."""
 
 from __future__ import annotations
 
@@ -45,20 +45,20 @@ def overflow(error: Mapping[str, object]) -> Overflow | None:
     numbers = {} if found is None else found.groupdict()
     counts = {name: int(number.replace(",", "")) for name, number in numbers.items()}
     return Overflow(
-        prompt=_whole_number(error.get("n_prompt_tokens")) or _prompt_tokens(counts),
+        prompt=_integer_or_none(error.get("n_prompt_tokens")) or _compute_prompt_tokens(counts),
         output=counts.get("output"),
-        context=_whole_number(error.get("n_ctx")) or counts.get("context"),
+        context=_integer_or_none(error.get("n_ctx")) or counts.get("context"),
     )
 
 
 def error_texts(error: Mapping[str, object]) -> list[str]:
-    """Return the texts of an error, each up to where it is searched."""
+    """Return the texts of an error, each cut to the length that is searched."""
     behind = error.get("metadata")
     raw = behind.get("raw") if isinstance(behind, Mapping) else None
     return [text[:_MAX_LENGTH] for text in (error.get("message"), raw) if isinstance(text, str)]
 
 
-def _prompt_tokens(counts: Mapping[str, int]) -> int | None:
+def _compute_prompt_tokens(counts: Mapping[str, int]) -> int | None:
     if "prompt" in counts:
         return counts["prompt"] + counts.get("tools", 0)
     if "over" in counts and "context" in counts:
@@ -66,16 +66,16 @@ def _prompt_tokens(counts: Mapping[str, int]) -> int | None:
     return counts["total"] - counts["output"] if {"total", "output"} <= counts.keys() else None
 
 
-def _whole_number(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+def _integer_or_none(json_value: object) -> int | None:
+    return json_value if isinstance(json_value, int) and not isinstance(json_value, bool) else None
 
 
-def _wording_pattern(wording: str) -> re.Pattern[str]:
-    escaped = r"\s+".join(re.escape(part) for part in wording.split(" "))
+def _compile_wording(sample_message: str) -> re.Pattern[str]:
+    escaped = r"\s+".join(re.escape(part) for part in sample_message.split(" "))
     pattern = _PLACE.sub(
         lambda place: rf"(?P<{place[1]}>{_TOKEN_COUNT})" if place[1] else ".{0,80}?", escaped
     )
     return re.compile(pattern, re.IGNORECASE | re.DOTALL)
 
 
-_PATTERNS = tuple(_wording_pattern(wording) for _, wording in WORDINGS)
+_PATTERNS = tuple(_compile_wording(wording) for _, wording in WORDINGS)

@@ -98,7 +98,7 @@ def parsed_list(text: str) -> PriceList:
         missing = [name for name in COLUMNS if name not in (reader.fieldnames or ())]
         if missing:
             raise WrongList(f"line 1: no column {missing[0]}; a list has {', '.join(COLUMNS)}")
-        found = PriceList(_listed_rows(reader))
+        found = PriceList(_read_price_rows(reader))
     except csv.Error as failure:
         raise WrongList(f"line {reader.line_num}: {failure}") from failure
     for (provider, model), rows in found.models.items():
@@ -107,17 +107,17 @@ def parsed_list(text: str) -> PriceList:
     return found
 
 
-def _listed_rows(reader: csv.DictReader[str]) -> Iterator[ListedPrice]:
-    for number, row in enumerate(reader):
+def _read_price_rows(csv_reader: csv.DictReader[str]) -> Iterator[ListedPrice]:
+    for number, row in enumerate(csv_reader):
         if number >= _MOST_ROWS:
             raise WrongList(f"has more than {_MOST_ROWS} rows")
         try:
-            yield _listed_price({name: (row[name] or "").strip() for name in COLUMNS})
+            yield _parse_price_row({name: (row[name] or "").strip() for name in COLUMNS})
         except ValueError as failure:
-            raise WrongList(f"line {reader.line_num}: {failure}") from failure
+            raise WrongList(f"line {csv_reader.line_num}: {failure}") from failure
 
 
-def _listed_price(row: Mapping[str, str]) -> ListedPrice:
+def _parse_price_row(row: Mapping[str, str]) -> ListedPrice:
     for name in ("provider", "model", "prompt", "completion", "source"):
         if not row[name]:
             raise ValueError(f"{name} is empty")

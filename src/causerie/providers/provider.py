@@ -18,7 +18,7 @@ from causerie.http.decoding import decoded
 from causerie.protocol import bounded_json
 from causerie.protocol.request import NativeRequest, Operation
 from causerie.providers.dialect import Dialect
-from causerie.providers.refusal import refusal, said, without
+from causerie.providers.refusal import hide_credential, refusal, said
 
 
 class RequestSlots(msgspec.Struct, eq=False):
@@ -151,15 +151,15 @@ class Provider:
         self._former_credential, self.credential = self.credential, credential
         api = self.dialect.api
         always = (*api.credential(credential), *api.headers)
-        self._get_headers = (*always, ("accept", "application/json"))
+        self._headers_for_get = (*always, ("accept", "application/json"))
         self._post_headers = (
             *always,
             ("content-type", "application/json"),
             ("accept", "application/json, text/event-stream"),
         )
         by_model = "{model}" in api.path
-        self._common_head = None if by_model else self._request_head("")  # one for all models
-        self._native_heads = {shape: self._native_head(shape, {}) for shape in self.dialect.native}
+        self._request_head = None if by_model else self._build_request_head("")  # for all models
+        self._heads_by_api = {one: self._build_native_head(one, {}) for one in self.dialect.native}
 
     async def renews(self, rejected: str | None) -> bool:
         return self.key_renewal is not None and await self.key_renewal.renewed(rejected)
@@ -184,25 +184,25 @@ class Provider:
                 "The key of the provider has expired, and no new one could be had."
             ).caused_by(ErrorClass.REJECTED_KEY)
         if native is None:
-            head = self._common_head or self._request_head(model)
+            head = self._request_head or self._build_request_head(model)
         elif isinstance(native, str):
-            head = self._request_head(model, native)
+            head = self._build_request_head(model, native)
         elif native.headers:
-            head = self._native_head(native.shape, native.headers)
+            head = self._build_native_head(native.shape, native.headers)
         else:
-            head = self._native_heads[native.shape]
+            head = self._heads_by_api[native.shape]
         if self.more_headers is not None:
             lines = "".join([f"{name}: {value}\r\n" for name, value in self.more_headers().items()])
             head += lines.encode("latin-1")
         return self._client.send_body(head, body, due, anew=anew, asked=asked)
 
-    def _request_head(self, model: str, operation: Operation = "chat") -> bytes:
+    def _build_request_head(self, model: str, operation: Operation = "chat") -> bytes:
         api = self.dialect.api
         return self._client.head("POST", api.at(api.path_of(operation), model), self._post_headers)
 
-    def _native_head(self, shape: str, more: Mapping[str, str]) -> bytes:
-        path = self.dialect.api.at(self.dialect.native[shape])
-        return self._client.head("POST", path, (*self._post_headers, *more.items()))
+    def _build_native_head(self, native_api: str, extra_headers: Mapping[str, str]) -> bytes:
+        path = self.dialect.api.at(self.dialect.native[native_api])
+        return self._client.head("POST", path, (*self._post_headers, *extra_headers.items()))
 
     async def refused(self, response: HttpResponse) -> ServiceError:
         try:
@@ -217,8 +217,8 @@ class Provider:
     def private(self, failure: ServiceError) -> ServiceError:
         """Return the failure after removing our key, which the provider may have quoted."""
         for key in (self.credential, self._former_credential):
-            failure.message = without(failure.message, key)
-            if (code := failure.metadata.get("upstream_code")) != without(str(code), key):
+            failure.message = hide_credential(failure.message, key)
+            if (code := failure.metadata.get("upstream_code")) != hide_credential(str(code), key):
                 failure.metadata.pop("upstream_code", None)
         return failure
 
@@ -226,7 +226,7 @@ class Provider:
         async with self._send_request("GET", self.dialect.api.models, seconds) as response:
             if response.status != 200:
                 raise await self.refused(response)
-            return _listed_entries(await (await decoded(response)).read(_MAX_LIST_BYTES))
+            return _parse_models(await (await decoded(response)).read(_MAX_LIST_BYTES))
 
     async def check(
         self, path: str = "/models", seconds: float = 5.0, *, listing: bool = False
@@ -243,7 +243,7 @@ class Provider:
                 raise await self.refused(response)
             if listing and response.status == 200:
                 with suppress(UpstreamFailed):  # another path has another content
-                    entries = _listed_entries(await (await decoded(response)).read(_MAX_LIST_BYTES))
+                    entries = _parse_models(await (await decoded(response)).read(_MAX_LIST_BYTES))
                     ids = [id for entry in entries if _ID.fullmatch(id := str(entry["id"]))]
                     self.listed = ids[:_MOST_LISTED]
 
@@ -270,13 +270,13 @@ class Provider:
         self,
         method: str,
         path: str,
-        seconds: float,
+        timeout_seconds: float,
         headers: Mapping[str, str] | None = None,
         body: bytes = b"",
     ) -> AsyncIterator[HttpResponse]:
-        lines = self._get_headers if not body else (*self._post_headers, *(headers or {}).items())
+        lines = (*self._post_headers, *(headers or {}).items()) if body else self._headers_for_get
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(timeout_seconds):
                 response = await self._client.send(method, self.dialect.api.at(path), lines, body)
                 try:
                     yield response
@@ -288,7 +288,7 @@ class Provider:
             raise too_late() from None
 
 
-def _listed_entries(body: bytes) -> list[dict[str, Any]]:
+def _parse_models(body: bytes) -> list[dict[str, Any]]:
     try:
         found: Any = bounded_json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -59,65 +59,66 @@ _EPOCH = 1e9  # a larger number of seconds is a moment, and a thousand times it 
 
 def retry_delay(headers: Mapping[str, str], error: Mapping[str, object]) -> int | None:
     """Return whole seconds to wait, bounded; ``headers`` are by lower-case name."""
-    now = _http_date(headers.get("date", "")) or datetime.now(UTC)
-    for seconds in _delays_in_order(headers, error, now):
+    now = _parse_http_date(headers.get("date", "")) or datetime.now(UTC)
+    for seconds in _read_retry_delays(headers, error, now):
         if seconds is not None:
             return math.ceil(min(max(seconds, 1), 3600))
     return None
 
 
-def _delays_in_order(
+def _read_retry_delays(
     headers: Mapping[str, str], error: Mapping[str, object], now: datetime
 ) -> Iterator[float | None]:
     milliseconds = headers.get("retry-after-ms", "").strip()
     yield float(milliseconds) / 1000 if _SECONDS_NUMBER.fullmatch(milliseconds) else None
     text = headers.get("retry-after", "").strip()
-    yield float(text) if _DIGITS.fullmatch(text) else _seconds_until(_http_date(text), now)
-    yield from _delays_in_body(error)
+    moment = _parse_http_date(text)
+    yield float(text) if _DIGITS.fullmatch(text) else _count_seconds_until(moment, now)
+    yield from _read_body_delays(error)
     waits: list[tuple[bool, float]] = []
     for name, value in headers.items():
-        if _RESET.fullmatch(name) and (seconds := _reset_seconds(value.strip(), now)) is not None:
+        if _RESET.fullmatch(name) and (seconds := _parse_reset(value.strip(), now)) is not None:
             left = headers.get(name.replace("reset", "remaining"), "").strip()
             waits.append((left == "0", seconds))
     spent = [seconds for is_spent, seconds in waits if is_spent]
     yield (max(spent) if spent else min((seconds for _, seconds in waits), default=None))
 
 
-def _delays_in_body(error: Mapping[str, object]) -> Iterator[float | None]:
+def _read_body_delays(error: Mapping[str, object]) -> Iterator[float | None]:
     details = error.get("details")
     for detail in details[:_MAX_DETAILS] if isinstance(details, list) else ():
         if isinstance(detail, dict) and str(detail.get("@type", "")).endswith("RetryInfo"):
-            yield _duration(detail.get("retryDelay"))
+            yield _parse_json_duration(detail.get("retryDelay"))
     metadata = error.get("metadata")
     for place in (error, metadata if isinstance(metadata, dict) else {}):
         for name, unit in DELAY_NAMES.items():
-            if (seconds := _seconds_of(place.get(name))) is not None:
+            if (seconds := _to_seconds(place.get(name))) is not None:
                 yield seconds * unit
     for text in error_texts(error):
         if found := _DELAY_WORDS.search(text):
-            yield _duration_seconds(found["delay"])
+            yield _parse_duration_text(found["delay"])
 
 
-def _seconds_of(value: object) -> float | None:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value) if 0 <= value < _EPOCH else None
-    if isinstance(value, str) and _SECONDS_NUMBER.fullmatch(value):
-        return float(value)
-    return _duration(value)
+def _to_seconds(field: object) -> float | None:
+    if isinstance(field, int | float) and not isinstance(field, bool):
+        return float(field) if 0 <= field < _EPOCH else None
+    if isinstance(field, str) and _SECONDS_NUMBER.fullmatch(field):
+        return float(field)
+    return _parse_json_duration(field)
 
 
-def _duration(value: object) -> float | None:
-    if isinstance(value, dict):
-        seconds, nanos = _seconds_of(value.get("seconds", 0)), _seconds_of(value.get("nanos", 0))
+def _parse_json_duration(field: object) -> float | None:
+    if isinstance(field, dict):
+        seconds, nanos = _to_seconds(field.get("seconds", 0)), _to_seconds(field.get("nanos", 0))
         return None if seconds is None or nanos is None else seconds + nanos / 1e9
-    if isinstance(value, str) and len(value) < 100 and _DURATION.fullmatch(value):
-        return _duration_seconds(value)
+    if isinstance(field, str) and len(field) < 100 and _DURATION.fullmatch(field):
+        return _parse_duration_text(field)
     return None
 
 
-def _duration_seconds(duration: str) -> float:
+def _parse_duration_text(duration_text: str) -> float:
     seconds = 0.0
-    for part in _PARTS.findall(duration):
+    for part in _PARTS.findall(duration_text):
         number = part.rstrip(string.ascii_letters + "µ" + string.whitespace)
         unit = part[len(number) :].strip().lower()
         factor = 1e-3 if unit.startswith(("ms", "milli")) else _SECONDS_OF[unit[0]]
@@ -125,31 +126,31 @@ def _duration_seconds(duration: str) -> float:
     return seconds
 
 
-def _reset_seconds(value: str, now: datetime) -> float | None:
-    if _SECONDS_NUMBER.fullmatch(value):
-        seconds = float(value)
+def _parse_reset(reset_header: str, now: datetime) -> float | None:
+    if _SECONDS_NUMBER.fullmatch(reset_header):
+        seconds = float(reset_header)
         if seconds >= _EPOCH:
             seconds /= 1000 if seconds >= 1000 * _EPOCH else 1
             return max(seconds - now.timestamp(), 0)
         return seconds
-    if "-" not in value:
-        return _duration(value)
-    moment = _parsed_date(value, datetime.fromisoformat)
-    return _seconds_until(moment if moment and moment.tzinfo else None, now)
+    if "-" not in reset_header:
+        return _parse_json_duration(reset_header)
+    moment = _try_parse_date(reset_header, datetime.fromisoformat)
+    return _count_seconds_until(moment if moment and moment.tzinfo else None, now)
 
 
-def _seconds_until(moment: datetime | None, now: datetime) -> float | None:
+def _count_seconds_until(moment: datetime | None, now: datetime) -> float | None:
     return None if moment is None else (moment - now).total_seconds()
 
 
-def _http_date(text: str) -> datetime | None:
-    moment = _parsed_date(text, parsedate_to_datetime) if _HTTP_DATE.fullmatch(text) else None
+def _parse_http_date(field: str) -> datetime | None:
+    moment = _try_parse_date(field, parsedate_to_datetime) if _HTTP_DATE.fullmatch(field) else None
     return moment.replace(tzinfo=moment.tzinfo or UTC) if moment else None
 
 
-def _parsed_date(text: str, parse: Callable[[str], datetime]) -> datetime | None:
+def _try_parse_date(date_text: str, parse: Callable[[str], datetime]) -> datetime | None:
     try:
-        return parse(text)
+        return parse(date_text)
     except (ValueError, OverflowError):
         return None
 
@@ -158,8 +159,7 @@ def _parsed_date(text: str, parse: Callable[[str], datetime]) -> datetime | None
 #
 # Only text about the request itself is ever shown (see ``refusal``). What looks like a credential,
 # an address, a path or markup is removed; a rest that is too long is cut. Ordinary words stay, also
-# behind "API key" or "token". :func:`without` removes the very key that was sent, whatever it looks
-# like.
+# behind "API key" or "token". :func:`hide_credential` hides the very key that was sent.
 
 _MOST = 300
 _HIDDEN = "…"
@@ -204,20 +204,20 @@ def phrase(words: object) -> str:
     text = "".join(char if char.isprintable() else " " for char in words[: 4 * _MOST])
     for address in _ADDRESSES:
         text = address.sub(_HIDDEN, text)
-    text = _PREFIXED.sub(_hide_prefixed, text)
-    text = _NAMED.sub(_hide_named, text)
+    text = _PREFIXED.sub(_mask_prefixed_secret, text)
+    text = _NAMED.sub(_mask_named_secret, text)
     text = _LONG.sub(lambda found: _HIDDEN if _is_secret(found[0]) else found[0], text)
     text = " ".join(text.split())
     return text if len(text) <= _MOST else text[: _MOST - 1].rstrip() + "…"
 
 
-def without(text: str, credential: str | None) -> str:
-    """Return ``text`` without any part of eight characters of the credential, also encoded."""
+def hide_credential(text: str, credential: str | None) -> str:
+    """Return ``text`` with every 8-character part of the credential, plain or encoded, hidden."""
     if not credential or len(credential) < 4:
         return text
     if len(credential) < _LEAST_SECRET:
         return re.sub(rf"(?<!\w){re.escape(credential)}(?!\w)", _HIDDEN, text)
-    pieces, length = _credential_forms(credential), _LEAST_SECRET
+    pieces, length = _list_credential_pieces(credential), _LEAST_SECRET
     hidden = bytearray(len(text))
     for at in range(len(text) - length + 1):
         if text[at : at + length] in pieces:
@@ -229,7 +229,7 @@ def without(text: str, credential: str | None) -> str:
 
 
 @lru_cache(maxsize=64)
-def _credential_forms(credential: str) -> frozenset[str]:
+def _list_credential_pieces(credential: str) -> frozenset[str]:
     data = credential.encode("utf-8", "surrogatepass")
     forms = [credential, quote(credential, safe=""), data.hex(), data.hex().upper()]
     for start in range(3):  # wherever it stands in what was encoded
@@ -241,19 +241,19 @@ def _credential_forms(credential: str) -> frozenset[str]:
     )
 
 
-def _hide_prefixed(found: re.Match[str]) -> str:
-    value, sure = found["value"], found["sure"]
+def _mask_prefixed_secret(match: re.Match[str]) -> str:
+    value, sure = match["value"], match["sure"]
     hidden = _is_secret(value) if sure is None else _is_secret(sure) or _NO_WORD.search(sure)
-    return _HIDDEN if hidden else found[0]
+    return _HIDDEN if hidden else match[0]
 
 
-def _hide_named(found: re.Match[str]) -> str:
-    value, between = found["value"], found["between"]
+def _mask_named_secret(match: re.Match[str]) -> str:
+    value, between = match["value"], match["between"]
     assigned = ":" in between or "=" in between
     mixed = any(map(str.isdigit, value)) and any(map(str.isalpha, value))
     if _is_secret(value) or (assigned and mixed):
-        return found["name"] + between + _HIDDEN
-    return found[0]
+        return match["name"] + between + _HIDDEN
+    return match[0]
 
 
 def _is_secret(text: str) -> bool:
@@ -262,14 +262,14 @@ def _is_secret(text: str) -> bool:
     return any(len(part) >= _LEAST_SECRET and _is_random(part) for part in _SEPARATORS.split(text))
 
 
-def _is_random(part: str) -> bool:
-    if _LETTERS.fullmatch(part) is not None:
+def _is_random(word: str) -> bool:
+    if _LETTERS.fullmatch(word) is not None:
         return True
-    changes, long = len(_CHANGES.findall(part)), len(part) >= 2 * _LEAST_SECRET
+    changes, long = len(_CHANGES.findall(word)), len(word) >= 2 * _LEAST_SECRET
     if changes >= (2 if long else 4):  # between letters and digits
         return True
-    mixed = not (part.isalpha() and (part.islower() or part.isupper())) and not part.isdigit()
-    return mixed and len(part) / len(_UNITS.findall(part)) < (2.7 if long else 2.2)
+    mixed = not (word.isalpha() and (word.islower() or word.isupper())) and not word.isdigit()
+    return mixed and len(word) / len(_UNITS.findall(word)) < (2.7 if long else 2.2)
 
 
 # Refusal of a provider, mapped to an error of ours.
@@ -307,43 +307,43 @@ def refusal(
     status: int, headers: Mapping[str, str], body: bytes, dialect: Dialect
 ) -> errors.ServiceError:
     """Return our error for a response with ``status``; ``headers`` are by lower-case name."""
-    return _service_error(status, headers, _error_object(body), dialect)
+    return _build_service_error(status, headers, _parse_error_body(body), dialect)
 
 
 def failure_in_reply(error: object, *, started: bool) -> errors.ServiceError:
     """Return our error for one within a reply: at its beginning, or once it had ``started``."""
-    fields = _normalised_error(error)
-    status = _status_in_error(fields)
+    fields = _normalise_error(error)
+    status = _read_error_status(fields)
     if not started and (status != 500 or overflow(fields) is not None):
-        return _service_error(status, {}, fields, None)
+        return _build_service_error(status, {}, fields, None)
     words = "broke its reply off" if started else "failed before its reply began"
     cause = errors.ErrorClass.BROKEN_STREAM if started else errors.ErrorClass.SERVER_ERROR
-    return _failed_upstream(words, cause, _refusal_metadata(status, fields))
+    return _build_upstream_error(words, cause, _build_refusal_metadata(status, fields))
 
 
-def _failed_upstream(
-    words: str, cause: errors.ErrorClass, metadata: dict[str, object]
+def _build_upstream_error(
+    words: str, error_class: errors.ErrorClass, metadata: dict[str, object]
 ) -> errors.UpstreamFailed:
-    return errors.UpstreamFailed(f"The provider {words}.", metadata=metadata).caused_by(cause)
+    return errors.UpstreamFailed(f"The provider {words}.", metadata=metadata).caused_by(error_class)
 
 
-def _service_error(
+def _build_service_error(
     status: int, headers: Mapping[str, str], error: Mapping[str, object], dialect: Dialect | None
 ) -> errors.ServiceError:
-    metadata = _refusal_metadata(status, error)
+    metadata = _build_refusal_metadata(status, error)
     if 300 <= status < 400:
         words = "answers with a redirect, which is not followed"
-        return _failed_upstream(words, errors.ErrorClass.WRONG_ADDRESS, metadata)
+        return _build_upstream_error(words, errors.ErrorClass.WRONG_ADDRESS, metadata)
     delay = retry_delay(headers, error)
-    if (wrong := _our_fault(status, error, delay)) is not None:
-        return _failed_upstream(*wrong, metadata)
+    if (wrong := _find_configuration_fault(status, error, delay)) is not None:
+        return _build_upstream_error(*wrong, metadata)
     too_long = overflow(error)
     if too_long is None and status == 413 and not phrase(error.get("message")):
         too_long = Overflow(None, None, None)  # as Cerebras says it, without a word
     if too_long is not None:
-        return _context_error(too_long, metadata)
-    if _has_no_room(status, headers, error, delay):
-        limited = status == 429 or _codes_of(error) & _RATE_LIMITED
+        return _build_context_error(too_long, metadata)
+    if _is_overload(status, headers, error, delay):
+        limited = status == 429 or _read_codes(error) & _RATE_LIMITED
         return errors.Overloaded(
             "The provider has no room now; please try again later.",
             code="no_endpoint",
@@ -355,7 +355,7 @@ def _service_error(
         end = f": {words}" if words else "."
         return errors.InvalidRequest(
             f"The provider refused the request{end}",
-            param=_client_param(error.get("param"), dialect),
+            param=_translate_param(error.get("param"), dialect),
             status=status if status in (413, 415) else None,
             metadata=metadata,
         )
@@ -364,33 +364,33 @@ def _service_error(
             "The provider took too long.", code="upstream_timeout", status=504, metadata=metadata
         ).caused_by(errors.ErrorClass.TIMEOUT)
     cause = errors.ErrorClass.SERVER_ERROR if status >= 500 else errors.ErrorClass.INVALID_REQUEST
-    return _failed_upstream(f"failed with status {status}", cause, metadata)
+    return _build_upstream_error(f"failed with status {status}", cause, metadata)
 
 
-def _our_fault(
-    status: int, error: Mapping[str, object], delay: int | None
+def _find_configuration_fault(
+    status: int, error: Mapping[str, object], delay_seconds: int | None
 ) -> tuple[str, errors.ErrorClass] | None:
     # A quota with a time to wait is a rate limit.
-    marks, words = _codes_of(error), str(error.get("message"))
+    marks, words = _read_codes(error), str(error.get("message"))
     if status in (400, 422) and (marks & _OUR_KEY_CODES or _ABOUT_OUR_KEY.search(words)):
         return _CONFIGURED_WRONG[401]
     if status in (400, 403, 429) and (
-        marks & _OUR_BILL_CODES or (delay is None and _ABOUT_OUR_BILL.search(words))
+        marks & _OUR_BILL_CODES or (delay_seconds is None and _ABOUT_OUR_BILL.search(words))
     ):
         return _CONFIGURED_WRONG[402]
     return _CONFIGURED_WRONG.get(status)
 
 
-def _codes_of(error: Mapping[str, object]) -> set[str]:
+def _read_codes(error: Mapping[str, object]) -> set[str]:
     return {str(error.get("code")), str(error.get("type"))}
 
 
 def said(body: bytes) -> str:
     """Return the server's message in an error body, made safe; empty if there is none."""
-    return phrase(_error_object(body).get("message"))
+    return phrase(_parse_error_body(body).get("message"))
 
 
-def _error_object(body: bytes) -> dict[str, Any]:
+def _parse_error_body(body: bytes) -> dict[str, Any]:
     try:
         found: Any = bounded_json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -400,10 +400,10 @@ def _error_object(body: bytes) -> dict[str, Any]:
     if not isinstance(found, dict):
         return {}
     delays = {name: found[name] for name in DELAY_NAMES if name in found}
-    return {**delays, **_normalised_error(found.get("error") or found)}
+    return {**delays, **_normalise_error(found.get("error") or found)}
 
 
-def _normalised_error(error: object) -> dict[str, Any]:
+def _normalise_error(error: object) -> dict[str, Any]:
     # Some servers send only words, or put them under another name.
     if isinstance(error, str):
         return {"message": error}
@@ -416,18 +416,18 @@ def _normalised_error(error: object) -> dict[str, Any]:
         told = found.get("detail") if isinstance(found, dict) else found
         if isinstance(told, str):
             return {**error, "message": told}
-        if faults := _validator_faults(told):
+        if faults := _read_validation_faults(told):
             words = "; ".join(f"{place}: {what}" for place, what in faults)
             return {**error, "message": words, "param": error.get("param") or faults[0][0]}
     listed = error.get("errors")
     return (
-        {**error, **_normalised_error(listed[0])} if isinstance(listed, list) and listed else error
+        {**error, **_normalise_error(listed[0])} if isinstance(listed, list) and listed else error
     )
 
 
-def _validator_faults(told: object) -> list[tuple[str, str]]:
+def _read_validation_faults(detail: object) -> list[tuple[str, str]]:
     found = []
-    for fault in told if isinstance(told, list) else ():
+    for fault in detail if isinstance(detail, list) else ():
         if isinstance(fault, dict) and isinstance(fault.get("msg"), str):
             steps = fault.get("loc")
             place = ".".join(map(str, steps)) if isinstance(steps, list) else ""
@@ -435,7 +435,7 @@ def _validator_faults(told: object) -> list[tuple[str, str]]:
     return found
 
 
-def _status_in_error(error: Mapping[str, object]) -> int:
+def _read_error_status(error: Mapping[str, object]) -> int:
     for name in ("code", "status", "status_code", "http_code"):
         value = error.get(name)
         if isinstance(value, str) and _STATUS.fullmatch(value):
@@ -449,7 +449,7 @@ def _status_in_error(error: Mapping[str, object]) -> int:
     return 500
 
 
-def _refusal_metadata(status: int, error: Mapping[str, object]) -> dict[str, object]:
+def _build_refusal_metadata(status: int, error: Mapping[str, object]) -> dict[str, object]:
     metadata: dict[str, object] = {"upstream_status": status}
     for name in ("code", "type"):
         value = error.get(name)
@@ -459,10 +459,10 @@ def _refusal_metadata(status: int, error: Mapping[str, object]) -> dict[str, obj
     return metadata
 
 
-def _context_error(found: Overflow, metadata: dict[str, object]) -> errors.ServiceError:
-    if found.prompt is not None and found.context is not None:
+def _build_context_error(counts: Overflow, metadata: dict[str, object]) -> errors.ServiceError:
+    if counts.prompt is not None and counts.context is not None:
         failure: errors.InvalidRequest = errors.ContextLengthExceeded(
-            prompt_tokens=found.prompt, max_tokens=found.output, context_length=found.context
+            prompt_tokens=counts.prompt, max_tokens=counts.output, context_length=counts.context
         )
         failure.metadata |= metadata
         return failure
@@ -473,25 +473,25 @@ def _context_error(found: Overflow, metadata: dict[str, object]) -> errors.Servi
         param="messages",
         metadata=metadata
         | {
-            "prompt_tokens": found.prompt,
-            "max_tokens": found.output,
-            "context_length": found.context,
+            "prompt_tokens": counts.prompt,
+            "max_tokens": counts.output,
+            "context_length": counts.context,
         },
     ).caused_by(errors.ErrorClass.CONTEXT_LENGTH)
 
 
-def _client_param(value: object, dialect: Dialect | None) -> str | None:
-    if not isinstance(value, str) or not _PARAM.fullmatch(value):
+def _translate_param(param: object, dialect: Dialect | None) -> str | None:
+    if not isinstance(param, str) or not _PARAM.fullmatch(param):
         return None
     renames = dialect.renames if dialect is not None else {}
-    value = next((ours for ours, theirs in renames.items() if theirs == value), value)
-    return value if re.split(r"[.\[]", value, maxsplit=1)[0] in _PARAMETERS else None
+    param = next((ours for ours, theirs in renames.items() if theirs == param), param)
+    return param if re.split(r"[.\[]", param, maxsplit=1)[0] in _PARAMETERS else None
 
 
-def _has_no_room(
+def _is_overload(
     status: int, headers: Mapping[str, str], error: Mapping[str, object], delay: int | None
 ) -> bool:
-    if status in _FULL or (status == 413 and _codes_of(error) & _RATE_LIMITED):
+    if status in _FULL or (status == 413 and _read_codes(error) & _RATE_LIMITED):
         return True
-    loads = "retry-after" in headers or delay is not None or bool(_codes_of(error) & _LOADING)
+    loads = "retry-after" in headers or delay is not None or bool(_read_codes(error) & _LOADING)
     return status == 503 and loads

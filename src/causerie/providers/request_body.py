@@ -86,7 +86,7 @@ def write_tools(draft: RequestDraft) -> None:
                 draft.dropped(name)
         return
     fields["tools"] = draft.document["tools"]
-    _write_choice(draft)
+    _write_tool_choice(draft)
     if "tools" in fields:
         sent = draft.document.get("parallel_tool_calls")
         if "parallel_tool_calls" in draft.dialect.accepts:
@@ -98,7 +98,7 @@ def write_tools(draft: RequestDraft) -> None:
             draft.dropped("parallel_tool_calls")
 
 
-def _write_choice(draft: RequestDraft) -> None:
+def _write_tool_choice(draft: RequestDraft) -> None:
     sent = draft.document.get("tool_choice")
     if sent is None:
         return
@@ -147,7 +147,7 @@ def write_shape(draft: RequestDraft) -> None:
     way = draft.dialect.shapes.get(shape)
     if way is None:
         raise draft.unsupported(param, "It cannot hold an answer to that shape.")
-    _write_shape_as(way, draft)
+    _write_output_shape(way, draft)
     if param.split(".", maxsplit=1)[0] not in draft.fields:
         draft.moved(param, next(name for name in reversed(draft.fields)))
 
@@ -161,9 +161,9 @@ _SHAPES: Mapping[type[Struct], tuple[Shape, str]] = {
 }
 
 
-def _write_shape_as(way: Shaping, draft: RequestDraft) -> None:
+def _write_output_shape(shaping: Shaping, draft: RequestDraft) -> None:
     fields = draft.fields
-    match way, draft.request.output:
+    match shaping, draft.request.output:
         case "response_format", _:
             _write_response_format(draft)
         case "structured_outputs", _:
@@ -177,9 +177,9 @@ def _write_shape_as(way: Shaping, draft: RequestDraft) -> None:
         case "choice_regex", requests.TextChoice(options=options):
             fields["regex"] = "(" + "|".join(map(re.escape, options)) + ")"
         case "choice_grammar", requests.TextChoice(options=options):
-            fields["grammar"] = "root ::= " + " | ".join(map(_gbnf_literal, options))
+            fields["grammar"] = "root ::= " + " | ".join(map(_encode_gbnf_literal, options))
         case "ebnf" | "grammar", requests.Grammar(text=text):
-            fields[way] = text
+            fields[shaping] = text
 
 
 def _write_response_format(draft: RequestDraft) -> None:
@@ -203,7 +203,7 @@ def _write_response_format(draft: RequestDraft) -> None:
     draft.fields["response_format"] = sent
 
 
-def _gbnf_literal(text: str) -> str:
+def _encode_gbnf_literal(text: str) -> str:
     # GBNF writes strings almost as JSON does.
     written = json.dumps(text, ensure_ascii=False)
     for short, code in (("\\b", "\\x08"), ("\\f", "\\x0c")):

@@ -70,25 +70,25 @@ class BodyStream:
     ``room`` bytes, decoded.
     """
 
-    _incoming: Incoming | PassedReader
+    _reply_reader: Incoming | PassedReader
     _response_body: HttpResponse | DecodedResponse
     _chunk_seconds: float
     _reply_deadline: float
-    _bytes_left: int = MAX_REPLY_BYTES
+    _remaining_reply_bytes: int = MAX_REPLY_BYTES
     _decoder: EventDecoder = field(
         default_factory=partial(EventDecoder, MAX_EVENT_BYTES, values=True)
     )
-    _content_seconds: float = _NEVER  # that the next content may take
+    _content_timeout: float = _NEVER  # that the next content may take
     _deadline: float = _NEVER  # when it has taken too long
     _arrival_sink: ArrivalSink | None = None
-    _unread: memoryview | bytes = b""  # what has come and was not read yet
+    _buffer: memoryview | bytes = b""  # what has come and was not read yet
     _pending_batches: deque[Batch] = field(default_factory=deque)  # read and not handed on yet
     _failure: ServiceError | None = None
 
     async def leave(self) -> None:
         """Free the connection: for others where the reply has ended, else at once."""
         self._arrival_sink = self._response_body.taker = None
-        if self._incoming.ended:
+        if self._reply_reader.ended:
             await self._response_body.finish(_CLOSING_SECONDS)
         else:
             self._response_body.close()
@@ -96,7 +96,7 @@ class BodyStream:
     def on_arrival(self, sink: ArrivalSink) -> None:
         """Hand to ``sink`` what only goes on with a text, while the next batch is awaited."""
         self._arrival_sink = sink
-        self._response_body.taker = self._take_continuation
+        self._response_body.taker = self._emit_text_continuation
 
     def __aiter__(self) -> Self:
         return self
@@ -106,8 +106,8 @@ class BodyStream:
         if self._pending_batches:
             await asyncio.sleep(0)  # others have their turn
             return self._pending_batches.popleft()
-        body, incoming, decoder = self._response_body, self._incoming, self._decoder
-        self._deadline = monotonic() + self._content_seconds  # whatever comes that is no content
+        body, incoming, decoder = self._response_body, self._reply_reader, self._decoder
+        self._deadline = monotonic() + self._content_timeout  # whatever comes that is no content
         while True:
             if self._failure is not None:
                 raise self._failure
@@ -116,67 +116,65 @@ class BodyStream:
             events: list[Event] = []
             large = decoder.held > LARGE
             try:
-                piece = (
-                    b"" if self._unread else self._within_limit(await body.piece(self._deadline))
-                )
-                if self._unread or len(piece) > _AT_ONCE:
-                    piece = await self._next_unread_bytes(piece)
+                piece = b"" if self._buffer else self._check_size(await body.piece(self._deadline))
+                if self._buffer or len(piece) > _AT_ONCE:
+                    piece = await self._take_unread_bytes(piece)
                 if piece and not large:
                     incoming.feed(decoder.feed(piece), events)
                 else:
-                    await self._read_piece(piece, events)
+                    await self._decode_or_offload_piece(piece, events)
             except (TransportFailed, LineTooLong, ServiceError) as failure:
                 await self._record_failure(failure, events)
             if events:
                 body.due = self._reply_deadline
-                self._content_seconds = _TAIL_SECONDS if incoming.complete else self._chunk_seconds
-                return self._first_portion(events) if large else events
+                self._content_timeout = _TAIL_SECONDS if incoming.complete else self._chunk_seconds
+                return self._take_first_batch(events) if large else events
             if incoming.complete:
                 self._deadline = min(self._deadline, monotonic() + _TAIL_SECONDS)
 
-    def _take_continuation(self, piece: bytes) -> bool:
+    def _emit_text_continuation(self, piece: bytes) -> bool:
         sink, body = self._arrival_sink, self._response_body
-        left = self._bytes_left - len(piece)
+        left = self._remaining_reply_bytes - len(piece)
         if sink is None or left < 0:
             return False
-        batch = self._incoming.goes_on(piece, self._decoder)
+        batch = self._reply_reader.goes_on(piece, self._decoder)
         if not batch:
             return False
-        self._bytes_left = left
+        self._remaining_reply_bytes = left
         self._deadline = body.late = monotonic() + self._chunk_seconds
         if not sink(batch):
             self._arrival_sink = body.taker = None
         return True
 
-    def _within_limit(self, piece: bytes) -> bytes:
-        self._bytes_left -= len(piece)
-        if self._bytes_left < 0:
+    def _check_size(self, piece: bytes) -> bytes:
+        self._remaining_reply_bytes -= len(piece)
+        if self._remaining_reply_bytes < 0:
             raise UpstreamFailed("The provider sent a longer reply than `max_reply_bytes` allows.")
         return piece
 
-    async def _next_unread_bytes(self, piece: bytes) -> bytes:
-        if self._unread:
+    async def _take_unread_bytes(self, piece: bytes) -> bytes:
+        if self._buffer:
             await asyncio.sleep(0)  # others have their turn
         else:
-            self._unread = memoryview(piece)
-        part, self._unread = bytes(self._unread[:_AT_ONCE]), self._unread[_AT_ONCE:]
+            self._buffer = memoryview(piece)
+        part, self._buffer = bytes(self._buffer[:_AT_ONCE]), self._buffer[_AT_ONCE:]
         return part
 
-    async def _read_piece(self, piece: bytes, events: list[Event]) -> None:
+    async def _decode_or_offload_piece(self, piece: bytes, events: list[Event]) -> None:
         if self._decoder.held > LARGE and (not piece or b"\n" in piece):
-            await offload(self._feed_piece, piece, events)
+            await offload(self._decode_piece, piece, events)
         else:
-            self._feed_piece(piece, events)
+            self._decode_piece(piece, events)
 
-    def _feed_piece(self, piece: bytes, events: list[Event]) -> None:
-        incoming, decoder = self._incoming, self._decoder
+    def _decode_piece(self, piece: bytes, events: list[Event]) -> None:
+        incoming, decoder = self._reply_reader, self._decoder
         if piece:
             incoming.feed(decoder.feed(piece), events)
         else:
             incoming.feed(decoder.close(), events)
             incoming.finish(events)
 
-    def _first_portion(self, events: list[Event]) -> Batch:
+    def _take_first_batch(self, events: list[Event]) -> Batch:
         first, *others = in_portions(events)
         self._pending_batches.extend(others)
         return first
@@ -185,10 +183,10 @@ class BodyStream:
         self, failure: TransportFailed | LineTooLong | ServiceError, events: list[Event]
     ) -> None:
         # A reply that lacks only its usage is complete.
-        incoming = self._incoming
+        incoming = self._reply_reader
         if not incoming.ended and incoming.complete:
             with suppress(ServiceError, LineTooLong):  # of half an event
-                await self._read_piece(b"", events)
+                await self._decode_or_offload_piece(b"", events)
             incoming.finish(events)
         elif isinstance(failure, ServiceError):
             self._failure = failure
@@ -245,7 +243,7 @@ class FastUsage(Struct, gc=False):
 
 
 class FastChunk(Struct, gc=False):
-    """``choices`` is the only one."""
+    """A whole reply with one choice."""
 
     choices: Annotated[list[FastChoice], Meta(min_length=1, max_length=1)]
     usage: FastUsage
@@ -290,39 +288,39 @@ _MOST_BLANKS = 1024  # bytes before a reply, until it is read as a stream
 
 
 class ProviderReply(Struct, eq=False):
-    """To be entered; ``events`` are iterated once, ``changes`` were made to the request."""
+    """A reply to be entered; iterate ``events`` once; ``changes`` were made to the request."""
 
     cache_report: ClassVar[None] = None  # other servers report their cache at the end only
     _target: ProviderTarget
     _request: ChatRequest
     _model: str
     _partial: Partial | None
-    _native: NativeRequest | None = None  # the request as it came, where that is passed on
+    _native_request: NativeRequest | None = None  # the request as it came, where that is passed on
     changes: Sequence[str] = ()
-    _sent_request: Outgoing | None = None  # until it is
-    _streamed: bool = False  # whether it was asked for as a stream
-    _response: HttpResponse | None = None  # once the request is on its way
-    # Once something is there, unless ``_fast_read``.
-    _incoming: Incoming | PassedReader | None = None
-    _fast_read: PlainRead | None = None
-    _stream: BodyStream | None = None
-    _batch: Batch = ()  # all of it, where it is no stream
+    _unsent_request: Outgoing | None = None  # until it is
+    _is_streamed: bool = False  # whether it was asked for as a stream
+    _http_response: HttpResponse | None = None  # once the request is on its way
+    # Once something is there, unless ``_one_pass_reply``.
+    _reply_reader: Incoming | PassedReader | None = None
+    _one_pass_reply: PlainRead | None = None
+    _body_stream: BodyStream | None = None
+    _first_batch: Batch = ()  # all of it, where it is no stream
     _pending_batches: list[Batch] = []  # what follows the batch, last first, where it is large
 
     @property
     def events(self) -> AsyncIterator[Batch]:
-        return self._stream or self
+        return self._body_stream or self
 
     @property
     def on_arrival(self) -> Callable[[ArrivalSink], None] | None:
-        return None if self._stream is None else self._stream.on_arrival
+        return None if self._body_stream is None else self._body_stream.on_arrival
 
     @property
     def fingerprint(self) -> str:
-        if self._fast_read is not None:
-            named = self._fast_read[1]
+        if self._one_pass_reply is not None:
+            named = self._one_pass_reply[1]
         else:
-            named = None if self._incoming is None else self._incoming.fingerprint
+            named = None if self._reply_reader is None else self._reply_reader.fingerprint
         return named or self._target.provider.fingerprint
 
     def usage(self) -> Usage:
@@ -331,34 +329,32 @@ class ProviderReply(Struct, eq=False):
         A reply that is not streamed is made whole, whoever leaves: while nothing of it is there,
         it is as long as it may be.
         """
-        if self._fast_read is not None:
-            return self._fast_read[0][-1]
-        if self._incoming is not None:
-            return self._incoming.usage
-        if self._response is None or self._response.unsent:
+        if self._one_pass_reply is not None:
+            return self._one_pass_reply[0][-1]
+        if self._reply_reader is not None:
+            return self._reply_reader.usage
+        if self._http_response is None or self._http_response.unsent:
             return _NOTHING
-        made = 0 if self._streamed else output_estimate(self._request)
+        made = 0 if self._is_streamed else output_estimate(self._request)
         return Usage(prompt_estimate(self._request), made, estimated=True)
 
     def trail(self) -> Trail | None:
         return None
 
     async def __aenter__(self) -> Self:
-        sent = (
-            await offload(self._outgoing_request)
-            if self._request.large
-            else self._outgoing_request()
-        )
-        self._sent_request = sent
-        self.changes, self._streamed, self._native = sent.changes, sent.streamed, sent.native
+        build = self._build_outgoing
+        sent = await offload(build) if self._request.large else build()
+        self._unsent_request = sent
+        self.changes, self._is_streamed = sent.changes, sent.streamed
+        self._native_request = sent.native
         if not self._target.provider.slots.take():
             raise Overloaded("The provider has no room now; please try again later.")
         return self
 
     async def __aexit__(self, *_: object) -> None:
         try:
-            if self._stream is not None:
-                await self._stream.leave()
+            if self._body_stream is not None:
+                await self._body_stream.leave()
         finally:
             self._target.provider.slots.give_back()
 
@@ -367,16 +363,16 @@ class ProviderReply(Struct, eq=False):
 
     def __anext__(self) -> Awaitable[Batch]:
         """Return the first batch, which sends the request, or the next one of a stream."""
-        if self._sent_request is not None:
-            return self._send_and_read()
-        return self._next_batch()
+        if self._unsent_request is not None:
+            return self._send_and_read_first_batch()
+        return self._read_next_batch()
 
-    def _outgoing_request(self) -> Outgoing:
+    def _build_outgoing(self) -> Outgoing:
         dialect = self._target.provider.dialect
         return outgoing(self._request, dialect, self._model, self._partial)
 
-    async def _send_and_read(self) -> Batch:
-        sent, self._sent_request = self._sent_request, None
+    async def _send_and_read_first_batch(self) -> Batch:
+        sent, self._unsent_request = self._unsent_request, None
         assert sent is not None
         provider = self._target.provider
         began = monotonic()
@@ -390,56 +386,56 @@ class ProviderReply(Struct, eq=False):
             try:
                 response = await asking
             except Stale:
-                response = await self._send_again(due, anew=True)
+                response = await self._resend_request(due, anew=True)
             if response.status == 401 and await provider.renews(key):
                 response.close()
-                response = await self._send_again(due)
+                response = await self._resend_request(due)
             at_hand = response.at_hand()
             usual = response.status == 200 and at_hand.startswith(_VALUES)
-            whole = at_hand if usual else await self._whole_body(response, end)
+            whole = at_hand if usual else await self._read_body_or_start_stream(response, end)
             if whole is not None:
                 if len(whole) <= LARGE:
-                    self._read_body(whole)
+                    self._parse_whole_body(whole)
                 else:
-                    await offload(self._read_body, whole)
-                    self._batch, *others = in_portions(self._batch)
+                    await offload(self._parse_whole_body, whole)
+                    self._first_batch, *others = in_portions(self._first_batch)
                     self._pending_batches = others[::-1]
         except TransportFailed as failure:
             raise failed(failure) from failure
         except InvalidRequest as failure:
             provider.private(failure)
             raise
-        return self._batch or await self._next_batch()
+        return self._first_batch or await self._read_next_batch()
 
-    async def _send_again(self, due: float, *, anew: bool = False) -> HttpResponse:
-        self._response = None
-        return await self._post_body((await offload(self._outgoing_request)).body, due, anew=anew)
+    async def _resend_request(self, due: float, *, anew: bool = False) -> HttpResponse:
+        self._http_response = None
+        return await self._post_body((await offload(self._build_outgoing)).body, due, anew=anew)
 
     def _post_body(
-        self, body: bytes, due: float, *, anew: bool = False
+        self, body: bytes, deadline: float, *, anew: bool = False
     ) -> Coroutine[None, None, HttpResponse]:
         provider, request, asked = self._target.provider, self._request, self._record_response
-        native = self._native if request.passed is None else request.operation
-        return provider.post(self._model, body, due, anew=anew, asked=asked, native=native)
+        native = self._native_request if request.passed is None else request.operation
+        return provider.post(self._model, body, deadline, anew=anew, asked=asked, native=native)
 
-    async def _next_batch(self) -> Batch:
-        if self._stream is not None:
-            return await self._stream.__anext__()
+    async def _read_next_batch(self) -> Batch:
+        if self._body_stream is not None:
+            return await self._body_stream.__anext__()
         if not self._pending_batches:
             raise StopAsyncIteration
         await asyncio.sleep(0)  # others have their turn
         return self._pending_batches.pop()
 
     def _record_response(self, response: HttpResponse) -> None:
-        self._response = response
+        self._http_response = response
 
-    async def _whole_body(self, response: HttpResponse, end: float) -> bytes | None:
+    async def _read_body_or_start_stream(self, response: HttpResponse, end: float) -> bytes | None:
         try:
             if not 200 <= response.status < 300:
-                self._response = None  # which costs nothing
+                self._http_response = None  # which costs nothing
                 raise await self._target.provider.refused(response)
             body = await decoded(response)
-            start = (await body.beginning(_shows_body_kind)).removeprefix(BOM_UTF8).lstrip()
+            start = (await body.beginning(_can_tell_body_kind)).removeprefix(BOM_UTF8).lstrip()
             if start[:1] in (b"{", b"[") and response.media_type != b"text/event-stream":
                 passed = self._request.passed is not None
                 most = self._target.provider.max_reply_bytes if passed else MAX_EVENT_BYTES
@@ -450,11 +446,11 @@ class ProviderReply(Struct, eq=False):
             response.close()
             raise
 
-    def _read_body(self, body: bytes) -> None:
+    def _parse_whole_body(self, body: bytes) -> None:
         asked, request = self._target, self._request
         read: PlainRead | None = None
-        if self._native is not None:
-            read = read_plain(body, self._native, request)
+        if self._native_request is not None:
+            read = read_plain(body, self._native_request, request)
         elif (
             self._partial is None
             and request.top_logprobs is None
@@ -467,39 +463,39 @@ class ProviderReply(Struct, eq=False):
                 (*said, used), named = read
                 used = asked.provider.dialect.reported(used, request.cache_scope)
                 read = (*said, used), named
-            self._batch, self._fast_read = read[0], read
+            self._first_batch, self._one_pass_reply = read[0], read
             return
-        incoming = self._incoming = self._reply_reader()
-        self._batch = incoming.whole(body)
+        incoming = self._reply_reader = self._new_reply_reader()
+        self._first_batch = incoming.whole(body)
 
-    def _start_stream(self, body: HttpResponse | DecodedResponse, end: float) -> None:
-        incoming, provider = self._reply_reader(), self._target.provider
-        self._incoming = incoming
+    def _start_stream(self, body: HttpResponse | DecodedResponse, reply_deadline: float) -> None:
+        incoming, provider = self._new_reply_reader(), self._target.provider
+        self._reply_reader = incoming
         lines = isinstance(incoming, NativeIncoming)
-        self._stream = BodyStream(
+        self._body_stream = BodyStream(
             incoming,
             body,
             provider.deadlines.between_chunks,
-            end,
+            reply_deadline,
             provider.max_reply_bytes,
             EventDecoder(MAX_EVENT_BYTES, values=True, lines=lines),
         )
 
-    def _reply_reader(self) -> Incoming | PassedReader:
+    def _new_reply_reader(self) -> Incoming | PassedReader:
         asked = self._target
         if self._request.passed is not None:
             return PassedReader(self._request)
-        if self._native is not None:
+        if self._native_request is not None:
             return NativeIncoming(self._request, asked.provider.dialect)
         return Incoming(self._request, asked.provider.dialect, asked.separators, self._partial)
 
     @property
     def verbatim(self) -> bool:
-        return self._native is not None
+        return self._native_request is not None
 
 
-def _shows_body_kind(start: bytes) -> bool:
-    return bool(start.removeprefix(BOM_UTF8).strip()) or len(start) > _MOST_BLANKS
+def _can_tell_body_kind(body_start: bytes) -> bool:
+    return bool(body_start.removeprefix(BOM_UTF8).strip()) or len(body_start) > _MOST_BLANKS
 
 
 class ProviderTarget:

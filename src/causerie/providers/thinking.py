@@ -36,13 +36,13 @@ def write_thinking(draft: RequestDraft) -> None:
         draft.dropped("reasoning.summary")
 
 
-def _write_as_sent(draft: RequestDraft) -> None:
+def _write_thinking_as_sent(draft: RequestDraft) -> None:
     for name in ("reasoning_effort", "thinking_token_budget"):
         if draft.given(name):
             draft.fields[name] = draft.document[name]
     _write_template_arguments(draft)
     if not draft.given("reasoning"):
-        if _thinks_only_by_name(draft):
+        if _is_thinking_by_model_name(draft):
             _write_template_switch(draft, _NAME)
         return
     thinking = draft.request.thinking
@@ -55,35 +55,35 @@ def _write_as_sent(draft: RequestDraft) -> None:
         draft.moved("reasoning.max_tokens", "thinking_token_budget")
 
 
-def _write_by_template(draft: RequestDraft) -> None:
+def _write_thinking_to_template(draft: RequestDraft) -> None:
     control, thinking = draft.dialect.thinking, draft.request.thinking
     _write_template_arguments(draft)
-    said = _given_field(draft, "reasoning", "reasoning_effort", "thinking_token_budget")
-    if said or _thinks_only_by_name(draft):
+    said = _sent_field(draft, "reasoning", "reasoning_effort", "thinking_token_budget")
+    if said or _is_thinking_by_model_name(draft):
         _write_template_switch(draft, said or _NAME)
     if thinking.effort is not None:
-        write = _write_effort_argument if control.effort_in_template else _write_effort_word
+        write = _write_template_effort if control.effort_in_template else _write_reasoning_effort
         write(draft, thinking.effort)
-    _write_budget(draft)
+    _write_thinking_budget(draft)
 
 
-def _write_by_effort(draft: RequestDraft) -> None:
+def _write_thinking_as_effort(draft: RequestDraft) -> None:
     thinking = draft.request.thinking
     if thinking.enabled is False:
-        _write_effort_word(draft, "none")
+        _write_reasoning_effort(draft, "none")
     else:
         _write_budget_and_effort(draft, USUAL_EFFORT if thinking.enabled else None)
 
 
-def _write_by_type(draft: RequestDraft) -> None:
+def _write_thinking_type(draft: RequestDraft) -> None:
     enabled = draft.request.thinking.enabled
     if enabled is not None:
         draft.fields["thinking"] = {"type": "enabled" if enabled else "disabled"}
-        draft.moved(_switch_name(draft), "thinking.type")
+        draft.moved(_find_switch_field(draft), "thinking.type")
     _write_budget_and_effort(draft)
 
 
-def _write_by_object(draft: RequestDraft) -> None:
+def _write_reasoning_object(draft: RequestDraft) -> None:
     thinking, control = draft.request.thinking, draft.dialect.thinking
     reasoning = dict(draft.document.get("reasoning") or {})
     reasoning.pop("exclude", None)
@@ -109,40 +109,39 @@ def _write_by_object(draft: RequestDraft) -> None:
         draft.moved(f"{_KWARGS}.enable_thinking", "reasoning")
 
 
-def _write_by_adaptive(draft: RequestDraft) -> None:
+def _write_adaptive_thinking(draft: RequestDraft) -> None:
     # A budget is manual thinking; with an effort the model chooses the length. The summary is
     # requested because some models send no text of their reasoning otherwise.
     thinking = draft.request.thinking
     if thinking.enabled is False:
         draft.fields["thinking"] = {"type": "disabled"}
-        draft.moved(_switch_name(draft), "thinking.type")
+        draft.moved(_find_switch_field(draft), "thinking.type")
         return
     if thinking.budget:
         budget = max(thinking.budget, _LEAST_BUDGET)
-        draft.fields["thinking"] = {
-            "type": "enabled", "budget_tokens": budget, "display": "summarized"
-        }  # fmt: skip
-        draft.moved(_budget_field(draft), "thinking")
+        manual = {"type": "enabled", "budget_tokens": budget, "display": "summarized"}
+        draft.fields["thinking"] = manual
+        draft.moved(_find_budget_field(draft), "thinking")
         if budget != thinking.budget:
             draft.changes.append(f"thinking.budget_tokens {thinking.budget}->{budget}")
     elif thinking.enabled or thinking.adaptive or thinking.effort is not None:
         draft.fields["thinking"] = {"type": "adaptive", "display": "summarized"}
-        draft.moved(_switch_name(draft), "thinking.type")
+        draft.moved(_find_switch_field(draft), "thinking.type")
     if thinking.effort is not None:
         word = draft.dialect.thinking.efforts[thinking.effort]
         draft.fields["output_config"] = {"effort": word}
-        draft.moved(_given_field(draft, "reasoning_effort", "reasoning"), "output_config.effort")
+        draft.moved(_sent_field(draft, "reasoning_effort", "reasoning"), "output_config.effort")
         if word != thinking.effort:
             draft.changes.append(f"output_config.effort {thinking.effort}->{word}")
 
 
 _WRITERS: Mapping[Switch, Callable[[RequestDraft], None]] = {
-    "as_sent": _write_as_sent,
-    "template": _write_by_template,
-    "effort": _write_by_effort,
-    "typed": _write_by_type,
-    "object": _write_by_object,
-    "adaptive": _write_by_adaptive,
+    "as_sent": _write_thinking_as_sent,
+    "template": _write_thinking_to_template,
+    "effort": _write_thinking_as_effort,
+    "typed": _write_thinking_type,
+    "object": _write_reasoning_object,
+    "adaptive": _write_adaptive_thinking,
 }
 
 
@@ -157,45 +156,44 @@ def _write_template_arguments(draft: RequestDraft) -> None:
         draft.dropped(f"{_KWARGS}.{name}")
 
 
-def _write_template_switch(draft: RequestDraft, said: str) -> None:
+def _write_template_switch(draft: RequestDraft, source_field: str) -> None:
     # Templates know one of the two names and ignore the other.
     enabled = draft.request.thinking.enabled
     kwargs = draft.fields.get(_KWARGS) or {}
-    if enabled is None or _has_switch(kwargs):
+    if enabled is None or _has_thinking_switch(kwargs):
         return
     draft.fields[_KWARGS] = {**kwargs, **dict.fromkeys(_SWITCHES, enabled)}
-    draft.moved(said, f"{_KWARGS}.enable_thinking")
+    draft.moved(source_field, f"{_KWARGS}.enable_thinking")
 
 
-def _write_effort_argument(draft: RequestDraft, effort: str) -> None:
+def _write_template_effort(draft: RequestDraft, effort: str) -> None:
     kwargs = draft.fields.get(_KWARGS) or {}
     if "reasoning_effort" not in kwargs:
         word = draft.dialect.thinking.efforts[effort]
         draft.fields[_KWARGS] = {**kwargs, "reasoning_effort": word}
-        draft.moved(
-            _given_field(draft, "reasoning_effort", "reasoning"), f"{_KWARGS}.reasoning_effort"
-        )
+        sent = _sent_field(draft, "reasoning_effort", "reasoning")
+        draft.moved(sent, f"{_KWARGS}.reasoning_effort")
 
 
-def _write_effort_word(draft: RequestDraft, effort: str) -> None:
+def _write_reasoning_effort(draft: RequestDraft, effort: str) -> None:
     word = draft.dialect.thinking.efforts.get(effort)
     if word is None:
         raise draft.unsupported("reasoning_effort")
     draft.fields["reasoning_effort"] = word
     sent = draft.document.get("reasoning_effort")
     if sent is None:
-        draft.moved(_switch_name(draft), "reasoning_effort")
+        draft.moved(_find_switch_field(draft), "reasoning_effort")
         if word != effort and draft.request.thinking.effort is not None:
             draft.changes.append(f"reasoning.effort {effort}->{word}")
     elif sent != word:
         draft.changes.append(f"reasoning_effort {sent}->{word}")
 
 
-def _write_budget(draft: RequestDraft) -> None:
+def _write_thinking_budget(draft: RequestDraft) -> None:
     budget, name = draft.request.thinking.budget, draft.dialect.thinking.budget
     if not budget:
         return
-    said = _budget_field(draft)
+    said = _find_budget_field(draft)
     if name is None:
         raise draft.unsupported(said, "Use `reasoning_effort`.")
     draft.fields[name] = budget
@@ -205,9 +203,9 @@ def _write_budget(draft: RequestDraft) -> None:
 
 def _write_budget_and_effort(draft: RequestDraft, default_effort: str | None = None) -> None:
     if not _write_budget_as_effort(draft):
-        _write_budget(draft)
+        _write_thinking_budget(draft)
         if effort := draft.request.thinking.effort or default_effort:
-            _write_effort_word(draft, effort)
+            _write_reasoning_effort(draft, effort)
 
 
 def _write_budget_as_effort(draft: RequestDraft) -> bool:
@@ -233,25 +231,25 @@ def _refuse_template_arguments(draft: RequestDraft) -> None:
             raise draft.unsupported(f"{_KWARGS}.{name[:64]}")
 
 
-def _has_switch(kwargs: Mapping[str, object]) -> bool:
-    return any(isinstance(kwargs.get(name), bool) for name in _SWITCHES)
+def _has_thinking_switch(template_arguments: Mapping[str, object]) -> bool:
+    return any(isinstance(template_arguments.get(name), bool) for name in _SWITCHES)
 
 
-def _given_field(draft: RequestDraft, *names: str) -> str:
+def _sent_field(draft: RequestDraft, *names: str) -> str:
     return next((name for name in names if draft.given(name)), "")
 
 
-def _budget_field(draft: RequestDraft) -> str:
-    said = _given_field(draft, "thinking_token_budget", "reasoning")
+def _find_budget_field(draft: RequestDraft) -> str:
+    said = _sent_field(draft, "thinking_token_budget", "reasoning")
     return "reasoning.max_tokens" if said == "reasoning" else said
 
 
-def _switch_name(draft: RequestDraft) -> str:
-    said = _given_field(draft, "reasoning", "reasoning_effort", "thinking_token_budget", _KWARGS)
+def _find_switch_field(draft: RequestDraft) -> str:
+    said = _sent_field(draft, "reasoning", "reasoning_effort", "thinking_token_budget", _KWARGS)
     return f"{_KWARGS}.enable_thinking" if said == _KWARGS else said or _NAME
 
 
-def _thinks_only_by_name(draft: RequestDraft) -> bool:
+def _is_thinking_by_model_name(draft: RequestDraft) -> bool:
     kwargs = draft.document.get(_KWARGS) or {}
-    given = _given_field(draft, "reasoning", "reasoning_effort") or kwargs.get("reasoning_effort")
-    return draft.request.thinking.enabled is True and not _has_switch(kwargs) and not given
+    given = _sent_field(draft, "reasoning", "reasoning_effort") or kwargs.get("reasoning_effort")
+    return draft.request.thinking.enabled is True and not _has_thinking_switch(kwargs) and not given

@@ -47,12 +47,12 @@ def later(before: str | None, reason: str) -> str:
 
 
 def is_cut(word: str | None) -> bool:
-    """Return true if a choice that ended so may have ended anywhere."""
+    """Return true if the finish word of a choice says that it was cut off."""
     return _MEANINGS.get(word or "") in _FIRST_STANDS
 
 
 def finish_reason(word: str | None, *, calls: bool, said: bool) -> FinishReason:
-    """Return our reason; raise where nothing was said and the word means no good end."""
+    """Return our finish reason; raise if nothing was said and ``word`` means no good end."""
     meaning = _MEANINGS.get(word or "")
     if meaning == "length" or meaning == "content_filter":
         return meaning
@@ -139,13 +139,13 @@ class ProviderLogprobs(Struct, gc=False):
         tops = chain(self.top_logprobs or (), repeat(None))
         told = zip(self.tokens, self.token_logprobs, tops, strict=False)
         return [
-            ProviderLogprob(token, logprob, None, _sorted_alternatives(top))
+            ProviderLogprob(token, logprob, None, _sort_alternatives(top))
             for token, logprob, top in told
         ]
 
 
-def _sorted_alternatives(top: dict[str, float | None] | None) -> list[ProviderAlternative]:
-    found = [ProviderAlternative(token, logprob) for token, logprob in (top or {}).items()]
+def _sort_alternatives(logprobs: dict[str, float | None] | None) -> list[ProviderAlternative]:
+    found = [ProviderAlternative(token, logprob) for token, logprob in (logprobs or {}).items()]
     return sorted(found, key=lambda each: -inf if each.logprob is None else each.logprob)[::-1]
 
 
@@ -172,7 +172,7 @@ class ProviderUsage(Struct, gc=False):
 
 
 def merged(before: ProviderUsage, now: ProviderUsage) -> ProviderUsage:
-    """Return what was told last of each number; none is replaced by zero or nothing."""
+    """Return ``now``, with each number that it lacks, or has as zero, from ``before``."""
     for name, value in zip(ProviderUsage.__struct_fields__, structs.astuple(before), strict=True):
         told = getattr(now, name)
         if value and not (any(structs.astuple(told)) if isinstance(told, Struct) else told):
@@ -262,21 +262,21 @@ def read_chunk(data: bytes) -> ProviderChunk:
     try:
         chunk = decode_bounded(data, _decode)
     except msgspec.ValidationError:
-        chunk = _converted_chunk(decode_bounded(data, msgspec.json.decode))
+        chunk = _convert_chunk(decode_bounded(data, msgspec.json.decode))
     if chunk.error is not None and is_nothing(chunk.error):
         chunk.error = None
     if chunk.choices is None and chunk.usage is None and chunk.error is None:
-        chunk.error = _error_in_body(data)
+        chunk.error = _find_error_in_body(data)
     return chunk
 
 
 def read_mended(data: bytes) -> ProviderChunk:
-    """Return the chunk in JSON that is none: halves of characters are kept, as surrogates.
+    """Return the chunk in broken JSON; halves of characters are kept as surrogates.
 
     Bytes that are no UTF-8 become U+FFFD, ``NaN`` and infinities ``null``. Raises
     :class:`ValueError` if that does not help.
     """
-    return _converted_chunk(mended(data))
+    return _convert_chunk(mended(data))
 
 
 def is_nothing(error: object) -> bool:
@@ -286,131 +286,131 @@ def is_nothing(error: object) -> bool:
     return not error
 
 
-def _converted_chunk(found: Any) -> ProviderChunk:
-    if isinstance(found, list):  # an error, as Google sends it
-        found = next((each for each in found if isinstance(each, dict)), None)
-    if found is None:
+def _convert_chunk(json_document: Any) -> ProviderChunk:
+    if isinstance(json_document, list):  # an error, as Google sends it
+        json_document = next((each for each in json_document if isinstance(each, dict)), None)
+    if json_document is None:
         return ProviderChunk()
-    if isinstance(found, dict):
-        if not is_nothing(found.get("error")):
-            return ProviderChunk(error=found["error"])
-        _drop_empty_values(found)
-        for choice in _object_items(found.get("choices"), _MOST_CHOICES):
+    if isinstance(json_document, dict):
+        if not is_nothing(json_document.get("error")):
+            return ProviderChunk(error=json_document["error"])
+        _drop_empty_values(json_document)
+        for choice in _list_objects(json_document.get("choices"), _MOST_CHOICES):
             _mend_choice(choice)
-        _keep_plausible_usage(found)
+        _drop_implausible_usage(json_document)
     try:
-        return msgspec.convert(found, ProviderChunk, strict=False)
+        return msgspec.convert(json_document, ProviderChunk, strict=False)
     except msgspec.ValidationError as error:
         raise ValueError("no chunk of a chat completion") from error
 
 
-def _keep_plausible_usage(found: dict[str, Any]) -> None:
-    usage = found.pop("usage", None)
+def _drop_implausible_usage(json_object: dict[str, Any]) -> None:
+    usage = json_object.pop("usage", None)
     if isinstance(usage, dict):
-        found["usage"] = _plausible_values(usage)
-    extra = found.pop("x_groq", None)
+        json_object["usage"] = _keep_plausible_counts(usage)
+    extra = json_object.pop("x_groq", None)
     if isinstance(extra, dict) and isinstance(extra.get("usage"), dict):
-        found["x_groq"] = {"usage": _plausible_values(extra["usage"])}
+        json_object["x_groq"] = {"usage": _keep_plausible_counts(extra["usage"])}
 
 
-def _plausible_values(told: dict[str, Any]) -> dict[str, Any]:
+def _keep_plausible_counts(usage: dict[str, Any]) -> dict[str, Any]:
     return {
-        name: _plausible_values(value) if isinstance(value, dict) else value
-        for name, value in told.items()
+        name: _keep_plausible_counts(value) if isinstance(value, dict) else value
+        for name, value in usage.items()
         if isinstance(value, dict if name.endswith("_details") else _NUMBERS)
-        and not _is_implausible(value)
+        and not _is_implausible_count(value)
     }
 
 
 def _mend_choice(choice: dict[str, Any]) -> None:
     _drop_empty_values(choice)
-    _keep_plausible_usage(choice)
+    _drop_implausible_usage(choice)
     if choice.get("index") is None:
         choice["index"] = 0
     if not isinstance(choice.get("finish_reason"), str | None):
         choice["finish_reason"] = json.dumps(choice["finish_reason"])[:64]
-    for said in _object_items([choice.get("delta"), choice.get("message")], 2):
+    for said in _list_objects([choice.get("delta"), choice.get("message")], 2):
         _drop_empty_values(said)
         for name in _TEXTS & said.keys():
-            said[name] = _object_text(said[name], name)
-        choice["logprobs"] = _converted_logprobs(choice.get("logprobs"), said)
+            said[name] = _convert_object_to_text(said[name], name)
+        choice["logprobs"] = _convert_logprobs(choice.get("logprobs"), said)
         if isinstance(said.get("tool_calls"), dict):
             said["tool_calls"] = [said["tool_calls"]]
-        for call in _object_items(said.get("tool_calls"), _MOST_CALLS):
+        for call in _list_objects(said.get("tool_calls"), _MOST_CALLS):
             _drop_empty_values(call)
             given = call.get("id")
             number = isinstance(given, int) and not isinstance(given, bool)
             call["id"] = str(given) if number else given if isinstance(given, str) else None
-            for function in _object_items([call.get("function")], 1):
+            for function in _list_objects([call.get("function")], 1):
                 _drop_empty_values(function)
 
 
-def _object_text(value: object, name: str) -> object:
-    if not isinstance(value, dict):
-        return value
-    text = value.get("text", value.get("content"))
-    if isinstance(text, str) and value.keys() <= {"type", "text", "content", "annotations"}:
+def _convert_object_to_text(json_value: object, field_name: str) -> object:
+    if not isinstance(json_value, dict):
+        return json_value
+    text = json_value.get("text", json_value.get("content"))
+    if isinstance(text, str) and json_value.keys() <= {"type", "text", "content", "annotations"}:
         return text
-    return json.dumps(value, ensure_ascii=False) if name == "content" else None
+    return json.dumps(json_value, ensure_ascii=False) if field_name == "content" else None
 
 
-def _converted_logprobs(told: object, said: dict[str, Any]) -> object:
+def _convert_logprobs(logprobs: object, message: dict[str, Any]) -> object:
     # One number alone is that of the only token.
-    if isinstance(told, int | float) and not isinstance(told, bool):
-        told = {"tokens": [said.get("content")], "token_logprobs": [told]}
+    if isinstance(logprobs, int | float) and not isinstance(logprobs, bool):
+        logprobs = {"tokens": [message.get("content")], "token_logprobs": [logprobs]}
     try:
-        return msgspec.convert(told, ProviderLogprobs | None, strict=False)
+        return msgspec.convert(logprobs, ProviderLogprobs | None, strict=False)
     except msgspec.ValidationError:
         return None
 
 
-def _drop_empty_values(found: dict[str, Any]) -> None:
+def _drop_empty_values(json_object: dict[str, Any]) -> None:
     # Some languages write an empty object as an empty list.
-    for name in [name for name, value in found.items() if value in ([], {})]:
-        del found[name]
+    for name in [name for name, value in json_object.items() if value in ([], {})]:
+        del json_object[name]
 
 
-def _object_items(found: object, most: int) -> list[dict[str, Any]]:
-    if isinstance(found, list) and len(found) > most:
-        raise ValueError(f"{len(found)} values where at most {most} may be")
-    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+def _list_objects(items: object, most: int) -> list[dict[str, Any]]:
+    if isinstance(items, list) and len(items) > most:
+        raise ValueError(f"{len(items)} values where at most {most} may be")
+    return [each for each in items if isinstance(each, dict)] if isinstance(items, list) else []
 
 
-def _is_implausible(told: float | str | dict[str, Any]) -> bool:
+def _is_implausible_count(token_count: float | str | dict[str, Any]) -> bool:
     try:
-        number = 0.0 if isinstance(told, dict) else float(told)
+        number = 0.0 if isinstance(token_count, dict) else float(token_count)
         return not 0 <= number <= MOST_TOKENS or not number.is_integer()
     except (OverflowError, ValueError):
         return True
 
 
-def _error_in_body(data: bytes) -> object:
+def _find_error_in_body(body: bytes) -> object:
     try:
-        telling = _decode_error_fields(data)
+        telling = _decode_error_fields(body)
     except msgspec.ValidationError:  # no object
         return None
     if not any(structs.astuple(telling)):
         return None
-    found = msgspec.json.decode(data)
+    found = msgspec.json.decode(body)
     code = next((found[name] for name in _CODES if not is_nothing(found.get(name))), None)
     told = isinstance(found.get("message"), str) and code is not None and str(code) != "200"
     told = told or found.get("object") == "error" or isinstance(found.get("detail"), str | list)
     return found if told else None
 
 
-def _without_lone_surrogates(value: Any, name: str = "") -> Any:
-    if isinstance(value, dict):
-        return {key: _without_lone_surrogates(each, key) for key, each in value.items()}
-    if isinstance(value, list):
-        return [_without_lone_surrogates(each) for each in value]
-    if not isinstance(value, str) or not _SURROGATE.search(value):
-        return value
+def _replace_lone_surrogates(json_value: Any, field_name: str = "") -> Any:
+    if isinstance(json_value, dict):
+        return {key: _replace_lone_surrogates(each, key) for key, each in json_value.items()}
+    if isinstance(json_value, list):
+        return [_replace_lone_surrogates(each) for each in json_value]
+    if not isinstance(json_value, str) or not _SURROGATE.search(json_value):
+        return json_value
     first = last = ""
-    if name in _CUT and "\udc00" <= value[0] <= "\udfff":
-        first, value = value[0], value[1:]
-    if name in _CUT and value and "\ud800" <= value[-1] <= "\udbff":
-        last, value = value[-1], value[:-1]
-    return first + whole_characters(value) + last
+    if field_name in _CUT and "\udc00" <= json_value[0] <= "\udfff":
+        first, json_value = json_value[0], json_value[1:]
+    if field_name in _CUT and json_value and "\ud800" <= json_value[-1] <= "\udbff":
+        last, json_value = json_value[-1], json_value[:-1]
+    return first + whole_characters(json_value) + last
 
 
 def whole_characters(text: str) -> str:
@@ -421,4 +421,4 @@ def whole_characters(text: str) -> str:
 def mended(data: bytes) -> Any:
     """Parse JSON, replacing NaN, bad UTF-8 and lone surrogates; raise :class:`ValueError`."""
     sound = _STRING_OR_NAN.sub(lambda found: b"null" if found[1] else found[0], data)
-    return _without_lone_surrogates(json.loads(sound.decode("utf-8", "replace")))
+    return _replace_lone_surrogates(json.loads(sound.decode("utf-8", "replace")))

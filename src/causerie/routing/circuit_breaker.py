@@ -1,4 +1,4 @@
-"""Circuit breaker of a target, or of a member of a pool."""
+"""Circuit breaker: keeps requests from a target, or a pool member, that fails."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ class CircuitBreaker:
     _longest_seconds: float = LONGEST_WAIT_SECONDS  # that one failure keeps requests away
     failures: int = 0  # in a row
     open: bool = False
-    _last_check_failed: bool = False  # the last active check failed
+    _has_last_check_failed: bool = False  # the last active check failed
     _wait_doublings: int = 0
     _down_until: float = 0.0
-    _full_until: float = 0.0
-    _trial_until: float = 0.0
+    _overloaded_until: float = 0.0
+    _trial_deadline: float = 0.0
     rejections: int = 0  # in a row
-    _rejected_until: float = 0.0
+    _rejecting_until: float = 0.0
     reason: str = ""
     well: bool = True
 
@@ -55,17 +55,17 @@ class CircuitBreaker:
             return "up"
         now = self.clock()
         if self.open:
-            if self._last_check_failed or now < self._down_until:
+            if self._has_last_check_failed or now < self._down_until:
                 return "down"
-            if now < self._trial_until:
+            if now < self._trial_deadline:
                 return "trying"
-        if now < self._full_until:
+        if now < self._overloaded_until:
             return "full"
         if self.open or not self.rejecting:
             return "half_open" if self.open else "up"
-        if now < self._rejected_until:
+        if now < self._rejecting_until:
             return "rejecting"
-        return "trying" if now < self._trial_until else "half_open"
+        return "trying" if now < self._trial_deadline else "half_open"
 
     def admits(self) -> bool:
         return self.well or self.state() in ("up", "half_open")
@@ -73,9 +73,9 @@ class CircuitBreaker:
     def wait(self) -> float:
         until = {
             "down": self._down_until,
-            "trying": self._trial_until,
-            "full": self._full_until,
-            "rejecting": self._rejected_until,
+            "trying": self._trial_deadline,
+            "full": self._overloaded_until,
+            "rejecting": self._rejecting_until,
         }.get(self.state(), 0.0)
         return max(until - self.clock(), 0.0)
 
@@ -83,23 +83,23 @@ class CircuitBreaker:
         """Record that a request is sent; return whether it is the one that tries the target."""
         if self.state() != "half_open":
             return False
-        self._trial_until = self.clock() + _TRIAL_SECONDS
+        self._trial_deadline = self.clock() + _TRIAL_SECONDS
         return True
 
     def left(self) -> None:
         """Record that the request that tried the target ended without a result."""
-        self._trial_until = 0.0
+        self._trial_deadline = 0.0
 
     def answers(self) -> None:
         self.rejections = 0
-        self._rejected_until = 0.0
+        self._rejecting_until = 0.0
         self.refuses()
 
     def refuses(self) -> None:
         """Record that it refused one request for its content, so that it is reachable."""
         self.failures = min(self.failures, THRESHOLD - 1)
-        self.open = self._last_check_failed = False
-        self._down_until = self._full_until = self._trial_until = 0.0
+        self.open = self._has_last_check_failed = False
+        self._down_until = self._overloaded_until = self._trial_deadline = 0.0
         self.well = not self.failures and not self.rejections
 
     def rejects(self, reason: str) -> None:
@@ -109,8 +109,8 @@ class CircuitBreaker:
         self.well = False
         self.reason = reason
         now = self.clock()
-        if self.rejecting and now >= self._rejected_until:
-            self._rejected_until = now + LONGEST_WAIT_SECONDS * (0.5 + 0.5 * self._chance())
+        if self.rejecting and now >= self._rejecting_until:
+            self._rejecting_until = now + LONGEST_WAIT_SECONDS * (0.5 + 0.5 * self._chance())
 
     def succeeded(self) -> None:
         if not self.well:
@@ -120,11 +120,11 @@ class CircuitBreaker:
 
     def back(self) -> None:
         """Record that an active check succeeded: a request may try the target now."""
-        self._last_check_failed = False
+        self._has_last_check_failed = False
         self._down_until = 0.0
 
     def absent(self, reason: str, *, proven: bool = True) -> None:
-        self._last_check_failed = True
+        self._has_last_check_failed = True
         self.failed(reason, proven=proven)
 
     def failed(self, reason: str, *, proven: bool = True) -> None:
@@ -136,13 +136,13 @@ class CircuitBreaker:
         now = self.clock()
         if not self.open or now < self._down_until:
             return  # simultaneous failures have one cause
-        self._trial_until = 0.0
+        self._trial_deadline = 0.0
         longest = min(FIRST_WAIT_SECONDS * 2**self._wait_doublings, self._longest_seconds)
         self._wait_doublings = min(self._wait_doublings + 1, 16)
         self._down_until = now + longest * (0.5 + 0.5 * self._chance())
 
     def full(self, seconds: float, reason: str) -> None:
-        self._trial_until = 0.0
+        self._trial_deadline = 0.0
         self.well = False
         self.reason = reason
-        self._full_until = self.clock() + min(max(seconds, 0.1), LONGEST_FULL_SECONDS)
+        self._overloaded_until = self.clock() + min(max(seconds, 0.1), LONGEST_FULL_SECONDS)

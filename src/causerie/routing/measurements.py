@@ -73,7 +73,7 @@ class MeasurementStore(Protocol):
     async def days(self, since: int) -> Sequence[Row]: ...  # by UTC
 
 
-_Kept = dict[str, dict[int, Sums]]  # of a target, by their starts
+_SumsByTarget = dict[str, dict[int, Sums]]  # of a target, by their starts
 
 
 class Measurements:
@@ -88,11 +88,11 @@ class Measurements:
         store: MeasurementStore | None = None,
         wall: Callable[[], int] = time.time_ns,
     ) -> None:
-        self._router, self._store, self._wall_clock = router, store, wall
-        self._written: dict[TargetState, tuple[int, Sums]] = {}  # the last quarter, by this process
-        self._quarter_sums: _Kept = {}  # by all processes
-        self._days: _Kept = {}
-        self._read_until = 0  # earlier quarters, and days, do not change
+        self._get_router, self._store, self._wall_clock = router, store, wall
+        self._written_sums: dict[TargetState, tuple[int, Sums]] = {}  # last quarter, by us
+        self._quarter_hour_sums: _SumsByTarget = {}  # by all processes
+        self._day_sums: _SumsByTarget = {}
+        self._next_read_start = 0  # earlier quarters, and days, do not change
 
     @asynccontextmanager
     async def kept(self) -> AsyncIterator[None]:
@@ -104,28 +104,28 @@ class Measurements:
             yield
             return
         ended = asyncio.Event()
-        await self._try_store(self.read)
-        task = asyncio.get_running_loop().create_task(self._write_regularly(ended))
+        await self._try_store_operation(self.read)
+        task = asyncio.get_running_loop().create_task(self._write_periodically(ended))
         try:
             yield
         finally:
             ended.set()
             await asyncio.wait([task])
 
-    async def _write_regularly(self, ended: asyncio.Event) -> None:
+    async def _write_periodically(self, stop_event: asyncio.Event) -> None:
         number, ends = 0, False
         while not ends:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_WRITE_SECONDS):
-                    await ended.wait()
-            number, ends = number + 1, ended.is_set()
-            await self._try_store(self.write)
+                    await stop_event.wait()
+            number, ends = number + 1, stop_event.is_set()
+            await self._try_store_operation(self.write)
             if number % _READ_EVERY == 0 and not ends:
-                await self._try_store(self.read)
+                await self._try_store_operation(self.read)
 
-    async def _try_store(self, work: Callable[[], Awaitable[None]]) -> None:
+    async def _try_store_operation(self, operation: Callable[[], Awaitable[None]]) -> None:
         try:
-            await work()
+            await operation()
         except StoreUnavailable:
             log.warning("measurements wait for the database")
 
@@ -133,24 +133,24 @@ class Measurements:
         """Add what was measured since the last time; raise :class:`StoreUnavailable`."""
         if self._store is None:
             return
-        live = dict.fromkeys(self._router().target_states())
+        live = dict.fromkeys(self._get_router().target_states())
         changes: list[tuple[TargetState, int, Sums]] = []
-        for state in {**self._written, **live}:
-            changes += [(state, start, sums) for start, sums in self._unwritten_sums(state)]
+        for state in {**self._written_sums, **live}:
+            changes += [(state, start, sums) for start, sums in self._compute_unwritten_sums(state)]
             await asyncio.sleep(0)  # a median of thousands each
         if changes:
             await self._store.add([(state.name, start, sums) for state, start, sums in changes])
         for state, start, sums in changes:
-            last, before = self._written.get(state, (start, _NONE))
-            self._written[state] = start, sums.plus(before) if start == last else sums
-            kept = self._quarter_sums.setdefault(state.name, {})
+            last, before = self._written_sums.get(state, (start, _NONE))
+            self._written_sums[state] = start, sums.plus(before) if start == last else sums
+            kept = self._quarter_hour_sums.setdefault(state.name, {})
             kept[start] = kept.get(start, _NONE).plus(sums)
-        for state in [one for one in self._written if one not in live and not one.in_flight]:
-            del self._written[state]
+        for state in [one for one in self._written_sums if one not in live and not one.in_flight]:
+            del self._written_sums[state]
 
-    def _unwritten_sums(self, state: TargetState) -> Iterator[tuple[int, Sums]]:
-        last, before = self._written.get(state, (0, _NONE))
-        for bucket in state.latency_stats.history.day():
+    def _compute_unwritten_sums(self, target_state: TargetState) -> Iterator[tuple[int, Sums]]:
+        last, before = self._written_sums.get(target_state, (0, _NONE))
+        for bucket in target_state.latency_stats.history.day():
             if bucket.start >= last:
                 sums = Sums.of(bucket).plus(before if bucket.start == last else _NONE, -1)
                 if any(sums):
@@ -162,22 +162,21 @@ class Measurements:
             return
         now = self._wall_clock() // 1_000_000_000
         day, all_days = now - targets.DAY_SECONDS, now - DAYS_KEPT * targets.DAY_SECONDS
-        new = self._read_until
-        _update_kept(self._quarter_sums, await self._store.quarters(max(day, new)), day)
-        _update_kept(
-            self._days, await self._store.days(max(all_days, new - targets.DAY_SECONDS)), all_days
-        )
+        new = self._next_read_start
+        _merge_stored_rows(self._quarter_hour_sums, await self._store.quarters(max(day, new)), day)
+        days = await self._store.days(max(all_days, new - targets.DAY_SECONDS))
+        _merge_stored_rows(self._day_sums, days, all_days)
         quarter = targets.QUARTER_SECONDS
-        self._read_until = now - now % quarter - quarter  # late ones are seen
+        self._next_read_start = now - now % quarter - quarter  # late ones are seen
 
     def history(self, name: str) -> Sequence[targets.TimeBucket]:
         """Return the quarters of the last day that had requests, the oldest first."""
-        state = self._router().target_state(name)
+        state = self._get_router().target_state(name)
         if self._store is None:
             return () if state is None else state.latency_stats.history.day()
-        sums = dict(self._quarter_sums.get(name, {}))
+        sums = dict(self._quarter_hour_sums.get(name, {}))
         if state is not None:
-            for start, added in self._unwritten_sums(state):
+            for start, added in self._compute_unwritten_sums(state):
                 sums[start] = sums.get(start, _NONE).plus(added)
         since = self._wall_clock() // 1_000_000_000 - targets.DAY_SECONDS
         return [sums[start].bucket(start) for start in sorted(sums) if start > since]
@@ -189,7 +188,7 @@ class Measurements:
         """
         answered, failed = defaultdict[int, int](int), defaultdict[int, int](int)
         for name in names:
-            for start, sums in self._days.get(name, {}).items():
+            for start, sums in self._day_sums.get(name, {}).items():
                 answered[start] += sums.answered
                 failed[start] += sums.failed
         return [
@@ -198,42 +197,46 @@ class Measurements:
         ]
 
     def figures(self, name: str) -> targets.Figures:
-        """Return what lists show of a target, each from the shortest time that has it."""
-        stats, day = self._router().target_stats(name) or targets.UNKNOWN_STATS, self.history(name)
+        """Return a target's figures for lists, each from the shortest window that has one."""
+        stats = self._get_router().target_stats(name) or targets.UNKNOWN_STATS
+        day = self.history(name)
         hour_ago = self._wall_clock() // 1_000_000_000 - _HOUR_SECONDS
         hour = [one for one in day if one.start > hour_ago]
         answered = sum(one.answered for one in day)
         asked = answered + sum(one.failed for one in day)
-        last = day[-1].start if day else max(self._days.get(name, ()), default=None)
+        last = day[-1].start if day else max(self._day_sums.get(name, ()), default=None)
         return targets.Figures(
-            _current_figure(stats.first_token, hour, day, lambda one: one.first_token),
-            _current_figure(stats.speed, hour, day, lambda one: one.speed),
+            _choose_figure(stats.first_token, hour, day, lambda one: one.first_token),
+            _choose_figure(stats.speed, hour, day, lambda one: one.speed),
             answered / asked if asked else None,
             None if last is None else datetime.fromtimestamp(last, UTC),
         )
 
 
-def _update_kept(kept: _Kept, rows: Sequence[Row], since: int) -> None:
+def _merge_stored_rows(sums_by_target: _SumsByTarget, rows: Sequence[Row], since: int) -> None:
     for name, start, sums in rows:
-        kept.setdefault(name, {})[start] = sums
-    for name, found in [*kept.items()]:
+        sums_by_target.setdefault(name, {})[start] = sums
+    for name, found in [*sums_by_target.items()]:
         if min(found) <= since and not (found := {s: v for s, v in found.items() if s > since}):
-            del kept[name]
+            del sums_by_target[name]
         else:
-            kept[name] = found
+            sums_by_target[name] = found
 
 
-def _current_figure(
-    now: targets.Percentiles | None,
+def _choose_figure(
+    recent_percentiles: targets.Percentiles | None,
     hour: Sequence[targets.TimeBucket],
     day: Sequence[targets.TimeBucket],
-    value: Callable[[targets.TimeBucket], float | None],
+    read_value: Callable[[targets.TimeBucket], float | None],
 ) -> targets.Figure | None:
-    if now is not None:
-        return targets.Figure(now.p50, "5 minutes")
-    windows: Mapping[str, Sequence[targets.TimeBucket]] = {"hour": hour, "24 hours": day}
+    if recent_percentiles is not None:
+        return targets.Figure(recent_percentiles.p50, "5 minutes")
+    windows: Mapping[str, Sequence[targets.TimeBucket]] = {
+        "hour": hour,
+        "24 hours": day,
+    }
     for window, buckets in windows.items():
-        found = [(one.answered, each) for one in buckets if (each := value(one)) is not None]
+        found = [(one.answered, each) for one in buckets if (each := read_value(one)) is not None]
         if count := sum(answered for answered, _ in found):
             return targets.Figure(sum(answered * each for answered, each in found) / count, window)
     return None

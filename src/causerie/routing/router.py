@@ -28,7 +28,7 @@ MANY = 256  # batches that are kept as they are; more are put together, to be sm
 LONG = 16  # events of a batch; a longer one is put together with the others at once
 
 
-class Passed(Struct):
+class SentPrefix(Struct):
     """The part of a reply that was sent; batches are joined once ``MANY`` or ``LONG``."""
 
     batches: list[events.Batch] = []
@@ -37,13 +37,13 @@ class Passed(Struct):
     _started_calls: dict[_At, events.ToolCallStarted] = {}
     _argument_pieces: dict[_At, list[str]] = {}
     _complete_choices: set[int] = set()  # choices that ended by themselves
-    _finish_reason: events.FinishReason | None = None
-    _finished_choices: int = 0
+    _last_finish_reason: events.FinishReason | None = None
+    _finished_choice_count: int = 0
 
     @property
     def finished(self) -> int:
         self.put_together()
-        return self._finished_choices
+        return self._finished_choice_count
 
     @property
     def finish(self) -> events.FinishReason | None:
@@ -51,7 +51,7 @@ class Passed(Struct):
             for event in reversed(batch):
                 if type(event) is events.Finished:
                     return event.reason
-        return self._finish_reason
+        return self._last_finish_reason
 
     def shows(self, *, reasoning: bool) -> bool:
         """Return true if content was passed on; ``reasoning`` counts as content or not."""
@@ -103,8 +103,8 @@ class Passed(Struct):
                         at = event.choice, event.index
                         arguments.setdefault(at, []).append(event.arguments)
                     case events.Finished():
-                        self._finish_reason = event.reason
-                        self._finished_choices += 1
+                        self._last_finish_reason = event.reason
+                        self._finished_choice_count += 1
                         if event.reason in ("stop", "tool_calls"):
                             self._complete_choices.add(event.choice)
         self.batches.clear()
@@ -154,28 +154,29 @@ class Execution(TargetSelector, eq=False):
     whole: bool = False
     finish: events.FinishReason | None = None
     continued: int = 0
-    _passed: Passed = field(default_factory=Passed)
-    _earlier: events.Usage = NOTHING  # of those who broke off
-    _usage: events.Usage | None = None
-    _client_ready: Awaitable[object] | None = None  # ends when the client takes more
+    _sent_prefix: SentPrefix = field(default_factory=SentPrefix)
+    _earlier_usage: events.Usage = NOTHING  # of those who broke off
+    _final_usage: events.Usage | None = None
+    _client_ready_future: Awaitable[object] | None = None  # ends when the client takes more
 
     def begin(self) -> Awaitable[Attempt]:
         """Return the attempt that answers, with its first content; raise like :meth:`find`."""
         return self.find(self.target_states())
 
     async def again(self, failure: errors.ServiceError) -> Attempt:
-        """Start a reply, of which the client saw nothing, elsewhere; else raise ``failure``."""
+        """Start the reply anew at another target; raise ``failure`` if none can answer it."""
         failed = {one.target for one in self.tried if one.failure}
         others = [state for state in self.target_states() if state.name not in failed]
         if self.spent() or not others:
             raise failure
-        before, self._earlier = self._earlier, NOTHING  # which nobody pays for, if all is made anew
+        before = self._earlier_usage
+        self._earlier_usage = NOTHING  # which nobody pays for, if all is made anew
         try:
             attempt = await self.find(others)
         except errors.ServiceError as refused:
-            self._earlier = before
+            self._earlier_usage = before
             raise failure from refused
-        self._passed = Passed()
+        self._sent_prefix = SentPrefix()
         self.continued = 0
         if self.watch is not None:
             self.watch.forget()
@@ -183,27 +184,27 @@ class Execution(TargetSelector, eq=False):
 
     def end(self) -> events.Usage:
         """Return the usage, and keep it: who answers is gone afterwards."""
-        if self._usage is None:
-            self._usage = self.usage()
-            self.finish = self._passed.finish
-        return self._usage
+        if self._final_usage is None:
+            self._final_usage = self.usage()
+            self.finish = self._sent_prefix.finish
+        return self._final_usage
 
     def calls(self) -> Sequence[tuple[str, str]]:
-        return self._passed.calls() if self.whole else ()
+        return self._sent_prefix.calls() if self.whole else ()
 
     @property
     def delivered(self) -> bool:
         """Return true if the client has a piece of a stream, which cannot be taken back."""
         request = self.request
-        return request.stream and self._passed.shows(reasoning=request.thinking.visible)
+        return request.stream and self._sent_prefix.shows(reasoning=request.thinking.visible)
 
     def usage(self) -> events.Usage:
-        if self._usage is not None:
-            return self._usage
+        if self._final_usage is not None:
+            return self._final_usage
         if self.attempt is None:
-            return self._earlier
+            return self._earlier_usage
         now = self.attempt.answer.usage()
-        return now if self._earlier is NOTHING else added(self._earlier, now)
+        return now if self._earlier_usage is NOTHING else added(self._earlier_usage, now)
 
     async def stream(self, emit: events.BatchSink) -> None:
         """Emit the reply that has begun, continued elsewhere if needed; raise the last failure."""
@@ -217,12 +218,12 @@ class Execution(TargetSelector, eq=False):
                 last = batch[-1]
                 if last.__class__ is events.Usage and not self.whole:
                     batch = self._complete_attempt(attempt, batch, last)
-                if not self._pass_on(emit, batch):
+                if not self._emit_batch(emit, batch):
                     await self._wait_for_client()
                 if self.whole:
                     return
             if (on_arrival := attempt.answer.on_arrival) is not None:
-                pass_on = pass_on or partial(self._pass_on, emit)
+                pass_on = pass_on or partial(self._emit_batch, emit)
                 on_arrival(pass_on)
             upcoming = upcoming or attempt.upcoming()
             try:
@@ -230,15 +231,15 @@ class Execution(TargetSelector, eq=False):
             except StopAsyncIteration:
                 raise errors.InternalError("The reply ended without its usage.") from None
             except (errors.UpstreamFailed, errors.Overloaded) as failure:
-                attempt = await self._recover_from(attempt, failure)
+                attempt = await self._recover_attempt(attempt, failure)
                 errors.forget_frames(failure)  # the attempt that broke off keeps it
                 batch, upcoming = attempt.first, None
-            if self._client_ready is not None:
+            if self._client_ready_future is not None:
                 await self._wait_for_client()
 
-    def _pass_on(self, emit: events.BatchSink, batch: events.Batch) -> bool:
+    def _emit_batch(self, emit: events.BatchSink, batch: events.Batch) -> bool:
         ready = emit(batch)
-        passed = self._passed
+        passed = self._sent_prefix
         batches = passed.batches
         batches.append(batch)  # what could not be emitted is none of them
         if len(batches) >= MANY or len(batch) > LONG:
@@ -247,63 +248,65 @@ class Execution(TargetSelector, eq=False):
             self.watch.see(batch)
         if ready is None:
             return True
-        self._client_ready = ready
+        self._client_ready_future = ready
         return False
 
     async def _wait_for_client(self) -> None:
-        full, self._client_ready = self._client_ready, None
+        full, self._client_ready_future = self._client_ready_future, None
         if full is not None:
             await full
 
-    async def _recover_from(self, broken: Attempt, failure: errors.ServiceError) -> Attempt:
+    async def _recover_attempt(self, attempt: Attempt, failure: errors.ServiceError) -> Attempt:
         if failure.error_class in _BROKEN:
             failure.caused_by(errors.ErrorClass.BROKEN_STREAM)
-        passed, request, told = self._passed, self.request, self.usage()
+        passed, request, told = self._sent_prefix, self.request, self.usage()
         ending: list[events.Event] = []
         if passed.finished < request.n:
-            limit = broken.request.max_tokens
+            limit = attempt.request.max_tokens
             if request.n > 1 or limit is None or told.completion < limit:
-                return await self._continued_attempt(broken, failure)
-            broken.target_state.failed(failure)
+                return await self._continue_elsewhere(attempt, failure)
+            attempt.target_state.failed(failure)
             # Whoever went on would say more than was asked for.
             ending.append(events.Finished("length"))
-        self._usage, self.whole = told, True
+        self._final_usage, self.whole = told, True
         self.finish = "length" if ending else passed.finish
-        broken.first = [*ending, told]
-        return broken
+        attempt.first = [*ending, told]
+        return attempt
 
     def _complete_attempt(
-        self, attempt: Attempt, batch: events.Batch, told: events.Usage
+        self, attempt: Attempt, last_batch: events.Batch, usage: events.Usage
     ) -> events.Batch:
         target_state = attempt.target_state
         if not target_state.breaker.well:
             target_state.breaker.succeeded()
-        if batch is not attempt.first:  # what comes at once tells nothing of speed
+        if last_batch is not attempt.first:  # what comes at once tells nothing of speed
             now = self.context.clock()
-            target_state.latency_stats.wrote(told.completion, now - attempt.began, now)
-        if told.impossible:
+            target_state.latency_stats.wrote(usage.completion, now - attempt.began, now)
+        if usage.impossible:
             target_state.failures[IMPOSSIBLE_USAGE] += 1
         self.whole = True
-        if self._earlier is not NOTHING:
-            told = added(self._earlier, told)
-            batch = [*batch[:-1], told]
-        self._usage = told
-        ending = batch[-2] if len(batch) > 1 else None
-        self.finish = ending.reason if isinstance(ending, events.Finished) else self._passed.finish
-        return batch
+        if self._earlier_usage is not NOTHING:
+            usage = added(self._earlier_usage, usage)
+            last_batch = [*last_batch[:-1], usage]
+        self._final_usage = usage
+        ending = last_batch[-2] if len(last_batch) > 1 else None
+        self.finish = (
+            ending.reason if isinstance(ending, events.Finished) else self._sent_prefix.finish
+        )
+        return last_batch
 
-    async def _continued_attempt(self, broken: Attempt, failure: errors.ServiceError) -> Attempt:
-        usage, trail, request = self.usage(), broken.answer.trail(), self.request
-        broken.target_state.failed(failure)
-        self.broke(broken, failure)
-        self.attempt, self._earlier = None, usage
-        await broken.leave()
+    async def _continue_elsewhere(self, attempt: Attempt, failure: errors.ServiceError) -> Attempt:
+        usage, trail, request = self.usage(), attempt.answer.trail(), self.request
+        attempt.target_state.failed(failure)
+        self.broke(attempt, failure)
+        self.attempt, self._earlier_usage = None, usage
+        await attempt.leave()
         try:
-            if request.n > 1 or broken.answer.verbatim:
+            if request.n > 1 or attempt.answer.verbatim:
                 raise failure
-            return await self._resume_reply(self._passed.partial(usage, trail), failure)
+            return await self._resume_reply(self._sent_prefix.partial(usage, trail), failure)
         except errors.ServiceError as last:
-            said = self._passed.shows(reasoning=False) or self._passed.finished
+            said = self._sent_prefix.shows(reasoning=False) or self._sent_prefix.finished
             if not request.stream or request.thinking.visible or said:
                 raise
             errors.forget_frames(last)
@@ -311,7 +314,7 @@ class Execution(TargetSelector, eq=False):
 
     async def _resume_reply(self, partial: events.Partial, failure: errors.ServiceError) -> Attempt:
         waited, pause = 0.0, _FIRST_PAUSE_SECONDS
-        while not self.spent() and (able := self._able_to_continue(partial)):
+        while not self.spent() and (able := self._list_continuing_targets(partial)):
             try:
                 attempt = await self.find(able, partial)
             except errors.ServiceError as refused:
@@ -326,7 +329,7 @@ class Execution(TargetSelector, eq=False):
             await self.wait(seconds)
         raise failure
 
-    def _able_to_continue(self, partial: events.Partial) -> list[TargetState]:
+    def _list_continuing_targets(self, partial: events.Partial) -> list[TargetState]:
         request = self.request
         failed = {attempt.target for attempt in self.tried}
         able = [one for one in self.target_states() if one.target.continues(request, partial)]
@@ -357,30 +360,30 @@ class RankedTarget(Struct, frozen=True):
     tied: tuple[str, ...] = ()
 
 
-def _ranked_target(
-    one: Candidate,
+def _rank_target(
+    candidate: Candidate,
     group: Sequence[Candidate],
     target_states: Mapping[str, TargetState],
     conversation: str,
-    last: str,
+    last_target: str,
 ) -> RankedTarget:
-    status = target_states[one.name].status()
-    if one not in group:
-        return RankedTarget(one, status, "last", 0.0)
+    status = target_states[candidate.name].status()
+    if candidate not in group:
+        return RankedTarget(candidate, status, "last", 0.0)
     if len(group) == 1:
-        return RankedTarget(one, status, "alone", 1.0)
-    share = one.weight / sum(each.weight for each in group)
-    at_affinity_target = selector.affinity_target(group, target_states, conversation, last)
-    if at_affinity_target == one:
-        first = selector.preferred(group, conversation, last)[0] == one
-        return RankedTarget(one, status, "home" if first else "overflow", share)
+        return RankedTarget(candidate, status, "alone", 1.0)
+    share = candidate.weight / sum(each.weight for each in group)
+    at_affinity_target = selector.affinity_target(group, target_states, conversation, last_target)
+    if at_affinity_target == candidate:
+        first = selector.preferred(group, conversation, last_target)[0] == candidate
+        return RankedTarget(candidate, status, "home" if first else "overflow", share)
     tied = tuple(
         each.name
         for each in group
-        if each not in (one, at_affinity_target)
-        and selector.load(each, target_states) == selector.load(one, target_states)
+        if each not in (candidate, at_affinity_target)
+        and selector.load(each, target_states) == selector.load(candidate, target_states)
     )
-    return RankedTarget(one, status, "load", share, tied)
+    return RankedTarget(candidate, status, "load", share, tied)
 
 
 _BUDGET = selector.RetryBudget()
@@ -476,7 +479,7 @@ class Router:
         # Ties are in the configured order.
         ordered = selector.order(candidates, target_states, request, lambda: 0.0, last)
         return [
-            _ranked_target(one, groups.get(one.priority, ()), target_states, conversation, last)
+            _rank_target(one, groups.get(one.priority, ()), target_states, conversation, last)
             for one in (by_name[target_state.name] for target_state in ordered)
         ]
 

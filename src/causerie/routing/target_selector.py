@@ -49,14 +49,14 @@ class Attempt(Struct, eq=False):
     began: float = 0.0  # when the first content was there
     queued_seconds: float = 0.0
     upstream_seconds: float = 0.0
-    _queue_entry: AbstractAsyncContextManager[float] | None = None
-    _reply_context: AbstractAsyncContextManager[TargetReply] | None = None
-    _has_left: bool = False
+    _queue_context_manager: AbstractAsyncContextManager[float] | None = None
+    _reply_context_manager: AbstractAsyncContextManager[TargetReply] | None = None
+    _has_left_target: bool = False
     reached: bool = False  # whether the target had the request, where it failed
     resting: bool = False  # whether the target was to be left alone, after repeated failures
-    _is_trial: bool = False  # whether this one finds out if the target is there again
+    _is_breaker_trial: bool = False  # whether this one finds out if the target is there again
     _has_answered: bool = False
-    _ended_empty: bool = False  # whether nothing follows what has come
+    _is_empty: bool = False  # whether nothing follows what has come
 
     @property
     def target(self) -> str:
@@ -81,27 +81,27 @@ class Attempt(Struct, eq=False):
         target_state.in_flight += 1
         if not breaker.well:
             self.resting = breaker.failures >= THRESHOLD and not breaker.admits()
-            self._is_trial = breaker.begin()
+            self._is_breaker_trial = breaker.begin()
         self.started = asked = clock()
         before: list[events.Event] = []
         try:
             if target_state.admission_queue is not None:
                 entry = target_state.admission_queue.enter(self.request.n)
                 self.queued_seconds = await entry.__aenter__()
-                self._queue_entry = entry
+                self._queue_context_manager = entry
                 asked = clock()
             latency_stats.waiting[self] = asked
             reply = target_state.target.generate(self.request, self.partial)
             answer = self.answer = await reply.__aenter__()
-            self._reply_context = reply
+            self._reply_context_manager = reply
             upcoming = answer.events.__anext__
-            while not _bears_content(batch := await upcoming()):
+            while not _has_content(batch := await upcoming()):
                 before += batch
             self.first = [*before, *batch] if before else batch
         except StopAsyncIteration:
-            self.first, self._ended_empty = before, True  # a reply that says nothing is one, too
+            self.first, self._is_empty = before, True  # a reply that says nothing is one, too
         except BaseException as failure:
-            await self._note_failure(failure)
+            await self._record_failure_and_leave(failure)
             raise
         self._has_answered = True
         self.began = began = clock()
@@ -113,9 +113,9 @@ class Attempt(Struct, eq=False):
         latency_stats.answered(seconds, began)
 
     def upcoming(self) -> Callable[[], Awaitable[events.Batch]]:
-        return (SILENCE if self._ended_empty else self.answer).events.__anext__
+        return (SILENCE if self._is_empty else self.answer).events.__anext__
 
-    async def _note_failure(self, failure: BaseException) -> None:
+    async def _record_failure_and_leave(self, failure: BaseException) -> None:
         self.target_state.latency_stats.waiting.pop(self, None)
         if isinstance(failure, ServiceError):
             failure.changes = failure.changes or self.answer.changes
@@ -126,21 +126,21 @@ class Attempt(Struct, eq=False):
         await self.leave()
 
     async def leave(self) -> None:
-        if self._has_left:
+        if self._has_left_target:
             return
-        self._has_left = True
+        self._has_left_target = True
         self.target_state.in_flight -= 1
-        if self._is_trial and not self._has_answered:
+        if self._is_breaker_trial and not self._has_answered:
             self.target_state.breaker.left()
         try:  # the reply first: its place is taken until it is over
-            if self._reply_context is not None:
-                await self._reply_context.__aexit__(None, None, None)
+            if self._reply_context_manager is not None:
+                await self._reply_context_manager.__aexit__(None, None, None)
         finally:
-            if self._queue_entry is not None:
-                await self._queue_entry.__aexit__(None, None, None)
+            if self._queue_context_manager is not None:
+                await self._queue_context_manager.__aexit__(None, None, None)
 
 
-def _bears_content(batch: events.Batch) -> bool:
+def _has_content(batch: events.Batch) -> bool:
     for event in batch:
         if isinstance(event, _WORDS):
             if event.text:
@@ -161,7 +161,7 @@ class LastTargets(Struct, eq=False):
     _last_targets: OrderedDict[bytes, tuple[str, float]] = field(default_factory=OrderedDict)
 
     def note(self, conversation: str, target: str, now: float) -> None:
-        key = _conversation_digest(conversation)
+        key = _digest_conversation(conversation)
         self._last_targets[key] = target, now
         self._last_targets.move_to_end(key)
         if len(self._last_targets) > self.most:
@@ -169,12 +169,12 @@ class LastTargets(Struct, eq=False):
 
     def of(self, conversation: str, now: float) -> str:
         """Return the name of the target; empty if none answered lately."""
-        target, noted = self._last_targets.get(_conversation_digest(conversation), ("", now))
+        target, noted = self._last_targets.get(_digest_conversation(conversation), ("", now))
         return target if now - noted <= _SECONDS else ""
 
 
-def _conversation_digest(conversation: str) -> bytes:
-    return blake2b(conversation.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+def _digest_conversation(conversation_key: str) -> bytes:
+    return blake2b(conversation_key.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 class RetryBudget(Struct, frozen=True):
@@ -362,23 +362,23 @@ class TargetSelector(Struct, eq=False):
         failures: list[ServiceError] = []
         asked = list(target_states)
         for place, target_state in enumerate(asked):
-            if failures and self._is_too_short(target_state, failures):
+            if failures and self._is_context_too_short(target_state, failures):
                 continue
             if failures and place >= len(target_states):
-                await self._pause_before(target_state)
-            request = self.request.within(self._bounds_of(target_state.name))
+                await self._pause_before_retry(target_state)
+            request = self.request.within(self._find_token_bounds(target_state.name))
             attempt = Attempt(target_state, request, partial)
             try:
                 await attempt.begin()
             except ServiceError as refused:
-                self._record_failure(attempt, refused)
+                self._record_failed_attempt(attempt, refused)
                 failures.append(refused)
                 forget_frames(refused)
             except BaseException:
-                self._record_abandoned(attempt)
+                self._record_abandoned_attempt(attempt)
                 raise
             else:
-                self._record_served(attempt)
+                self._record_successful_attempt(attempt)
                 return attempt
             self._seconds_without_answer += self.context.clock() - attempt.started
             if partial is None and not _may_succeed_elsewhere(failures[-1]):
@@ -388,62 +388,64 @@ class TargetSelector(Struct, eq=False):
                 break
             if partial is None and self._may_retry(target_state, failures[-1]):
                 asked.append(target_state)
-        raise self._exhausted_error(target_states, failures, hopeless=hopeless)
+        raise self._build_exhausted_error(target_states, failures, hopeless=hopeless)
 
-    async def _pause_before(self, target_state: TargetState) -> None:
+    async def _pause_before_retry(self, target_state: TargetState) -> None:
         jitter = 0.5 + 0.5 * self.context.chance()
-        await self.wait(_RETRY_SECONDS * 2 ** self._attempts_at(target_state) * jitter)
+        await self.wait(_RETRY_SECONDS * 2 ** self._count_attempts(target_state) * jitter)
 
     def _may_retry(self, target_state: TargetState, failure: ServiceError) -> bool:
         return (
-            self._attempts_at(target_state) <= target_state.target.retries
+            self._count_attempts(target_state) <= target_state.target.retries
             and failure.error_class in _PASSING
             and not self.request.fallbacks  # which are asked at once
             and target_state.breaker.failures < THRESHOLD
         )
 
-    def _attempts_at(self, target_state: TargetState) -> int:
+    def _count_attempts(self, target_state: TargetState) -> int:
         return sum(one.target == target_state.name for one in self.tried)
 
-    def _record_served(self, attempt: Attempt) -> None:
+    def _record_successful_attempt(self, attempt: Attempt) -> None:
         self.attempt = attempt
         self.tried.append(attempt)
-        self._note_served(attempt.target_state.name)
+        self._set_served_by(attempt.target_state.name)
         self.queued_seconds += attempt.queued_seconds
         self.upstream_seconds += attempt.upstream_seconds
         if len(self.candidates) > 1:
             context, target = self.context, attempt.target
             context.last_targets.note(affinity_key(self.request), target, context.clock())
 
-    def _note_served(self, target: str) -> None:
-        self.served_by = target
+    def _set_served_by(self, target_name: str) -> None:
+        self.served_by = target_name
         rest = self.request.wildcard
-        self.answered_by = target.replace("*", rest, 1) if rest else target
+        self.answered_by = target_name.replace("*", rest, 1) if rest else target_name
 
-    def _bounds_of(self, target: str) -> TokenBounds:
+    def _find_token_bounds(self, target_name: str) -> TokenBounds:
         for one in self.candidates:
-            if one.name == target:
+            if one.name == target_name:
                 return one.bounds
         return UNBOUNDED_TOKENS
 
-    def _is_too_short(self, target_state: TargetState, failures: Sequence[ServiceError]) -> bool:
+    def _is_context_too_short(
+        self, target_state: TargetState, failures: Sequence[ServiceError]
+    ) -> bool:
         exceeded = [each for each in failures if each.code == "context_length_exceeded"]
         reported = (each.metadata.get("context_length") for each in exceeded)
         short = max((length for length in reported if isinstance(length, int)), default=0)
-        length = self._bounds_of(target_state.name).context_length
+        length = self._find_token_bounds(target_state.name).context_length
         return length is not None and length <= short
 
-    def _record_abandoned(self, attempt: Attempt) -> None:
+    def _record_abandoned_attempt(self, attempt: Attempt) -> None:
         # A target that has processed tokens counts as the one that served: they are charged.
         used = attempt.answer.usage()
         if used.prompt + used.completion:
             attempt.failure = "left"
             self.tried.append(attempt)
             self.attempt = attempt
-            self._note_served(attempt.target)
+            self._set_served_by(attempt.target)
             self.queued_seconds += attempt.queued_seconds
 
-    def _record_failure(self, attempt: Attempt, failure: ServiceError) -> None:
+    def _record_failed_attempt(self, attempt: Attempt, failure: ServiceError) -> None:
         attempt.failure = cause_of(failure)
         failure.changes = attempt.changes(self.request, failure.changes)
         self.tried.append(attempt)
@@ -452,9 +454,9 @@ class TargetSelector(Struct, eq=False):
         if isinstance(failure, Overloaded) and "upstream_status" not in failure.metadata:
             self.uncounted += 1  # it was never sent
         if attempt.partial is None:
-            self._note_served(attempt.target)  # nobody has answered yet
+            self._set_served_by(attempt.target)  # nobody has answered yet
 
-    def _exhausted_error(
+    def _build_exhausted_error(
         self,
         target_states: Sequence[TargetState],
         failures: Sequence[ServiceError],
@@ -468,9 +470,9 @@ class TargetSelector(Struct, eq=False):
         rests = {one.name: states[one.name].breaker.wait() for one in self.candidates}
         if failure is None or (hopeless and isinstance(failure, UpstreamFailed)):
             wait = max(1, math.ceil(min(rests.values(), default=1.0)))
-            why = f" {_last_failure_words(failure)}" if isinstance(failure, UpstreamFailed) else ""
+            why = f" {_format_failure(failure)}" if isinstance(failure, UpstreamFailed) else ""
             exhausted = Overloaded(
-                f"No target of this model answers now ({_listed_names(self.candidates)}).{why} "
+                f"No target of this model answers now ({_join_names(self.candidates)}).{why} "
                 f"Try again in {wait} s; {_NEXT_STEP}",
                 code="no_endpoint",
                 retry_after=wait,
@@ -493,21 +495,21 @@ class TargetSelector(Struct, eq=False):
         if isinstance(failure, UpstreamFailed):
             next_step = f"Try again later; {_NEXT_STEP}" if failure.retryable else _OPERATOR
             failure.message = (
-                f"No target of this model answered ({_listed_names(self.candidates)}). "
-                f"{_last_failure_words(failure)} {next_step}"
+                f"No target of this model answered ({_join_names(self.candidates)}). "
+                f"{_format_failure(failure)} {next_step}"
             )
         if len(self.tried) > 1:
             failure.metadata["attempts"] = len(self.tried)
         return failure
 
 
-def _listed_names(candidates: Sequence[Candidate]) -> str:
+def _join_names(candidates: Sequence[Candidate]) -> str:
     names = [one.name for one in candidates[:_NAMED]]
     others = len(candidates) - len(names)
     return ", ".join([*names, f"and {others} more"] if others else names)
 
 
-def _last_failure_words(failure: UpstreamFailed) -> str:
+def _format_failure(failure: UpstreamFailed) -> str:
     target = failure.metadata.get("target")
     return f"{target}: {failure!s}" if target else str(failure)
 

@@ -57,8 +57,8 @@ class Samples(Struct, eq=False):
     def add(self, value: float, now: float) -> None:
         self._timed_values.append((now, value))
 
-    def newest(self) -> float | None:
-        """Return the median of the newest few of the last seconds; ``None`` with less than two."""
+    def newest_median(self) -> float | None:
+        """Return the median of the newest three of the last 5 s; ``None`` if they are under two."""
         since = self._clock() - _NOW_SECONDS
         newest = islice(reversed(self._timed_values), _NEWEST)
         values = sorted(value for made, value in newest if made >= since)
@@ -101,36 +101,37 @@ class AvailabilityHistory(Struct, eq=False):
     _first_tokens: Samples
     _speeds: Samples
     _wall_clock: Callable[[], int]
-    _past: deque[TimeBucket] = msgspec.field(
+    _past_quarters: deque[TimeBucket] = msgspec.field(
         default_factory=partial(deque, maxlen=QUARTERS_KEPT - 1)
     )
-    _quarter_number: int = 0  # of the quarter that is going on
-    _quarter_began: float = 0.0
+    _current_quarter_number: int = 0  # of the quarter that is going on
+    _quarter_start: float = 0.0
     _quarter_minutes: list[Minute] = []
 
     def begin(self, minute: Minute, now: float) -> float:
         """Start a minute; return the seconds until its quarter of an hour ends."""
         number, since = divmod(self._wall_clock(), _QUARTER_NS)
-        if number > self._quarter_number:
+        if number > self._current_quarter_number:
             if self._quarter_minutes:
-                self._past.append(self._time_bucket())
-            self._quarter_number, self._quarter_began, self._quarter_minutes = number, now, []
+                self._past_quarters.append(self._build_time_bucket())
+            self._current_quarter_number, self._quarter_start = number, now
+            self._quarter_minutes = []
         self._quarter_minutes.append(minute)
         return (_QUARTER_NS - since) / _SECOND_NS
 
     def day(self) -> Sequence[TimeBucket]:
         """Return the quarters of the last day that had requests, the oldest first."""
         since = (self._wall_clock() // _QUARTER_NS - QUARTERS_KEPT + 1) * QUARTER_SECONDS
-        going_on = [self._time_bucket()] if self._quarter_minutes else []
-        return [one for one in (*self._past, *going_on) if one.start >= since]
+        going_on = [self._build_time_bucket()] if self._quarter_minutes else []
+        return [one for one in (*self._past_quarters, *going_on) if one.start >= since]
 
-    def _time_bucket(self) -> TimeBucket:
+    def _build_time_bucket(self) -> TimeBucket:
         return TimeBucket(
-            start=self._quarter_number * QUARTER_SECONDS,
+            start=self._current_quarter_number * QUARTER_SECONDS,
             answered=sum(minute.answered for minute in self._quarter_minutes),
             failed=sum(minute.failed for minute in self._quarter_minutes),
-            first_token=self._first_tokens.median_since(self._quarter_began),
-            speed=self._speeds.median_since(self._quarter_began),
+            first_token=self._first_tokens.median_since(self._quarter_start),
+            speed=self._speeds.median_since(self._quarter_start),
         )
 
 
@@ -151,10 +152,10 @@ class LatencyStats:
         self.history = AvailabilityHistory(self.first_token, self.speed, wall)
         self.waiting: dict[object, float] = {}
         self._newest_answered_start = float("-inf")  # when the newest of the answered ones began
-        self._minute = Minute(0)
-        self._past: deque[Minute] = deque()  # of the last day
-        self._counts_by_window: dict[int, tuple[float, int, int]] = {}  # without the present minute
-        self._minute_ends = float("-inf")
+        self._minute_counts = Minute(0)
+        self._past_minutes: deque[Minute] = deque()  # of the last day
+        self._counts_by_window: dict[int, tuple[float, int, int]] = {}  # before the current minute
+        self._minute_end = float("-inf")
         self._failures_recent_until = float("-inf")  # the last failure is recent until then
 
     def recent_failures(self) -> tuple[int, int] | None:
@@ -167,7 +168,7 @@ class LatencyStats:
         if self._clock() >= self._failures_recent_until:
             self._failures_recent_until = float("-inf")
             return None
-        answered, failed = self._recent_counts(_RECENT_MINUTES)
+        answered, failed = self._count_recent_requests(_RECENT_MINUTES)
         is_degraded = failed >= _LEAST_FAILED and failed * _DEGRADED >= answered + failed
         return (failed, answered + failed) if is_degraded else None
 
@@ -180,57 +181,58 @@ class LatencyStats:
         usual = self.first_token.percentiles()
         if usual is None:
             return None
-        newest = self.first_token.newest() or 0.0
+        newest = self.first_token.newest_median() or 0.0
         since = [at for at in self.waiting.values() if at > self._newest_answered_start]
         waited = self._clock() - min(since) if since else 0.0
         return max(usual.p50, newest, waited)
 
     def answered(self, seconds: float, now: float) -> None:
-        if now >= self._minute_ends:
-            self._next_minute(now)
-        self._minute.answered += 1
+        if now >= self._minute_end:
+            self._begin_minute(now)
+        self._minute_counts.answered += 1
         if now - seconds > self._newest_answered_start:
             self._newest_answered_start = now - seconds
         self.first_token.add(seconds, now)
 
     def failed(self) -> None:
         now = self._clock()
-        if now >= self._minute_ends:
-            self._next_minute(now)
-        self._minute.failed += 1
+        if now >= self._minute_end:
+            self._begin_minute(now)
+        self._minute_counts.failed += 1
         self._failures_recent_until = now + _RECENT_MINUTES * 60
 
     def wrote(self, tokens: int, seconds: float, now: float) -> None:
         if tokens > 1 and seconds >= _LEAST_SECONDS:
-            if now >= self._minute_ends:
-                self._next_minute(now)
+            if now >= self._minute_end:
+                self._begin_minute(now)
             self.speed.add(tokens / seconds, now)
 
     def uptime(self, minutes: int) -> float | None:
         """Return the share of answered requests in the last 5, 30 or 1440 minutes."""
-        answered, failed = self._recent_counts(minutes)
+        answered, failed = self._count_recent_requests(minutes)
         return answered / (answered + failed) if answered + failed else None
 
-    def _recent_counts(self, minutes: int) -> tuple[int, int]:
+    def _count_recent_requests(self, minutes: int) -> tuple[int, int]:
         now = self._clock() // 60
         summed, answered, failed = self._counts_by_window.get(minutes, (-1.0, 0, 0))
         if summed != now:
-            past = [one for one in self._past if one.number > now - minutes]
+            past = [one for one in self._past_minutes if one.number > now - minutes]
             answered, failed = sum(one.answered for one in past), sum(one.failed for one in past)
             self._counts_by_window[minutes] = now, answered, failed
-        if self._minute.number > now - minutes:
-            answered, failed = answered + self._minute.answered, failed + self._minute.failed
+        if self._minute_counts.number > now - minutes:
+            answered += self._minute_counts.answered
+            failed += self._minute_counts.failed
         return answered, failed
 
-    def _next_minute(self, now: float) -> None:
+    def _begin_minute(self, now: float) -> None:
         number = now // 60
-        self._past.append(self._minute)
-        while self._past and self._past[0].number <= number - _DAY_MINUTES:
-            self._past.popleft()
+        self._past_minutes.append(self._minute_counts)
+        while self._past_minutes and self._past_minutes[0].number <= number - _DAY_MINUTES:
+            self._past_minutes.popleft()
         self._counts_by_window.clear()
-        self._minute = Minute(number)
-        left = self.history.begin(self._minute, now)
-        self._minute_ends = min((number + 1) * 60, now + left)
+        self._minute_counts = Minute(number)
+        left = self.history.begin(self._minute_counts, now)
+        self._minute_end = min((number + 1) * 60, now + left)
 
 
 class CallStats(Struct, eq=False):
@@ -244,18 +246,18 @@ class CallStats(Struct, eq=False):
 
     def add(self, classes: Sequence[CallClass]) -> None:
         self.ever.update(classes)
-        number = self._quarter_number()
+        number = self._compute_quarter_number()
         if not self._quarters or self._quarters[-1][0] != number:
             self._quarters.append((number, Counter()))
         self._quarters[-1][1].update(classes)
 
     def day(self) -> CallCounts | None:
-        since = self._quarter_number() - QUARTERS_KEPT
+        since = self._compute_quarter_number() - QUARTERS_KEPT
         newer = (counts for number, counts in self._quarters if number > since)
         total = sum(newer, Counter[CallClass]())
         return msgspec.convert(dict(total), CallCounts) if total else None
 
-    def _quarter_number(self) -> int:
+    def _compute_quarter_number(self) -> int:
         return int(self._clock() // QUARTER_SECONDS)
 
 
@@ -310,9 +312,9 @@ class TargetState:
             ours = failure.code == Overloaded.code and "upstream_status" not in failure.metadata
             if not ours:  # which is checked anew for the next request
                 self.breaker.full(wait_of(failure), reason)
-        elif isinstance(failure, UpstreamFailed) and not _was_answered(failure):
+        elif isinstance(failure, UpstreamFailed) and not _has_target_answered(failure):
             failure.metadata.setdefault("target", self.name)
-            self._move_breaker(failure, self.breaker.failed)
+            self._update_breaker(failure, self.breaker.failed)
             self.latency_stats.failed()
         else:
             self.breaker.refuses()
@@ -322,11 +324,11 @@ class TargetState:
         return bool(self.latency_stats.uptime(_PROOF_MINUTES))
 
     def absent(self, failure: ServiceError) -> None:
-        self._move_breaker(failure, self.breaker.absent)
+        self._update_breaker(failure, self.breaker.absent)
 
-    def _move_breaker(self, failure: ServiceError, move: Callable[..., None]) -> None:
+    def _update_breaker(self, failure: ServiceError, record_failure: Callable[..., None]) -> None:
         was_open = self.breaker.open
-        move(cause_of(failure), proven=self.proven)
+        record_failure(cause_of(failure), proven=self.proven)
         if self.breaker.open and not was_open:
             log.warning(
                 "target down",
@@ -349,7 +351,7 @@ class TargetState:
 
     @property
     def weight(self) -> float:
-        """Return the part of its weight that a target has now; less if it is degraded."""
+        """Return the factor of its weight that holds now: 1.0, or less if it is degraded."""
         return 1.0 if self.latency_stats.recent_failures() is None else DEGRADED_WEIGHT
 
     def status(self) -> TargetStatus:
@@ -397,14 +399,14 @@ def wait_of(failure: ServiceError) -> float:
     return float(said) if said.isdigit() else _FULL_SECONDS
 
 
-def _was_answered(failure: ServiceError) -> bool:
+def _has_target_answered(failure: ServiceError) -> bool:
     status = failure.metadata.get("upstream_status")
     answered = isinstance(status, int) and status < 500 and failure.code != "upstream_timeout"
     return answered or failure.error_class is ErrorClass.UNUSABLE_OUTPUT
 
 
 class Check(Struct, frozen=True):
-    """``ask`` raises if the server does not answer; first after an interval, or ``at_start``."""
+    """A health check: ``ask`` raises without an answer; first after an interval or ``at_start``."""
 
     ask: Callable[[], Awaitable[None]]
     interval_seconds: float
@@ -423,7 +425,7 @@ async def checking_health(
 ) -> AsyncIterator[None]:
     """Run health checks during the block, of targets that get no requests or fail."""
     loop = asyncio.get_running_loop()
-    tasks = [loop.create_task(_watch_target(check, target_states, pause)) for check in checks]
+    tasks = [loop.create_task(_run_health_checks(check, target_states, pause)) for check in checks]
     try:
         yield
     finally:
@@ -434,15 +436,15 @@ async def checking_health(
                 await task
 
 
-async def _watch_target(
+async def _run_health_checks(
     check: Check,
-    target_states: Callable[[str], TargetState | None],
+    find_target_state: Callable[[str], TargetState | None],
     pause: Callable[[float], Awaitable[None]],
 ) -> None:
     answered = -1
     due, there = check.at_start, True
     while True:
-        found = [state for name in check.targets if (state := target_states(name)) is not None]
+        found = [state for name in check.targets if (state := find_target_state(name)) is not None]
         total = sum(each.answered for each in found)
         if due or total == answered or any(each.breaker.failures for each in found):
             there = await examine(check, found, was_there=there)
