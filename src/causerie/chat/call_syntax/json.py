@@ -21,9 +21,9 @@ class JsonReader:
     """
 
     def __init__(self) -> None:
-        self._string_parts: list[str] | None = None  # ``None`` where it is an object
+        self._quoted_json_pieces: list[str] | None = None  # ``None`` where it is an object
         self._has_begun = False
-        self._brackets = Brackets(strings=True)
+        self._bracket_tracker = Brackets(strings=True)
 
     def feed(self, text: str) -> Read:
         if not self._has_begun:
@@ -33,20 +33,20 @@ class JsonReader:
             if text[0] not in '"{':
                 raise Unreadable
             self._has_begun = True
-            self._string_parts = [] if text[0] == '"' else None
-        end = self._brackets.read(text)
-        if self._string_parts is not None:
-            self._string_parts.append(text[:end])
-            if not self._brackets.closed:
+            self._quoted_json_pieces = [] if text[0] == '"' else None
+        end = self._bracket_tracker.read(text)
+        if self._quoted_json_pieces is not None:
+            self._quoted_json_pieces.append(text[:end])
+            if not self._bracket_tracker.closed:
                 return Read()
             try:
-                inside = json.loads("".join(self._string_parts), strict=False).strip()
+                inside = json.loads("".join(self._quoted_json_pieces), strict=False).strip()
                 if not isinstance(json.loads(inside), dict):
                     raise Unreadable
             except (ValueError, RecursionError):
                 raise Unreadable from None
             return Read(arguments=inside, rest=text[end:])
-        if not self._brackets.closed:
+        if not self._bracket_tracker.closed:
             return Read(arguments=text)
         return Read(arguments=text[:end], rest=text[end:])
 
@@ -81,34 +81,34 @@ def pretty_grammar(schema: Schema, scope: GrammarText) -> str:
 class _Pretty(JsonLikeRules):
     def __init__(self, scope: GrammarText) -> None:
         super().__init__(scope)
-        self._open_object = scope.terminal(rf"/\{{{SPACE}/")
-        self._close_object = scope.terminal(rf"/{SPACE}\}}/")
+        self._object_start = scope.terminal(rf"/\{{{SPACE}/")
+        self._object_end = scope.terminal(rf"/{SPACE}\}}/")
         self.brackets = (scope.terminal(rf"/\[{SPACE}/"), scope.terminal(rf"/{SPACE}\]/"))
         self.comma = scope.terminal(rf"/{SPACE},{SPACE}/")
         self._colon = scope.terminal(rf"/{SPACE}:{SPACE}/")
 
     def constants(self, choice: Schema, values: Sequence[object]) -> Iterable[str]:
-        return map(self._constant, values)
+        return map(self._write_constant, values)
 
-    def _constant(self, value: object) -> str:
-        if isinstance(value, Mapping):
+    def _write_constant(self, constant: object) -> str:
+        if isinstance(constant, Mapping):
             members = [
-                f"{self._json_literal(name)} {self._colon} {self._constant(each)}"
-                for name, each in value.items()
+                f"{self._json_literal(name)} {self._colon} {self._write_constant(each)}"
+                for name, each in constant.items()
             ]
-            return self._joined_parts(self._open_object, members, self._close_object)
-        if isinstance(value, list):
+            return self._join_with_brackets(self._object_start, members, self._object_end)
+        if isinstance(constant, list):
             begin, end = self.brackets
-            return self._joined_parts(begin, map(self._constant, value), end)
-        if isinstance(value, float) and value.is_integer() and abs(value) <= 2**53:
-            return f"({self._json_literal(value)} | {self._json_literal(int(value))})"
-        return self._json_literal(value)
+            return self._join_with_brackets(begin, map(self._write_constant, constant), end)
+        if isinstance(constant, float) and constant.is_integer() and abs(constant) <= 2**53:
+            return f"({self._json_literal(constant)} | {self._json_literal(int(constant))})"
+        return self._json_literal(constant)
 
-    def _joined_parts(self, begin: str, parts: Iterable[str], end: str) -> str:
-        return f"{begin} {f' {self.comma} '.join(parts)} {end}"
+    def _join_with_brackets(self, opening: str, items: Iterable[str], closing: str) -> str:
+        return f"{opening} {f' {self.comma} '.join(items)} {closing}"
 
-    def _json_literal(self, value: object) -> str:
-        written = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    def _json_literal(self, constant: object) -> str:
+        written = json.dumps(constant, ensure_ascii=False).replace("\x7f", "\\u007f")
         return self.scope.literal(written)
 
     def string(self, choice: Schema) -> str:
@@ -132,12 +132,13 @@ class _Pretty(JsonLikeRules):
             for one in members.named
         ]
         others = [
-            f"{self._free_key(choice)} {self._colon} {self.item(of)}" for _, of in members.free
+            f"{self._write_free_key(choice)} {self._colon} {self.item(of)}"
+            for _, of in members.free
         ]
         inside = separated(parts, others, members, self.comma, self.scope)
-        return f"{self._open_object} {inside} {self._close_object}"
+        return f"{self._object_start} {inside} {self._object_end}"
 
-    def _free_key(self, choice: Schema) -> str:
+    def _write_free_key(self, choice: Schema) -> str:
         patterns, names = [*patterns_of(choice)], as_mapping(choice.get("properties"))
         if not patterns:
             taken = (f"~/{spelled(json.dumps(name, ensure_ascii=False))}/" for name in names)

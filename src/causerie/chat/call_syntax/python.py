@@ -28,35 +28,36 @@ class PythonReader:
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
-        self._reader: RelaxedReader | None = None
+        self._relaxed_reader: RelaxedReader | None = None
 
     def feed(self, text: str) -> Read:
-        if self._reader is None:
+        if self._relaxed_reader is None:
             text = text.lstrip()
             if not text:
                 return Read()
             names = grammars.names_in(self._schema)
             expected = kinds(grammars.property_in(self._schema, names[0])) if names else ()
             whole = text[0] == "{" and expected and "object" not in expected
-            self._reader = RelaxedReader() if whole else RelaxedReader(parameters=names)
-        return self._reader.feed(text)
+            self._relaxed_reader = RelaxedReader() if whole else RelaxedReader(parameters=names)
+        return self._relaxed_reader.feed(text)
 
 
 def python_grammar(schema: Schema, scope: GrammarText) -> str:
     """Return the declared parameters in order, required ones always; then other possible ones."""
-    return f"({grammars.either(schema, (_list_rule(choice, scope) for choice in choices(schema)))})"
+    ways = (_write_arguments_rule(choice, scope) for choice in choices(schema))
+    return f"({grammars.either(schema, ways)})"
 
 
-def _list_rule(schema: Schema, scope: GrammarText) -> str | None:
-    members = grammars.members_of(schema, _KEY, lambda name: name == name.strip())
+def _write_arguments_rule(choice: Schema, scope: GrammarText) -> str | None:
+    members = grammars.members_of(choice, _KEY, lambda name: name == name.strip())
     if members is None:
         return None
     written = []
     for one in members.named:
         key = scope.literal(f"{one.name}=")
-        written.append((one.required, scope.rule(f"{key} {_python_value(one.schema, scope)}")))
+        written.append((one.required, scope.rule(f"{key} {_write_value_rule(one.schema, scope)}")))
     others = [
-        scope.rule(f'{scope.terminal(key)} "=" {_python_value(of, scope)}')
+        scope.rule(f'{scope.terminal(key)} "=" {_write_value_rule(of, scope)}')
         for key, of in members.free
     ]
     return separated(written, others, members, scope.literal(", "), scope)
@@ -90,7 +91,7 @@ def separated(
     return scope.rule(" | ".join(options))
 
 
-def _python_value(schema: Schema, scope: GrammarText) -> str:
+def _write_value_rule(schema: Schema, scope: GrammarText) -> str:
     written, others = words(choices(schema))
     options = [f'"{word}"' for word in written] + ([scope.json(schema)] if others else [])
     return f"({' | '.join(options)})"

@@ -97,7 +97,7 @@ def prepare(
     rules = Rewriter(schema, param).rewrite()
     rewriter = Rewriter(schema, param, for_grammar=True)
     written = rewriter.rewrite()
-    text = _constraint_text(written, param, white_space)
+    text = _encode_constraint(written, param, white_space)
     if rewriter.checked:
         rules = Rewriter(schema, param, checked=rewriter.checked).rewrite()
     return PreparedSchema(text, rewriter.ignored(), rules, rewriter.left())
@@ -115,10 +115,10 @@ def check_size(text: str, *, param: str) -> None:
 def constraint(schema: Schema, *, param: str, white_space: WhiteSpace) -> str:
     """Return the text of the same for a part of a schema, all of which has been prepared."""
     written = Rewriter(schema, param, for_grammar=True).rewrite()
-    return _constraint_text(written, param, white_space)
+    return _encode_constraint(written, param, white_space)
 
 
-def _constraint_text(schema: Schema, param: str, white_space: WhiteSpace) -> str:
+def _encode_constraint(schema: Schema, param: str, white_space: WhiteSpace) -> str:
     options = {"whitespace_flexible": True} if white_space is WhiteSpace.ANY else _FIXED
     text = json.dumps({"x-guidance": options, **schema}, ensure_ascii=False, separators=(",", ":"))
     try:

@@ -93,9 +93,9 @@ def follows(text: str, matcher: LLMatcher, work: Work) -> bool:
 
 def matcher_of(grammar: str, limits: LLParserLimits | None = None) -> LLMatcher:
     limits = limits or LLParserLimits(verbose_errors=False)
-    return LLMatcher(_byte_tokenizer(), grammar, log_level=0, limits=limits)
+    return LLMatcher(_build_byte_tokenizer(), grammar, log_level=0, limits=limits)
 
 
 @lru_cache(maxsize=1)
-def _byte_tokenizer() -> LLTokenizer:
+def _build_byte_tokenizer() -> LLTokenizer:
     return LLTokenizer("byte")

@@ -32,17 +32,17 @@ class Values:
 
     refuse: Callable[[str, str], SchemaRefused]
     _subschema_count: int = 0
-    _value_count: int = 0
+    _constant_count: int = 0
     _character_count: int = 0
 
     def count(self, pointer: str, *, subschemas: int = 0, values: int = 0, text: int = 0) -> None:
         """Add to what the schema holds; refuses where it is too much."""
         self._subschema_count += subschemas
-        self._value_count += values
+        self._constant_count += values
         self._character_count += text
         for have, limit, what in (
             (self._subschema_count, MAX_SUBSCHEMAS, "subschemas"),
-            (self._value_count, MAX_VALUES, "constants"),
+            (self._constant_count, MAX_VALUES, "constants"),
             (self._character_count, MAX_CHARACTERS, "characters of names, patterns and constants"),
         ):
             if have > limit:
@@ -129,7 +129,7 @@ def is_number(value: object) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def json_type(value: object) -> str:
+def json_type_name(value: object) -> str:
     """Return the name of a value's type, one for all numbers."""
     for kind, types in (("boolean", bool), ("string", str), ("array", list), ("object", Mapping)):
         if isinstance(value, types):
@@ -139,14 +139,14 @@ def json_type(value: object) -> str:
 
 def canonical(value: object) -> str:
     """Return a text that equal JSON values share: 1 and 1.0 are equal, and the order of keys."""
-    return json.dumps(_whole_as_int(value), sort_keys=True)
+    return json.dumps(_convert_whole_floats(value), sort_keys=True)
 
 
-def _whole_as_int(value: object) -> object:
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    if isinstance(value, list):
-        return [_whole_as_int(item) for item in value]
-    if isinstance(value, Mapping):
-        return {key: _whole_as_int(item) for key, item in value.items()}
-    return value
+def _convert_whole_floats(json_value: object) -> object:
+    if isinstance(json_value, float) and json_value.is_integer():
+        return int(json_value)
+    if isinstance(json_value, list):
+        return [_convert_whole_floats(item) for item in json_value]
+    if isinstance(json_value, Mapping):
+        return {key: _convert_whole_floats(item) for key, item in json_value.items()}
+    return json_value
