@@ -194,10 +194,7 @@ class Patience:
 
 
 class Found(Struct, frozen=True, kw_only=True):
-    """One question: by which rule, what came out and how, what was seen.
-
-    ``decides`` are the parameters that it shows to be supported.
-    """
+    """One question and its verdict; ``decides`` are parameters that it shows to be supported."""
 
     id: str
     rule: str
@@ -249,11 +246,7 @@ class Interview:
 
     @property
     def complete(self) -> bool:
-        """Return whether every question could be asked.
-
-        This requires that one operation was served, and that the server stayed available
-        and had capacity.
-        """
+        """Return whether an operation was served, and no question lacked time or capacity."""
         return self._serves_any_operation and not self._end_reason and not self._was_busy
 
     async def run(self, questions: Sequence[ProbeQuestion] = QUESTIONS) -> CompletedInterview:
@@ -385,10 +378,7 @@ class ProbedModel(Struct, frozen=True, kw_only=True):
 
 
 class CompletedInterview(ProbedModel, frozen=True, kw_only=True):
-    """The result of an interview.
-
-    ``complete``: every question was answered; ``tokens``: as the provider counts them.
-    """
+    """The result; ``complete`` if all questions were asked, ``tokens`` as the provider counts."""
 
     complete: bool
     requests: int
@@ -509,10 +499,7 @@ _RULES = ParsingRules(reasoning_object=True)
 
 @dataclass(frozen=True, slots=True)
 class DialectPreview:
-    """Sends chat completions as the gateway sends them to this kind of server, the rest unchanged.
-
-    A parameter without effect under our name may have one under the server's own.
-    """
+    """Sends chat completions as the gateway sends them to this kind of server, others unchanged."""
 
     asks: RequestSender
     dialect: Dialect

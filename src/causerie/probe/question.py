@@ -174,7 +174,7 @@ class ProbeRequest:
     reuse: bool = False  # equal requests are sent once, and that reply answers all of them
 
     def with_reuse(self) -> ProbeRequest:
-        """Return the request marked: one reply serves all equal ones."""
+        """Return a copy whose reply also answers all equal requests."""
         return replace(self, reuse=True)
 
 
@@ -216,7 +216,7 @@ def weighed(missing: list[str], *, of: int, how: str = "") -> ProbeVerdict:
 
 
 def checked(*checks: tuple[object, str]) -> ProbeVerdict:
-    """Return the verdict of checks, each of which is a fault if true, and its words."""
+    """Return the verdict of checks, each a condition that is true of a fault, and its words."""
     return weighed([words for is_fault, words in checks if is_fault], of=len(checks))
 
 
@@ -256,10 +256,7 @@ class Subject:
     continues: bool | None = None
 
     def ask(self, said: str | Messages, most: int, /, **fields: object) -> ProbeRequest:
-        """Return a completion of at most ``most`` tokens of text, as steady and quiet as can be.
-
-        A field given as ``None`` is left out.
-        """
+        """Build a completion of ``most`` tokens, steady and quiet; leave out ``None`` fields."""
         messages = [user(said)] if isinstance(said, str) else said
         usual = {**self.steady, **self.quiet, self.limit: most + self.room}
         body: dict[str, object] = {"model": self.model, "messages": messages, **fields}
@@ -267,7 +264,7 @@ class Subject:
         return chat({name: value for name, value in body.items() if value is not None})
 
     def loudly(self, said: str | Messages, most: int, /, **fields: object) -> ProbeRequest:
-        """Return the same with thinking on; ``most`` counts the thinking too."""
+        """Build such a completion with thinking on; ``most`` counts the thinking too."""
         on = {**dict.fromkeys(self.quiet), **(self.loud or {})}
         return self.ask(said, most, **{**on, **fields})
 
@@ -485,7 +482,7 @@ class RecordedExchange(Struct, frozen=True, kw_only=True):
 
 
 def exchange(ask: ProbeRequest, reply: ProbeReply) -> RecordedExchange:
-    """Return the words for both sides; neither holds a key or a control character."""
+    """Describe a request and its reply for people, without keys and control characters."""
     return RecordedExchange(
         asked=_redact_and_shorten(_describe_request(ask)),
         came=_redact_and_shorten(_describe_reply(reply)),

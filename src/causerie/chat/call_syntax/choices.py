@@ -52,10 +52,7 @@ def resolved(root: Schema, reference: str) -> Schema | bool:
 
 
 def anchored(root: Schema) -> Schema:
-    """Return the same schema, whose parts mean what they mean with nothing but its definitions.
-
-    A reference of the whole stands for itself. Raises ``SchemaRefused``.
-    """
+    """Rewrite a schema so that each part needs only its definitions; raise ``SchemaRefused``."""
     whole = Rewriter(root, "tools", for_parts=True).rewrite()
     reference = whole.get("$ref")
     if not isinstance(reference, str) or whole.keys() - {"$ref", "type", "$defs", AT}:
@@ -91,10 +88,9 @@ def closed_schema(parameters: Schema) -> Schema:
 
 
 def choices(schema: Schema) -> Sequence[Schema]:
-    """Return schemas of which a value follows one, with definitions; none applies other schemas.
+    """Expand ``schema`` into alternatives that apply no other schemas, each with its definitions.
 
-    There are none where no value can follow ``schema``. Raises ``SchemaRefused``
-    where they are too many, or cannot be told.
+    There are none where no value can follow it. Raises ``SchemaRefused`` where they are too many.
     """
     return _expand_alternatives(schema, definitions(schema), {})
 
@@ -178,7 +174,7 @@ def kinds(schema: Schema) -> frozenset[str]:
 
 
 def of_kinds(choice: Schema, left: Collection[str]) -> Schema:
-    """Return a choice with those of its types alone, and the constants that have one of them."""
+    """Restrict a choice to the types ``left``, and its constants to those of these types."""
     names, values = sorted(left), constants(choice)
     narrowed = {**choice, "type": names[0] if len(names) == 1 else names}
     if values is None:
@@ -218,7 +214,7 @@ def admits(choice: Schema, value: object) -> bool:
 
 
 def met(one: Schema, other: Schema) -> Schema | None:
-    """Return the conjunction; ``None`` if no value has the type, or is a constant, of both."""
+    """Conjoin two schemas; return ``None`` if no value has the type, or is a constant, of both."""
     both = {**one, **other}
     for key in one.keys() & other.keys():
         if one[key] == other[key]:
@@ -240,7 +236,7 @@ def met(one: Schema, other: Schema) -> Schema | None:
 
 
 def settled(choice: Schema) -> Schema | None:
-    """Return the choice with those of its constants that follow the rest; ``None`` without any."""
+    """Keep the constants of a choice that follow its other rules; return ``None`` without any."""
     values = constants(choice)
     if values is None:
         return choice

@@ -141,12 +141,9 @@ class ElementReader(base.StepReader):
 
 
 class _Elements(grammars.ArgumentRules[str | None]):
-    """Writes rules for values; the place of one is the name in the closing tag behind it.
+    """Writes rules for values; a place is the name in the closing tag behind one, ``None`` for any.
 
-    Without a name, any closes it.
-
-    Marker and tag are one text: engines read such texts whole, and a list
-    goes on with the same marker.
+    Marker and tag are one text: engines read such texts whole, and a list goes on with the marker.
     """
 
     def __init__(self, mark: str, scope: GrammarText) -> None:

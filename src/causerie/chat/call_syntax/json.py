@@ -15,10 +15,7 @@ from causerie.protocol.sse import Brackets
 
 
 class JsonReader:
-    """Follows the text to the brace that closes the object.
-
-    Reads a string with the text of an object as that object.
-    """
+    """Reads an object, or a string that holds the text of one, up to its last bracket or quote."""
 
     def __init__(self) -> None:
         self._quoted_json_pieces: list[str] | None = None  # ``None`` where it is an object

@@ -18,10 +18,7 @@ from causerie.chat.schema.pattern import Refused, anywhere, between_slashes, sea
 
 
 def text_terminal(schema: Schema) -> str | None:
-    """Return the regular expression of a bounded string; ``None`` when any text will do.
-
-    Raises ``SchemaRefused`` for a pattern that cannot be followed.
-    """
+    """Return the regex of a bounded string, or ``None`` without bounds; raise ``SchemaRefused``."""
     low, high = schema.get("minLength", 0), schema.get("maxLength", "")
     parts = [f"/(?s:.){{{low},{high}}}/"] if low or high != "" else []
     for rules in (schema, *as_list(schema.get("allOf"))):
@@ -70,7 +67,7 @@ class ArgumentRules(ABC, Generic[Place]):
         return self._rule_name_by_schema[key]
 
     def finish(self, schema: Schema, ways: Iterable[str | None]) -> str:
-        """Return the rule for the ways to write all of it, with the rules for what is in it."""
+        """Return the rule for a whole value, written in one of ``ways``, after those inside it."""
         top = self.scope.rule(either(schema, ways))
         while self._unwritten_rules:
             name, of, place = self._unwritten_rules.pop()
@@ -131,7 +128,7 @@ def number_of(kind: str, choice: Schema, scope: GrammarText) -> str:
 
 
 def either(schema: Schema, ways: Iterable[str | None]) -> str:
-    """Return the alternatives of what follows a schema; raise where there is none."""
+    """Return the alternatives of what follows a schema; raise ``SchemaRefused`` without any."""
     possible = dict.fromkeys(way for way in ways if way is not None)
     if not possible:
         raise refused(schema, "nothing can follow it.")
@@ -212,15 +209,12 @@ class NamedProperty(Struct, frozen=True):
 
 
 class ObjectMembers(Struct, frozen=True):
-    """``named`` in order; ``free`` are terminals of other keys with what stands behind them.
-
-    Of these there are ``least`` to ``most`` (``None``: any number).
-    """
+    """Properties ``named`` in order, then ``least`` to ``most`` others, by terminals of keys."""
 
     named: tuple[NamedProperty, ...]
     free: tuple[tuple[str, Schema], ...]
     least: int
-    most: int | None
+    most: int | None  # ``None``: any number
 
     def how_many(self, but: int = 0) -> str:
         """Return the quantifier of the free keys in a grammar, ``but`` of which have come."""

@@ -40,10 +40,7 @@ class OpenString:
 
     @property
     def holds(self) -> bool:
-        """Return whether the value so far is a list or an object that ends in a string of it.
-
-        Quotes may be Python's: a literal that is complete there has no open string.
-        """
+        """Return whether the value so far is a list or an object, and ends inside a string."""
         piece, self._unscanned_pieces = "".join(self._unscanned_pieces), []
         self._first_value_character = self._first_value_character or piece.lstrip()[:1]
         if self._first_value_character not in ("[", "{"):
@@ -79,10 +76,7 @@ def _compile_value_end_pattern(end_text: str, key_marker: str = "") -> re.Patter
 
 
 class ParameterReader(base.StepReader):
-    """Reads the list; the arguments come out as JSON, strings as they stream.
-
-    ``end`` is the text that follows it. A key without a value is left out.
-    """
+    """Reads a list up to the text ``end``, and writes JSON; a key without a value is left out."""
 
     def __init__(self, syntax: ParameterList, schema: base.Schema, *, end: str = "") -> None:
         super().__init__()

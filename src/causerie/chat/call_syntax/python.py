@@ -21,10 +21,7 @@ _KEY = "/[a-zA-Z_][a-zA-Z0-9_]*/"
 
 
 class PythonReader:
-    """Reads keyword arguments up to the bracket that closes the call, which is left.
-
-    An object in their place, where no first argument can be one, has them all.
-    """
+    """Reads keyword arguments, or one object that has them all, up to the ``)``, which is left."""
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
@@ -98,10 +95,7 @@ def _write_value_rule(schema: Schema, scope: GrammarText) -> str:
 
 
 def words(found: Sequence[Schema]) -> tuple[list[str], bool]:
-    """Return the constants that values of some choices may be, and whether others are possible.
-
-    The values that a choice lists are written as JSON.
-    """
+    """Return Python's constants that values may be, and whether others are possible (as JSON)."""
     free = [kinds_of(choice) for choice in found if constants(choice) is None]
     expected = frozenset[str]().union(*free)
     written = [word for kind in sorted(expected & _WORDS.keys()) for word in _WORDS[kind]]

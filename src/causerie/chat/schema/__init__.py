@@ -91,8 +91,7 @@ def prepare(
     """Return the constraint by which a JSON document follows ``schema``.
 
     Rules that no grammar has are left to the check of the finished document. Raises
-    :class:`SchemaRefused` with the JSON Pointer of whatever
-    neither can enforce; ``param`` names the field.
+    :class:`SchemaRefused` with the place of what neither can enforce; ``param`` names the field.
     """
     rules = Rewriter(schema, param).rewrite()
     rewriter = Rewriter(schema, param, for_grammar=True)
@@ -113,7 +112,7 @@ def check_size(text: str, *, param: str) -> None:
 
 
 def constraint(schema: Schema, *, param: str, white_space: WhiteSpace) -> str:
-    """Return the text of the same for a part of a schema, all of which has been prepared."""
+    """Return the constraint's text for a part of a schema that :func:`prepare` has accepted."""
     written = Rewriter(schema, param, for_grammar=True).rewrite()
     return _encode_constraint(written, param, white_space)
 

@@ -97,10 +97,7 @@ class SchemaDisjointness:
         self._constant_kinds_by_schema_id: dict[int, Mapping[str, str]] = {}  # likewise
 
     def overlaps(self, options: Sequence[object], *, within: object) -> Iterator[tuple[int, int]]:
-        """Yield the pairs of options that are not shown to exclude each other.
-
-        ``within`` is the ``type`` that holds alongside the ``oneOf``.
-        """
+        """Yield the pairs that may overlap; ``within`` is the ``type`` next to the ``oneOf``."""
         frame = _expand_types(within)
         for second in range(len(options)):
             for first in range(second):

@@ -20,10 +20,7 @@ _MANY = math.inf
 
 
 class Contradictions:
-    """Finds contradictions in one document; ``resolve`` returns the target of a ``$ref``.
-
-    The work is bounded; beyond the bound nothing is found.
-    """
+    """Finds contradictions, within limits of work; ``resolve`` returns the target of a ``$ref``."""
 
     def __init__(self, resolve: Callable[[str], object]) -> None:
         self._resolve_reference = resolve
@@ -168,10 +165,9 @@ class Endless(Exception):
 
 
 def without_endless(schema: dict[str, object]) -> dict[str, object]:
-    """Return ``schema`` with ``False`` for each part that no finite document satisfies.
+    """Put ``False`` for parts that no finite document satisfies; raise :class:`Endless` at top.
 
     References point into its ``$defs``; definitions that nothing satisfies are removed.
-    Raises :class:`Endless`.
     """
     definitions = as_mapping(schema.get("$defs"))
     counting = Contradictions(lambda name: definitions.get(name.removeprefix(_PREFIX), True))

@@ -31,7 +31,7 @@ class SchemaRefused(ValueError):
         self.param, self.reason, self.pointer = param, reason, pointer
 
     def of_function(self, name: str) -> SchemaRefused:
-        """Return the same refusal, with the function whose parameters it is about."""
+        """Return a copy of the refusal that names the function whose parameters it is about."""
         return SchemaRefused(self.param, self.reason, self.pointer, name)
 
 
@@ -131,10 +131,7 @@ def is_annotation(key: str) -> bool:
 
 
 def is_unknown(key: str) -> bool:
-    """Return whether a keyword is an annotation that nobody knows, perhaps a misspelt rule.
-
-    Names that begin with ``x-`` are notes by convention.
-    """
+    """Return whether a keyword is unknown, perhaps a misspelt rule, and no note (``x-``)."""
     if key in _RULES or key in _ANNOTATIONS:
         return False
     return not key.startswith("x-") or key == "x-guidance"

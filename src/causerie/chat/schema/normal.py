@@ -78,7 +78,7 @@ class Rewriter:
             self.root = placed(said)
 
     def rewrite(self) -> Node:
-        """Return the whole schema; raise :class:`SchemaRefused`."""
+        """Return the whole schema rewritten; raise :class:`SchemaRefused`."""
         top = self._rewrite_schema(self.root, "#", 0, True)
         if top is False:
             raise self._new_refusal("#", "`false` admits no document at all.")
@@ -103,10 +103,7 @@ class Rewriter:
             raise self._new_refusal(endless.pointer, str(endless)) from None
 
     def ignored(self) -> tuple[str, ...]:
-        """Return the unknown keywords and formats that were ignored, as a header names them.
-
-        Something that only holds definitions, to which references point, is not among them.
-        """
+        """Return the ignored keywords and formats, but not those around definitions in use."""
         used = [reference for reference, _ in self._definition_names]
         names = [
             name
@@ -221,7 +218,7 @@ class Rewriter:
                 f"{str(value)[:200]!r} names a document that is not in the schema; "
                 "put it below `$defs`, with its `$id`.",
             )
-        self._resolve_reference(value, at=at)
+        self._resolve_reference(value, pointer=at)
         target = (value, self._applies_alone(place, key))
         if target not in self._definition_names:
             self._definition_names[target] = f"d{len(self._definition_names)}"

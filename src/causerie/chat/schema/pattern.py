@@ -53,11 +53,7 @@ def searches(pattern: str) -> list[str]:
 
 
 def whole(pattern: str) -> str:
-    """Return a pattern that is to match a whole text, with its redundant ``^`` and ``$`` left out.
-
-    ``^`` at the start and ``$`` at the end of an alternative say nothing then;
-    anywhere else they are refused.
-    """
+    """Drop ``^`` and ``$`` at the ends of alternatives, to match whole texts; refuse others."""
     parts = pieces(pattern)
     out = []
     for before, piece, after in zip([_OR, *parts], parts, [*parts[1:], _OR], strict=False):
@@ -136,10 +132,7 @@ def _rewrite_negative_lookahead(inner_pieces: Sequence[Piece]) -> list[Piece]:
 
 
 def counts_groups(pattern: str) -> bool:
-    """Return whether a pattern counts groups of varying length, such as words.
-
-    That beside the length of a long text is too much for engines.
-    """
+    """Return whether a pattern counts groups of varying length, such as words."""
     varying: list[bool] = []  # the groups that are open
     closed = False  # one of varying length has just ended
     for token in _COUNTED.findall(pattern):

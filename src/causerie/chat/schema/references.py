@@ -134,7 +134,7 @@ Documents = Mapping[str, Schema]
 
 
 def with_documents(found: Addresses, given: Documents) -> Addresses:
-    """Return the same with those of some documents that it refers to, also by way of others."""
+    """Return addresses with those of all ``given`` documents that they need, also indirectly."""
     while True:
         named = {name for name in found.documents if name in given and name not in found.places}
         definitions = found.whole.get("$defs", {})
@@ -176,11 +176,9 @@ def without_siblings(schema: Schema) -> tuple[Schema, list[str]]:
 
 
 def placed(schema: Schema) -> Schema:
-    """Return the same schema, in which references name places (``#/$defs/name``), without rules
-    next to a reference that its draft ignores.
+    """Return a schema whose references name places (``#/$defs/name``), by the rules of its draft.
 
-    References to what is not in the schema stay as they are, unless it is a meta-schema of the
-    standard.
+    References to what is not in it stay as they are, unless it is a meta-schema of the standard.
     """
     schema, _ = without_siblings(schema)
     found = Addresses(schema)

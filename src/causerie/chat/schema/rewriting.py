@@ -38,10 +38,7 @@ def satisfiable(schema: Schema) -> Schema | bool:
 
 
 def plain(schema: Schema, pointer: str, resolve: Callable[[str], object]) -> Schema | bool:
-    """Return a schema that says the same, plainly.
-
-    ``pointer`` is where it stands, ``resolve`` gives what a reference stands for.
-    """
+    """Rewrite ``propertyNames`` by plainer keywords; ``resolve`` returns what a reference names."""
     said = satisfiable(schema)
     if isinstance(said, bool) or "propertyNames" not in said:
         return said
@@ -63,10 +60,7 @@ def plain(schema: Schema, pointer: str, resolve: Callable[[str], object]) -> Sch
 
 
 def declared_types(schema: Schema) -> object:
-    """Return the ``type`` of a schema, with ``null`` if it is ``nullable`` (OpenAPI 3.0.3).
-
-    Without a type alongside, ``nullable`` says nothing.
-    """
+    """Return the ``type`` of a schema, with ``null`` if it is also ``nullable`` (OpenAPI 3.0.3)."""
     types = schema.get("type")
     if schema.get("nullable") is not True or types is None:
         return types
@@ -166,10 +160,7 @@ _NOTHING_SAID = Opposite((), False)
 
 @dataclass(slots=True)
 class SchemaNegation:
-    """Negates schemas of one document; ``resolve`` finds what a ``$ref`` names.
-
-    After some work it says nothing more.
-    """
+    """Negates schemas, within limits of work; ``resolve`` finds what a ``$ref`` names."""
 
     resolve: Callable[[str], object]
     _work_left: int = _MOST_CHARACTERS_IN_ALL
@@ -277,7 +268,7 @@ def _negate_constants(values: Sequence[object]) -> Opposite:
 
 
 def build_pattern_excluding(texts: Iterable[str]) -> str:
-    """Return a pattern for all texts but some, which look-ahead would say where it is known."""
+    """Build a pattern that matches every text but ``texts``, without look-ahead."""
     trie: dict[str, Any] = {}
     for text in texts:
         node = trie

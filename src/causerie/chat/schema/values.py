@@ -93,10 +93,7 @@ class Values:
         return ("maximum", _EXACT) if upper else ("minimum", -_EXACT)
 
     def multiple(self, of: int | float, pointer: str, *, whole: bool) -> int | float:
-        """Return ``multipleOf`` as a grammar has it.
-
-        Of ``whole`` numbers only those of the numerator are multiples of a fraction.
-        """
+        """Return ``multipleOf`` for a grammar: of a fraction its numerator, for ``whole`` numbers."""
         numerator = Fraction(str(self.number(of, pointer))).numerator
         if numerator > _MOST_REMAINDERS:
             reason = f"a numerator above {_MOST_REMAINDERS:,} is not supported."
@@ -130,7 +127,7 @@ def is_number(value: object) -> TypeGuard[int | float]:
 
 
 def json_type_name(value: object) -> str:
-    """Return the name of a value's type, one for all numbers."""
+    """Return the name of a value's JSON type, ``number`` for integers too."""
     for kind, types in (("boolean", bool), ("string", str), ("array", list), ("object", Mapping)):
         if isinstance(value, types):
             return kind
@@ -138,7 +135,7 @@ def json_type_name(value: object) -> str:
 
 
 def canonical(value: object) -> str:
-    """Return a text that equal JSON values share: 1 and 1.0 are equal, and the order of keys."""
+    """Return a text that equal JSON values share: 1 equals 1.0; the order of keys is ignored."""
     return json.dumps(_convert_whole_floats(value), sort_keys=True)
 
 
