@@ -222,8 +222,7 @@ class Found(Struct, frozen=True, kw_only=True):
 class Interview:
     """One model's interview. ``subject`` grows with what is found; ``spent`` is in tokens.
 
-    With a dialect, a parameter that does nothing by our name is asked for once more as this kind of
-    server wants it.
+    ``dialect``: a parameter without effect under our name is asked for under the server's own.
     """
 
     subject: Subject

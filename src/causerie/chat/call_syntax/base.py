@@ -104,8 +104,7 @@ LONGEST_WORD = 4096
 
 
 class StepReader:
-    """Reads by steps, each of which returns a part of the arguments; ``None`` where more text is
-    needed."""
+    """Reads by steps; each returns a part of the arguments, or ``None`` if it needs more text."""
 
     def __init__(self) -> None:
         self._unread = ""
@@ -158,16 +157,16 @@ class LiteralReader:
     """
 
     def __init__(self, text: str, also: Sequence[str] = ()) -> None:
-        self._candidates = ["".join(each.split()) for each in (text, *also)]
+        self._candidate_texts = ["".join(each.split()) for each in (text, *also)]
         self._matched_length = 0
         self._text_after_match: str | None = None  # what came behind the longest that is complete
-        if "" in self._candidates:
+        if "" in self._candidate_texts:
             self._text_after_match = ""
 
     def feed(self, text: str) -> Read:
         for position, character in enumerate(text):
             behind = self._text_after_match or ""
-            more = any(len(each) > self._matched_length for each in self._candidates)
+            more = any(len(each) > self._matched_length for each in self._candidate_texts)
             if not more or len(behind) > LONGEST_WORD:
                 return Read(rest=behind + text[position:])
             if self._text_after_match is not None:
@@ -176,18 +175,18 @@ class LiteralReader:
                 continue
             left = [
                 each
-                for each in self._candidates
+                for each in self._candidate_texts
                 if each[self._matched_length :].startswith(character)
             ]
             if not left:
                 if self._text_after_match is None:
                     raise Unreadable
                 return Read(rest=self._text_after_match + text[position + 1 :])
-            self._candidates = left
+            self._candidate_texts = left
             self._matched_length += 1
             if any(len(each) == self._matched_length for each in left):
                 self._text_after_match = ""
-        if any(len(each) > self._matched_length for each in self._candidates):
+        if any(len(each) > self._matched_length for each in self._candidate_texts):
             return Read()
         return Read(rest=self._text_after_match or "")
 

@@ -258,12 +258,12 @@ def _conjoin_properties(first: Schema, second: Schema) -> Schema:
     found: dict[str, object] = {}
     if names:
         found["properties"] = {
-            name: _conjoin(_property_schema(first, name), _property_schema(second, name))
+            name: _conjoin_schemas(_property_schema(first, name), _property_schema(second, name))
             for name in names
         }
     if "additionalProperties" in first or "additionalProperties" in second:
         others = [side.get("additionalProperties", True) for side in (first, second)]
-        found["additionalProperties"] = _conjoin(*others)
+        found["additionalProperties"] = _conjoin_schemas(*others)
     return found
 
 
@@ -272,7 +272,7 @@ def _property_schema(schema: Schema, property_name: str) -> object:
     return as_mapping(schema.get("properties")).get(property_name, others)
 
 
-def _conjoin(first: object, second: object) -> object:
+def _conjoin_schemas(first: object, second: object) -> object:
     if first is False or second is False:
         return False
     parts = _concatenate_unique(_list_all_of_parts(first), _list_all_of_parts(second))

@@ -45,7 +45,7 @@ class ElementReader(base.StepReader):
         self._element_stack = [_Element("", schema, brackets="{}")]
         self._held_text = base.GrowingText()  # of an element, before the unread text
         self._has_text_begun = False
-        self._is_streamed = False
+        self._is_value_streamed = False
         self._next_step = self._read_tag
 
     def _read_tag(self) -> str | None:
@@ -89,20 +89,20 @@ class ElementReader(base.StepReader):
         self._element_stack.append(_Element(element_name, schema, free))
         self._has_text_begun = False
         self._held_text = base.GrowingText()
-        self._is_streamed = kinds(schema) == {"string"}
+        self._is_value_streamed = kinds(schema) == {"string"}
         self._next_step = self._read_value
         key = "" if outer.brackets == "[]" else json.dumps(element_name, ensure_ascii=False) + ": "
-        return lead + key + ('"' if self._is_streamed else "")
+        return lead + key + ('"' if self._is_value_streamed else "")
 
     def _read_value(self) -> str | None:
-        if not self._has_text_begun and not self._is_streamed and not self._is_text_content():
+        if not self._has_text_begun and not self._is_value_streamed and not self._is_text_content():
             return "" if self._next_step == self._read_tag else None
         at = self._unread.find(self._tag_marker)
         if at >= 0:
             piece, self._unread = str(self._held_text) + self._unread[:at], self._unread[at:]
             self._next_step = self._read_tag
             return self._encode_value_end(piece, self._element_stack[-1].schema)
-        if not self._is_streamed:
+        if not self._is_value_streamed:
             self._hold_value_text(max(len(self._unread) - len(self._tag_marker) + 1, 0))
             return None
         ready = len(self._unread) - base.text_overlap(self._unread, self._tag_marker)
@@ -126,7 +126,7 @@ class ElementReader(base.StepReader):
         self._unread = self._unread[length:]
 
     def _encode_value_end(self, raw_text: str, schema: base.Schema) -> str:
-        if self._is_streamed:
+        if self._is_value_streamed:
             return json.dumps(raw_text, ensure_ascii=False)[1:-1] + '"'
         expected = kinds(schema)
         if not raw_text.strip() and expected and expected <= {"array", "object"}:
@@ -146,8 +146,8 @@ class _Elements(grammars.ArgumentRules[str | None]):
     Marker and tag are one text: engines read such texts whole, and a list goes on with the marker.
     """
 
-    def __init__(self, mark: str, scope: GrammarText) -> None:
-        super().__init__(scope)
+    def __init__(self, mark: str, grammar: GrammarText) -> None:
+        super().__init__(grammar)
         self._tag_marker = mark
 
     def ways(self, schema: base.Schema, place: str | None) -> Iterator[str | None]:
@@ -174,14 +174,14 @@ class _Elements(grammars.ArgumentRules[str | None]):
         return self._write_text_and_tag(text, tag_name)
 
     def _write_text_and_tag(self, text: str, tag_name: str | None) -> str:
-        written = self.scope.literal(text + self._write_closing_tag(tag_name))
+        written = self.grammar.literal(text + self._write_closing_tag(tag_name))
         return written + self._write_any_closing_name(tag_name)
 
     def _write_closing_tag(self, tag_name: str | None) -> str:
         return f"{self._tag_marker}</" if tag_name is None else f"{self._tag_marker}</{tag_name}>"
 
     def _write_any_closing_name(self, tag_name: str | None) -> str:
-        return f" {_KEY} {self.scope.literal('>')}" if tag_name is None else ""
+        return f" {_KEY} {self.grammar.literal('>')}" if tag_name is None else ""
 
     def _write_rule(
         self, type_name: str, choice: base.Schema, tag_name: str | None, allows_lists: bool
@@ -193,21 +193,21 @@ class _Elements(grammars.ArgumentRules[str | None]):
             case "object":
                 inside = self.object(choice, allows_lists)
             case "array":
-                start = self.scope.literal(f"{self._tag_marker}<{_ITEM}>")
+                start = self.grammar.literal(f"{self._tag_marker}<{_ITEM}>")
                 items = grammars.items_of(choice)
                 inside = items.grammar(lambda of: f"{start} {self.value(of, _ITEM)}", "")
             case _:
-                inside = grammars.number_of(type_name, choice, self.scope)
+                inside = grammars.number_of(type_name, choice, self.grammar)
         return None if inside is None else f"{inside} {closed}"
 
     def _write_string_rule(self, choice: base.Schema, tag_name: str | None) -> str:
         bounded = grammars.text_terminal(choice)
         closing_tag = self._write_closing_tag(tag_name)
         if bounded is not None:
-            text = self.scope.closed(f"{bounded} & {base.without(self._tag_marker)}", closing_tag)
+            text = self.grammar.closed(f"{bounded} & {base.without(self._tag_marker)}", closing_tag)
         else:
-            tag = self.scope.literal(closing_tag.removeprefix(self._tag_marker))
-            text = f"{self.scope.until(self._tag_marker)} {tag}"
+            tag = self.grammar.literal(closing_tag.removeprefix(self._tag_marker))
+            text = f"{self.grammar.until(self._tag_marker)} {tag}"
         return text + self._write_any_closing_name(tag_name)
 
     def object(self, choice: base.Schema, lists: bool = False) -> str | None:
@@ -220,12 +220,12 @@ class _Elements(grammars.ArgumentRules[str | None]):
             return None
         parts = []
         for one in members.named:
-            opened = self.scope.literal(f"{self._tag_marker}<{one.name}>")
+            opened = self.grammar.literal(f"{self._tag_marker}<{one.name}>")
             each = f"{opened} {self.value(one.schema, one.name)}"
             parts.append(each if one.required else f"({each})?")
-        begin, end = self.scope.literal(f"{self._tag_marker}<"), self.scope.literal(">")
+        begin, end = self.grammar.literal(f"{self._tag_marker}<"), self.grammar.literal(">")
         others = [
-            f"{begin} {self.scope.terminal(key)} {end} {self.value(of, None)}"
+            f"{begin} {self.grammar.terminal(key)} {end} {self.value(of, None)}"
             for key, of in members.free
         ]
         if others:
@@ -233,6 +233,6 @@ class _Elements(grammars.ArgumentRules[str | None]):
         return " ".join(parts) or '""'
 
 
-def element_grammar(mark: str, schema: base.Schema, scope: GrammarText) -> str:
-    writer = _Elements(mark, scope)
+def element_grammar(mark: str, schema: base.Schema, grammar: GrammarText) -> str:
+    writer = _Elements(mark, grammar)
     return writer.finish(schema, map(writer.object, choices(schema)))

@@ -65,24 +65,23 @@ _KEY = rf'/"{_CHARACTER}*"/'
 _LENGTHS = ("minLength", "maxLength")
 
 
-def pretty_grammar(schema: Schema, scope: GrammarText) -> str:
-    """Return the rule for a document.
+def pretty_grammar(schema: Schema, grammar: GrammarText) -> str:
+    """Return the rule for a document; raise ``SchemaRefused`` for what only engines can say.
 
-    ``schema`` holds its references as :func:`causerie.chat.call_syntax.choices.anchored` leaves
-    them. Raises ``SchemaRefused`` for what only the engines' own grammar can say.
+    ``schema`` is one that :func:`causerie.chat.call_syntax.choices.anchored` has rewritten.
     """
-    writer = _Pretty(scope)
+    writer = _Pretty(grammar)
     return writer.finish(schema, writer.ways(schema, None))
 
 
 class _Pretty(JsonLikeRules):
-    def __init__(self, scope: GrammarText) -> None:
-        super().__init__(scope)
-        self._object_start = scope.terminal(rf"/\{{{SPACE}/")
-        self._object_end = scope.terminal(rf"/{SPACE}\}}/")
-        self.brackets = (scope.terminal(rf"/\[{SPACE}/"), scope.terminal(rf"/{SPACE}\]/"))
-        self.comma = scope.terminal(rf"/{SPACE},{SPACE}/")
-        self._colon = scope.terminal(rf"/{SPACE}:{SPACE}/")
+    def __init__(self, grammar: GrammarText) -> None:
+        super().__init__(grammar)
+        self._opening_brace = grammar.terminal(rf"/\{{{SPACE}/")
+        self._closing_brace = grammar.terminal(rf"/{SPACE}\}}/")
+        self.brackets = (grammar.terminal(rf"/\[{SPACE}/"), grammar.terminal(rf"/{SPACE}\]/"))
+        self.comma = grammar.terminal(rf"/{SPACE},{SPACE}/")
+        self._colon = grammar.terminal(rf"/{SPACE}:{SPACE}/")
 
     def constants(self, choice: Schema, values: Sequence[object]) -> Iterable[str]:
         return map(self._write_constant, values)
@@ -93,7 +92,7 @@ class _Pretty(JsonLikeRules):
                 f"{self._json_literal(name)} {self._colon} {self._write_constant(each)}"
                 for name, each in constant.items()
             ]
-            return self._join_with_brackets(self._object_start, members, self._object_end)
+            return self._join_with_brackets(self._opening_brace, members, self._closing_brace)
         if isinstance(constant, list):
             begin, end = self.brackets
             return self._join_with_brackets(begin, map(self._write_constant, constant), end)
@@ -106,17 +105,17 @@ class _Pretty(JsonLikeRules):
 
     def _json_literal(self, constant: object) -> str:
         written = json.dumps(constant, ensure_ascii=False).replace("\x7f", "\\u007f")
-        return self.scope.literal(written)
+        return self.grammar.literal(written)
 
     def string(self, choice: Schema) -> str:
         known = (*_LENGTHS, "pattern", "format", "allOf")
         rules = {key: choice[key] for key in known if key in choice}
         if not rules:
-            return self.scope.terminal(rf'/"{_CHARACTER}*"/')
+            return self.grammar.terminal(rf'/"{_CHARACTER}*"/')
         if rules.keys() <= set(_LENGTHS):
             low, high = rules.get("minLength", 0), rules.get("maxLength", "")
-            return self.scope.terminal(rf'/"{_COUNTED}{{{low},{high}}}"/')
-        return self.scope.json({"type": "string", **rules})
+            return self.grammar.terminal(rf'/"{_COUNTED}{{{low},{high}}}"/')
+        return self.grammar.json({"type": "string", **rules})
 
     def object(self, choice: Schema) -> str | None:
         members = members_of(choice, _KEY, lambda name: True)
@@ -132,14 +131,14 @@ class _Pretty(JsonLikeRules):
             f"{self._write_free_key(choice)} {self._colon} {self.item(of)}"
             for _, of in members.free
         ]
-        inside = separated(parts, others, members, self.comma, self.scope)
-        return f"{self._object_start} {inside} {self._object_end}"
+        inside = separated(parts, others, members, self.comma, self.grammar)
+        return f"{self._opening_brace} {inside} {self._closing_brace}"
 
     def _write_free_key(self, choice: Schema) -> str:
         patterns, names = [*patterns_of(choice)], as_mapping(choice.get("properties"))
         if not patterns:
             taken = (f"~/{spelled(json.dumps(name, ensure_ascii=False))}/" for name in names)
-            return self.scope.terminal(" & ".join([_KEY, *taken]))
+            return self.grammar.terminal(" & ".join([_KEY, *taken]))
         if names or len(patterns) > 1 or choice.get("additionalProperties") is not False:
             raise refused(choice, "keys of one pattern stand alongside others.")
-        return self.scope.json({"type": "string", "pattern": patterns[0]})
+        return self.grammar.json({"type": "string", "pattern": patterns[0]})

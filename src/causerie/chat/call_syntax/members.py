@@ -44,8 +44,8 @@ _MOST_CHARACTERS = 150_000  # of all schemas; those that hold at once grow with 
 class ArgumentRules(ABC, Generic[Place]):
     """The rules of one function's arguments; ``ways`` says how a value is written at a place."""
 
-    def __init__(self, scope: GrammarText) -> None:
-        self.scope = scope
+    def __init__(self, grammar: GrammarText) -> None:
+        self.grammar = grammar
         self._rule_name_by_schema: dict[tuple[str, Place], str] = {}
         self._remaining_schema_characters = _MOST_CHARACTERS
         self._unwritten_rules: list[tuple[str, Schema, Place]] = []
@@ -62,16 +62,16 @@ class ArgumentRules(ABC, Generic[Place]):
             self._remaining_schema_characters -= len(key[0])
             if self._remaining_schema_characters < 0:
                 raise refused(schema, "its alternatives are too many to be combined.")
-            self._rule_name_by_schema[key] = self.scope.reserve()
+            self._rule_name_by_schema[key] = self.grammar.reserve()
             self._unwritten_rules.append((self._rule_name_by_schema[key], schema, place))
         return self._rule_name_by_schema[key]
 
     def finish(self, schema: Schema, ways: Iterable[str | None]) -> str:
         """Return the rule for a whole value, written in one of ``ways``, after those inside it."""
-        top = self.scope.rule(either(schema, ways))
+        top = self.grammar.rule(either(schema, ways))
         while self._unwritten_rules:
             name, of, place = self._unwritten_rules.pop()
-            self.scope.define(name, either(of, self.ways(of, place)))
+            self.grammar.define(name, either(of, self.ways(of, place)))
         return top
 
 
@@ -119,12 +119,12 @@ class JsonLikeRules(ArgumentRules[None]):
                 return None if inside is None else f"{begin} {inside} {end}"
             case "object":
                 return self.object(choice)
-        return number_of(type_name, choice, self.scope)
+        return number_of(type_name, choice, self.grammar)
 
 
-def number_of(kind: str, choice: Schema, scope: GrammarText) -> str:
+def number_of(kind: str, choice: Schema, grammar: GrammarText) -> str:
     """Return the expression for a number, or another value that is written as JSON."""
-    return scope.json({"type": kind, **{key: choice[key] for key in _NUMERIC if key in choice}})
+    return grammar.json({"type": kind, **{key: choice[key] for key in _NUMERIC if key in choice}})
 
 
 def either(schema: Schema, ways: Iterable[str | None]) -> str:
@@ -225,9 +225,8 @@ class ObjectMembers(Struct, frozen=True):
 def members_of(choice: Schema, key: str, writable: Callable[[str], bool]) -> ObjectMembers | None:
     """Return the members that the object may hold; ``None`` if no object is possible.
 
-    ``key`` is a regular expression (between slashes) for the free keys of a notation;
-    ``writable`` returns whether the notation can write a name. Raises ``SchemaRefused``
-    for constraints that cannot be enforced.
+    ``key`` is the regex (between slashes) of a notation's free keys; ``writable`` tells whether it
+    can write a name. Raises ``SchemaRefused`` for constraints that cannot be enforced.
     """
     required = as_list(choice.get("required"))
     declared = _collect_property_names(choice)

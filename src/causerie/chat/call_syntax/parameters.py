@@ -123,8 +123,8 @@ class ParameterReader(base.StepReader):
         lead = "{" if self._parameter_count == 0 else ", "
         self._parameter_count += 1
         name = f"{lead}{json.dumps(key, ensure_ascii=False)}: "
-        self._pending_key = "" if self._is_streamed else name
-        return f'{name}"' if self._is_streamed else ""
+        self._pending_key = "" if self._is_value_streamed else name
+        return f'{name}"' if self._is_value_streamed else ""
 
     def _finish_list(self, rest: str) -> str:
         self._unread = rest
@@ -159,14 +159,16 @@ class ParameterReader(base.StepReader):
     def _begin_value(self, schema: base.Schema, is_raw: bool | None) -> None:
         self._value_schema, self._is_raw = schema, is_raw
         self._value_types = kinds(schema)
-        self._is_streamed = is_raw is True or (is_raw is None and self._value_types == {"string"})
+        self._is_value_streamed = is_raw is True or (
+            is_raw is None and self._value_types == {"string"}
+        )
         self._set_value_end_texts(self._text_after_value)
         self._next_step = self._read_value
         self._is_at_value_start = True
         self._held_text = base.GrowingText()  # of a value that does not stream, before the text
-        self._search_offset = 0  # characters of the text in which the end of a value is not
+        self._end_search_offset = 0  # characters of the text in which the end of a value is not
         self._string_tracker = OpenString()  # of a value
-        self._scan_offset = 0  # characters of the text that it has
+        self._string_scan_offset = 0  # characters of the text that it has
 
     def _read_value(self) -> str | None:
         if self._is_at_value_start and self._syntax.between.endswith("\n"):
@@ -192,41 +194,43 @@ class ParameterReader(base.StepReader):
                 self._parameter_count -= 1
                 return ""
             return self._pending_key + self._encode_value_end(piece)
-        if not self._is_streamed:
-            size = max(self._search_offset - 1, 0)
-            self._string_tracker.add(self._unread[self._scan_offset : size])
+        if not self._is_value_streamed:
+            size = max(self._end_search_offset - 1, 0)
+            self._string_tracker.add(self._unread[self._string_scan_offset : size])
             self._held_text.add(self._unread[:size])
             self._unread = self._unread[size:]
-            self._search_offset -= size
-            self._scan_offset = max(self._scan_offset - size, 0)
+            self._end_search_offset -= size
+            self._string_scan_offset = max(self._string_scan_offset - size, 0)
             return None
         # The marker may be cut, and the line break before it is the marker's, not the value's.
-        keep = max(base.text_overlap(self._unread, end) for end in self._end_texts)
+        keep = max(base.text_overlap(self._unread, end) for end in self._value_end_texts)
         ready = len(self._unread) - keep
         if self._syntax.after.startswith("\n") and self._unread[:ready].endswith("\n"):
             ready -= 1
         if not ready:
             return None
-        piece, self._unread, self._search_offset = self._unread[:ready], self._unread[ready:], 0
+        piece, self._unread, self._end_search_offset = self._unread[:ready], self._unread[ready:], 0
         return json.dumps(piece, ensure_ascii=False)[1:-1]
 
     def _set_value_end_texts(self, end_text: str) -> None:
-        self._end_texts = (end_text, self._key_marker) if self._syntax.open_ended else (end_text,)
-        self._end_pattern = _compile_value_end_pattern(*self._end_texts)
+        self._value_end_texts = (
+            (end_text, self._key_marker) if self._syntax.open_ended else (end_text,)
+        )
+        self._value_end_pattern = _compile_value_end_pattern(*self._value_end_texts)
 
     def _find_value_end(self) -> tuple[int, int] | None:
         # JSON strings may hold the marker.
-        is_json = not (self._is_streamed or self._may_be_text or self._is_raw)
-        while found := self._end_pattern.search(self._unread, self._search_offset):
+        is_json = not (self._is_value_streamed or self._may_be_text or self._is_raw)
+        while found := self._value_end_pattern.search(self._unread, self._end_search_offset):
             if not is_json:
                 return found.span()
-            self._string_tracker.add(self._unread[self._scan_offset : found.start()])
-            self._scan_offset = found.start()
+            self._string_tracker.add(self._unread[self._string_scan_offset : found.start()])
+            self._string_scan_offset = found.start()
             if not self._string_tracker.holds:
                 return found.span()
-            self._search_offset = found.start() + 1
-        searched = len(self._unread) - max(map(len, self._end_texts)) + 1
-        self._search_offset = max(self._search_offset, searched)
+            self._end_search_offset = found.start() + 1
+        searched = len(self._unread) - max(map(len, self._value_end_texts)) + 1
+        self._end_search_offset = max(self._end_search_offset, searched)
         return None
 
     def _skip_wrapper_opener(self) -> bool:
@@ -240,7 +244,7 @@ class ParameterReader(base.StepReader):
         return len(self._unread) >= len(opener) or not opener.startswith(self._unread)
 
     def _encode_value_end(self, raw_text: str) -> str:
-        if self._is_streamed:
+        if self._is_value_streamed:
             return json.dumps(raw_text, ensure_ascii=False)[1:-1] + '"'
         if self._is_raw is True:
             return json.dumps(raw_text, ensure_ascii=False)
@@ -271,13 +275,15 @@ class ParameterReader(base.StepReader):
         return self._is_raw is None and (not self._value_types or "string" in self._value_types)
 
 
-def parameter_grammar(syntax: ParameterList, schema: base.Schema, scope: GrammarText) -> str:
+def parameter_grammar(syntax: ParameterList, schema: base.Schema, grammar: GrammarText) -> str:
     """Return the declared properties in order, required ones always; then other possible ones."""
-    ways = (_write_list_rule(syntax, choice, scope) for choice in choices(schema))
+    ways = (_write_list_rule(syntax, choice, grammar) for choice in choices(schema))
     return f"({either(schema, ways)})"
 
 
-def _write_list_rule(syntax: ParameterList, schema: base.Schema, scope: GrammarText) -> str | None:
+def _write_list_rule(
+    syntax: ParameterList, schema: base.Schema, grammar: GrammarText
+) -> str | None:
     between = {mark.strip() for mark in (syntax.between, syntax.between_json or syntax.between)}
     heads = [mark.partition("{type}")[0].strip() for mark in between]
     members = members_of(
@@ -287,69 +293,71 @@ def _write_list_rule(syntax: ParameterList, schema: base.Schema, scope: GrammarT
     )
     if members is None:
         return None
-    apart = f"({scope.literal(syntax.apart)})? " if syntax.apart else ""
-    before = apart + scope.literal(syntax.before)
+    apart = f"({grammar.literal(syntax.apart)})? " if syntax.apart else ""
+    before = apart + grammar.literal(syntax.before)
     parts = []
     for one in members.named:
-        head = apart + scope.literal(syntax.before + one.name)
-        each = scope.rule(f"{head} {_write_value_rule(syntax, one.schema, scope)}")
+        head = apart + grammar.literal(syntax.before + one.name)
+        each = grammar.rule(f"{head} {_write_value_rule(syntax, one.schema, grammar)}")
         parts.append(each if one.required else f"{each}?")
     if members.free:
         others = [
-            scope.rule(f"{before} {scope.terminal(key)} {_write_value_rule(syntax, of, scope)}")
+            grammar.rule(
+                f"{before} {grammar.terminal(key)} {_write_value_rule(syntax, of, grammar)}"
+            )
             for key, of in members.free
         ]
         parts.append(f"({' | '.join(others)}){members.how_many()}")
     return " ".join(parts) or '""'
 
 
-def _write_value_rule(syntax: ParameterList, schema: base.Schema, scope: GrammarText) -> str:
+def _write_value_rule(syntax: ParameterList, schema: base.Schema, grammar: GrammarText) -> str:
     found = choices(schema)
     texts = [choice for choice in found if "string" in kinds_of(choice)]
     others = [of_kinds(choice, left) for choice in found if (left := kinds_of(choice) - {"string"})]
-    raw = [_write_raw_string_rule(syntax, choice, scope) for choice in texts]
+    raw = [_write_raw_string_rule(syntax, choice, grammar) for choice in texts]
     if syntax.between_json is None:
         if None in raw:
-            return f"{scope.literal(syntax.between)} {_write_any_text_rule(syntax, scope)}"
+            return f"{grammar.literal(syntax.between)} {_write_any_text_rule(syntax, grammar)}"
         options = [option for option in raw if option is not None]
         if others:
-            options.append(_write_non_string_rule(syntax, others if texts else [schema], scope))
-        return f"{scope.literal(syntax.between)} ({' | '.join(options)})"
-    between = scope.literal(syntax.between)
-    options = [f"{between} {option or _write_any_text_rule(syntax, scope)}" for option in raw]
-    options += _write_typed_value_rules(syntax, others, scope)
+            options.append(_write_non_string_rule(syntax, others if texts else [schema], grammar))
+        return f"{grammar.literal(syntax.between)} ({' | '.join(options)})"
+    between = grammar.literal(syntax.between)
+    options = [f"{between} {option or _write_any_text_rule(syntax, grammar)}" for option in raw]
+    options += _write_typed_value_rules(syntax, others, grammar)
     return f"({' | '.join(dict.fromkeys(options))})"
 
 
 def _write_non_string_rule(
-    syntax: ParameterList, options: list[base.Schema], scope: GrammarText
+    syntax: ParameterList, options: list[base.Schema], grammar: GrammarText
 ) -> str:
     found = [choice for option in options for choice in choices(option)]
     written, others = words(found) if syntax.constants == "python" else ([], True)
-    written = [scope.literal(word + syntax.after) for word in written]
+    written = [grammar.literal(word + syntax.after) for word in written]
     if others:
-        written.append(f"{scope.json(any_of(options))} {scope.literal(syntax.after)}")
+        written.append(f"{grammar.json(any_of(options))} {grammar.literal(syntax.after)}")
     return " | ".join(written)
 
 
 def _write_typed_value_rules(
-    syntax: ParameterList, others: list[base.Schema], scope: GrammarText
+    syntax: ParameterList, others: list[base.Schema], grammar: GrammarText
 ) -> list[str]:
-    between, after = syntax.between_json or "", scope.literal(syntax.after)
+    between, after = syntax.between_json or "", grammar.literal(syntax.after)
     if not others:
         return []
     if "{type}" not in between:
-        return [f"{scope.literal(between)} {scope.json(any_of(others))} {after}"]
+        return [f"{grammar.literal(between)} {grammar.json(any_of(others))} {after}"]
     return [
-        f"{scope.literal(between.replace('{type}', 'number' if kind == 'integer' else kind))} "
-        f"{scope.json(of_kinds(choice, {kind}))} {after}"
+        f"{grammar.literal(between.replace('{type}', 'number' if kind == 'integer' else kind))} "
+        f"{grammar.json(of_kinds(choice, {kind}))} {after}"
         for choice in others
         for kind in sorted(kinds_of(choice))
     ]
 
 
 def _write_raw_string_rule(
-    syntax: ParameterList, choice: base.Schema, scope: GrammarText
+    syntax: ParameterList, choice: base.Schema, grammar: GrammarText
 ) -> str | None:
     values = constants(choice)
     if values is not None:
@@ -357,20 +365,20 @@ def _write_raw_string_rule(
         marks = [syntax.after.strip(), *([syntax.before] if syntax.open_ended else [])]
         if any(mark in text for text in texts for mark in marks):
             raise refused(choice, "a constant holds the text that ends a value of this model.")
-        return "(" + " | ".join(scope.literal(text + syntax.after) for text in texts) + ")"
+        return "(" + " | ".join(grammar.literal(text + syntax.after) for text in texts) + ")"
     terminal = text_terminal(choice)
     if terminal is None:
         return None
-    return scope.closed(_exclude_key_marker(syntax, terminal), syntax.after)
+    return grammar.closed(_exclude_key_marker(syntax, terminal), syntax.after)
 
 
 def _exclude_key_marker(syntax: ParameterList, terminal: str) -> str:
     return f"{terminal} & {base.without(syntax.before)}" if syntax.open_ended else terminal
 
 
-def _write_any_text_rule(syntax: ParameterList, scope: GrammarText) -> str:
+def _write_any_text_rule(syntax: ParameterList, grammar: GrammarText) -> str:
     if syntax.open_ended:
-        return scope.closed(_exclude_key_marker(syntax, ANY_TEXT), syntax.after)
+        return grammar.closed(_exclude_key_marker(syntax, ANY_TEXT), syntax.after)
     core = syntax.after.strip()
     margin = syntax.after[syntax.after.index(core) + len(core) :]
-    return f"{scope.until(core)} {scope.literal(margin)}".strip()
+    return f"{grammar.until(core)} {grammar.literal(margin)}".strip()

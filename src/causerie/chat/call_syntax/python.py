@@ -39,25 +39,27 @@ class PythonReader:
         return self._relaxed_reader.feed(text)
 
 
-def python_grammar(schema: Schema, scope: GrammarText) -> str:
+def python_grammar(schema: Schema, grammar: GrammarText) -> str:
     """Return the declared parameters in order, required ones always; then other possible ones."""
-    ways = (_write_arguments_rule(choice, scope) for choice in choices(schema))
+    ways = (_write_arguments_rule(choice, grammar) for choice in choices(schema))
     return f"({grammars.either(schema, ways)})"
 
 
-def _write_arguments_rule(choice: Schema, scope: GrammarText) -> str | None:
+def _write_arguments_rule(choice: Schema, grammar: GrammarText) -> str | None:
     members = grammars.members_of(choice, _KEY, lambda name: name == name.strip())
     if members is None:
         return None
     written = []
     for one in members.named:
-        key = scope.literal(f"{one.name}=")
-        written.append((one.required, scope.rule(f"{key} {_write_value_rule(one.schema, scope)}")))
+        key = grammar.literal(f"{one.name}=")
+        written.append(
+            (one.required, grammar.rule(f"{key} {_write_value_rule(one.schema, grammar)}"))
+        )
     others = [
-        scope.rule(f'{scope.terminal(key)} "=" {_write_value_rule(of, scope)}')
+        grammar.rule(f'{grammar.terminal(key)} "=" {_write_value_rule(of, grammar)}')
         for key, of in members.free
     ]
-    return separated(written, others, members, scope.literal(", "), scope)
+    return separated(written, others, members, grammar.literal(", "), grammar)
 
 
 def separated(
@@ -65,14 +67,14 @@ def separated(
     others: list[str],
     members: grammars.ObjectMembers,
     comma: str,
-    scope: GrammarText,
+    grammar: GrammarText,
 ) -> str:
     """Return the parts in order, then the others in any order; a pair's flag means required."""
-    other = scope.rule(" | ".join(others)) if others else ""
+    other = grammar.rule(" | ".join(others)) if others else ""
     rest = [f"({comma} {other}){members.how_many()}" if other else '""']  # behind what is written
     for needed, part in reversed(parts):
         one = f"{comma} {part}" if needed else f"({comma} {part})?"
-        rest.append(scope.rule(f"{one} {rest[-1]}"))
+        rest.append(grammar.rule(f"{one} {rest[-1]}"))
     rest.reverse()
     options = []
     for at, (needed, part) in enumerate(parts):
@@ -85,12 +87,12 @@ def separated(
             options.append(f"{other} {more}")
         if not (other and members.least):
             options.append('""')
-    return scope.rule(" | ".join(options))
+    return grammar.rule(" | ".join(options))
 
 
-def _write_value_rule(schema: Schema, scope: GrammarText) -> str:
+def _write_value_rule(schema: Schema, grammar: GrammarText) -> str:
     written, others = words(choices(schema))
-    options = [f'"{word}"' for word in written] + ([scope.json(schema)] if others else [])
+    options = [f'"{word}"' for word in written] + ([grammar.json(schema)] if others else [])
     return f"({' | '.join(options)})"
 
 
@@ -111,22 +113,24 @@ _BARE_KEY = "/[a-zA-Z0-9_.\\-]+/"
 _BARE = re.compile(r"[^\s:,{}\[\]\"'<]([^:,{}\[\]]*[^\s:,{}\[\]])?")
 
 
-def loose_grammar(quote: str, schema: Schema, scope: GrammarText) -> str:
-    writer = _Loose(quote, scope)
+def loose_grammar(quote: str, schema: Schema, grammar: GrammarText) -> str:
+    writer = _Loose(quote, grammar)
     return writer.finish(schema, map(writer.object, choices(schema)))
 
 
 class _Loose(grammars.JsonLikeRules):
     null = '"None"'
 
-    def __init__(self, quote: str, scope: GrammarText) -> None:
-        super().__init__(scope)
+    def __init__(self, quote: str, grammar: GrammarText) -> None:
+        super().__init__(grammar)
         self._quote = quote
 
     def constants(self, choice: Schema, values: Sequence[object]) -> Iterable[str]:
         if self._quote in json.dumps(values, ensure_ascii=False).replace('\\"', '"'):
             raise refused(choice, "a constant holds the text that ends a string of this model.")
-        return [self.scope.literal(loose_text(each, self._quote, ordered=True)) for each in values]
+        return [
+            self.grammar.literal(loose_text(each, self._quote, ordered=True)) for each in values
+        ]
 
     def object(self, choice: Schema) -> str | None:
         members = grammars.members_of(choice, _BARE_KEY, lambda name: self._quote not in name)
@@ -136,16 +140,16 @@ class _Loose(grammars.JsonLikeRules):
         parts = []
         for one in named:
             mark = "" if _BARE.fullmatch(one.name) else self._quote
-            key = self.scope.literal(f"{mark}{one.name}{mark}:")
+            key = self.grammar.literal(f"{mark}{one.name}{mark}:")
             parts.append((one.required, f"{key} {self.item(one.schema)}"))
         free = members.free
-        others = [f'{self.scope.terminal(key)} ":" {self.item(of)}' for key, of in free]
-        inside = separated(parts, others, members, '","', self.scope)
+        others = [f'{self.grammar.terminal(key)} ":" {self.item(of)}' for key, of in free]
+        inside = separated(parts, others, members, '","', self.grammar)
         return f'"{{" {inside} "}}"'
 
     def string(self, choice: Schema) -> str:
-        quote = self.scope.literal(self._quote)
+        quote = self.grammar.literal(self._quote)
         bounded = grammars.text_terminal(choice)
         if bounded is not None:
-            return f"{quote} {self.scope.closed(bounded, self._quote)}"
-        return f"{quote} {self.scope.until(self._quote)}"
+            return f"{quote} {self.grammar.closed(bounded, self._quote)}"
+        return f"{quote} {self.grammar.until(self._quote)}"

@@ -41,8 +41,7 @@ def section_marks(calls: CallSection) -> tuple[str, ...]:
 class UnmarkedReader:
     """Reads a reply piece by piece, as long as it may be nothing but calls.
 
-    ``fenced`` admits only what begins with a code fence, for families whose own calls begin
-    with a brace.
+    ``fenced`` admits only replies in code fences, for families whose calls begin with a brace.
     """
 
     def __init__(self, tools: Tools, admits: Admits, marks: Iterable[str], *, fenced: bool) -> None:
@@ -228,40 +227,42 @@ def unmarked_grammar(
     the grammar has already. ``None`` if the schemas of the others are too long to write them:
     then only the reader holds the arguments to them.
     """
-    scope = GrammarText(control_tokens, prefix="unmarked_")
+    grammar = GrammarText(control_tokens, prefix="unmarked_")
     try:
         arguments = {
-            name: known.get(name) or _write_arguments_rule(name, tools[name], scope)
+            name: known.get(name) or _write_arguments_rule(name, tools[name], grammar)
             for name in sorted(tools)
         }
-        expression = _write_calls_rule(arguments, marks, scope, several)
+        expression = _write_calls_rule(arguments, marks, grammar, several)
     except SchemaRefused:
         return None
-    if len(scope.rules) > MOST_RULES:
+    if len(grammar.rules) > MOST_RULES:
         return None
-    return expression, scope.rules, _build_opening_pattern(_FIRST, _build_name_pattern(tools))
+    return expression, grammar.rules, _build_opening_pattern(_FIRST, _build_name_pattern(tools))
 
 
 def _write_calls_rule(
-    argument_rules: Mapping[str, str], markers: Iterable[str], scope: GrammarText, max_more: int
+    argument_rules: Mapping[str, str], markers: Iterable[str], grammar: GrammarText, max_more: int
 ) -> str:
-    end = scope.terminal(_END)
+    end = grammar.terminal(_END)
 
     def calls(before: str) -> str:
         each = []
         for name, written in argument_rules.items():
-            opening = scope.terminal(f"/{_build_opening_pattern(before, spelled(name))}{_LAST_WS}/")
+            opening = grammar.terminal(
+                f"/{_build_opening_pattern(before, spelled(name))}{_LAST_WS}/"
+            )
             each.append(f"{opening} {written} {end}")
-        return scope.rule(" | ".join(each))
+        return grammar.rule(" | ".join(each))
 
     again = f"{calls(_NEXT)}{{0,{max_more}}}" if max_more else ""
     shut = rf"{_WS}(,|\{{|{_REOPENED})"
     if max_more:
         shut = _build_opening_pattern(_NEXT, _build_name_pattern(argument_rules))
-    text = scope.terminal(f"{SOME} & ~/{shut}(.|\\n)*/")
-    held = [scope.literal(mark) for mark in markers if mark in scope.control_tokens]
+    text = grammar.terminal(f"{SOME} & ~/{shut}(.|\\n)*/")
+    held = [grammar.literal(mark) for mark in markers if mark in grammar.control_tokens]
     tail = f"({text}? ({' | '.join(held)}))* {text}?" if held else f"{text}?"
-    return scope.rule(f"{calls(_FIRST)} {again} {tail}")
+    return grammar.rule(f"{calls(_FIRST)} {again} {tail}")
 
 
 _FIRST = rf"{_WS}(```({'|'.join(_LANGUAGES)}){_WS})?(\[{_WS})?"
@@ -280,9 +281,9 @@ def _build_name_pattern(names: Iterable[str]) -> str:
     return f"({'|'.join(map(spelled, sorted(names)))})"
 
 
-def _write_arguments_rule(function_name: str, schema: Schema, scope: GrammarText) -> str:
-    scope.function = function_name
+def _write_arguments_rule(function_name: str, schema: Schema, grammar: GrammarText) -> str:
+    grammar.function = function_name
     try:
-        return pretty_grammar(schema, scope)
+        return pretty_grammar(schema, grammar)
     except (SchemaRefused, RecursionError):
-        return scope.json(schema)
+        return grammar.json(schema)

@@ -47,10 +47,7 @@ class Work:
 
 
 PATTERNS = BoundedCache[tuple[str, str], tuple[LLMatcher, int]](MOST_KEPT_BYTES, _MOST_BYTES)
-"""Patterns and formats of all schemas, compiled when they are first asked for.
-
-With each stands the memory that it takes, by estimate.
-"""
+"""Compiled patterns and formats of all schemas, each with an estimate of its memory."""
 _PATTERNS_LOCK = Lock()
 
 

@@ -101,14 +101,12 @@ class SchemaDisjointness:
         frame = _expand_types(within)
         for second in range(len(options)):
             for first in range(second):
-                if not self._is_disjoint(options[first], options[second], frame, 0):
+                if not self._are_disjoint(options[first], options[second], frame, 0):
                     yield first, second
 
     def possible(self, options: Sequence[object]) -> list[int]:
-        """Return the options that may be the only one to hold.
-
-        An option that is there twice is never alone. Beside one that always holds, no other is.
-        """
+        """Return the indexes of the options that may be the only one to hold."""
+        # One that is there twice is never alone; beside one that always holds, no other is.
         always = [at for at, option in enumerate(options) if option is True or option == {}]
         texts = [self._canonical_text(option) for option in options]
         times = Counter(texts)
@@ -120,7 +118,7 @@ class SchemaDisjointness:
         self._spend_steps(len(text) // _CHARACTERS_A_STEP)
         return text
 
-    def _is_disjoint(self, a: object, b: object, types: frozenset[str], depth: int) -> bool:
+    def _are_disjoint(self, a: object, b: object, types: frozenset[str], depth: int) -> bool:
         pair = id(a), id(b), types
         if pair not in self._is_disjoint_by_pair:
             self._compared_schemas += (a, b)
@@ -162,7 +160,7 @@ class SchemaDisjointness:
         mine_named, theirs_named = (as_mapping(each.get("properties")) for each in (a, b))
         required = {*_list_strings(a.get("required")), *_list_strings(b.get("required"))}
         return any(
-            self._is_disjoint(mine_named[name], theirs_named[name], _ALL, depth + 1)
+            self._are_disjoint(mine_named[name], theirs_named[name], _ALL, depth + 1)
             for name in required
             if None not in (mine_named.get(name), theirs_named.get(name))
         )
@@ -186,13 +184,13 @@ class SchemaDisjointness:
     def _has_disjoint_part(self, a: Schema, b: object, types: frozenset[str], depth: int) -> bool:
         reference = a.get("$ref")
         target = self._resolve_reference(reference) if isinstance(reference, str) else True
-        if self._is_disjoint(target, b, types, depth + 1):
+        if self._are_disjoint(target, b, types, depth + 1):
             return True
-        if any(self._is_disjoint(part, b, types, depth + 1) for part in as_list(a.get("allOf"))):
+        if any(self._are_disjoint(part, b, types, depth + 1) for part in as_list(a.get("allOf"))):
             return True
         for key in ("anyOf", "oneOf"):
             options = as_list(a.get(key))
-            if options and all(self._is_disjoint(one, b, types, depth + 1) for one in options):
+            if options and all(self._are_disjoint(one, b, types, depth + 1) for one in options):
                 return True
         return False
 

@@ -135,7 +135,7 @@ class SchemaNarrowing:
                 result.added.append(needs)
             elif len(asked) <= _MOST_CONDITIONS:
                 held = {"type": "object", "required": [name]}
-                result.either([_forbid([name]), {"allOf": [held, needs]}])
+                result.either([_forbid_names([name]), {"allOf": [held, needs]}])
         if len(asked) > _MOST_CONDITIONS:
             result.left.append("dependencies")
 
@@ -302,7 +302,9 @@ class SchemaNarrowing:
             result.left.append("maxProperties")
             return
         others = [[other for other in optional if other != name] for name in optional]
-        result.either([_forbid(each) for each in others] if max_optional else [_forbid(optional)])
+        result.either(
+            [_forbid_names(each) for each in others] if max_optional else [_forbid_names(optional)]
+        )
 
     # What other keywords leave over
 
@@ -367,7 +369,7 @@ def _rewrite_pattern(pattern: str) -> list[str]:
         return []
 
 
-def _forbid(property_names: Sequence[str]) -> Schema:
+def _forbid_names(property_names: Sequence[str]) -> Schema:
     return {"properties": dict.fromkeys(property_names, False)}
 
 

@@ -182,43 +182,45 @@ class Rewriter:
     ) -> Node | bool:
         return self._rewrite_schema(subschema, step(place.pointer, *keys), place.depth + 1, alone)
 
-    def _refuse_inner_id(self, place: Place, key: str, value: object, at: str) -> None:
+    def _refuse_inner_id(self, place: Place, key: str, value: object, pointer: str) -> None:
         if place.pointer != "#":
             raise self._new_refusal(
-                at,
+                pointer,
                 "a schema inside another may have no address of its own, but a plain name that "
                 "nothing else has, and then no references that begin with `#`; leave `$id` out.",
             )
 
     # Keywords that hold for any value
 
-    def _write_type(self, place: Place, key: str, value: object, at: str) -> None:
+    def _write_type(self, place: Place, key: str, value: object, pointer: str) -> None:
         named = one_or_several(value)
         if not named or any(name not in words.TYPES for name in named):
-            raise self._new_refusal(at, f"it must be one or several of {', '.join(words.TYPES)}.")
+            raise self._new_refusal(
+                pointer, f"it must be one or several of {', '.join(words.TYPES)}."
+            )
         place.out["type"] = named[0] if len(named) == 1 else list(dict.fromkeys(named))
 
-    def _write_const(self, place: Place, key: str, value: object, at: str) -> None:
-        written = self._value_checks.constant(value, at)
+    def _write_const(self, place: Place, key: str, value: object, pointer: str) -> None:
+        written = self._value_checks.constant(value, pointer)
         place.out[key] = value if self.for_parts else written
 
-    def _write_enum(self, place: Place, key: str, value: object, at: str) -> None:
+    def _write_enum(self, place: Place, key: str, value: object, pointer: str) -> None:
         if not isinstance(value, list):
-            raise self._new_refusal(at, "it must be an array.")
+            raise self._new_refusal(pointer, "it must be an array.")
         if not value:
-            raise self._new_refusal(at, "it lists nothing, so no document can satisfy it.")
-        places = (step(at, index) for index in range(len(value)))
+            raise self._new_refusal(pointer, "it lists nothing, so no document can satisfy it.")
+        places = (step(pointer, index) for index in range(len(value)))
         written = [*map(self._value_checks.constant, value, places)]
         place.out[key] = value if self.for_parts else written
 
-    def _write_reference(self, place: Place, key: str, value: object, at: str) -> None:
+    def _write_reference(self, place: Place, key: str, value: object, pointer: str) -> None:
         if not isinstance(value, str) or not (value == "#" or value.startswith("#/")):
             raise self._new_refusal(
-                at,
+                pointer,
                 f"{str(value)[:200]!r} names a document that is not in the schema; "
                 "put it below `$defs`, with its `$id`.",
             )
-        self._resolve_reference(value, pointer=at)
+        self._resolve_reference(value, pointer=pointer)
         target = (value, self._applies_alone(place, key))
         if target not in self._definition_names:
             self._definition_names[target] = f"d{len(self._definition_names)}"
@@ -232,21 +234,21 @@ class Rewriter:
             reason = f"{reference[:200]!r} points to nothing in the schema."
             raise self._new_refusal(pointer, reason) from None
 
-    def _write_all_of(self, place: Place, key: str, value: object, at: str) -> None:
+    def _write_all_of(self, place: Place, key: str, value: object, pointer: str) -> None:
         options = self._rewrite_schema_list(place, key, value, alone=False)
         place.out["allOf"] = [*as_list(place.out.get("allOf")), *options]
 
-    def _write_alternatives(self, place: Place, key: str, value: object, at: str) -> None:
+    def _write_alternatives(self, place: Place, key: str, value: object, pointer: str) -> None:
         options = self._rewrite_schema_list(
             place, key, value, alone=self._applies_alone(place, key)
         )
         _add_keyword(place.out, "anyOf" if self.for_grammar else key, options)
 
-    def _write_subschema(self, place: Place, key: str, value: object, at: str) -> None:
+    def _write_subschema(self, place: Place, key: str, value: object, pointer: str) -> None:
         place.out[key] = self._rewrite_child(place, value, key, alone=key == "additionalProperties")
 
-    def _write_dependencies(self, place: Place, key: str, value: object, at: str) -> None:
-        for name, needs in self._read_schema_map(value, at):
+    def _write_dependencies(self, place: Place, key: str, value: object, pointer: str) -> None:
+        for name, needs in self._read_schema_map(value, pointer):
             if isinstance(needs, str | list):
                 needs = {"required": [needs] if isinstance(needs, str) else needs}
             held: Node = {"type": "object", "required": [name]}
@@ -266,17 +268,17 @@ class Rewriter:
 
     # Keywords of strings and numbers
 
-    def _write_size(self, place: Place, key: str, value: object, at: str) -> None:
-        number = self._value_checks.finite(value, at)
+    def _write_size(self, place: Place, key: str, value: object, pointer: str) -> None:
+        number = self._value_checks.finite(value, pointer)
         if not isinstance(number, int) or number < 0:
-            raise self._new_refusal(at, "it must be a whole number from 0 up.")
+            raise self._new_refusal(pointer, "it must be a whole number from 0 up.")
         limit = MAX_LENGTH if key.endswith("Length") else MAX_ITEMS
         if number > limit and key.startswith("min"):
-            raise self._new_refusal(at, f"it is beyond {limit}, the most that is enforced.")
+            raise self._new_refusal(pointer, f"it is beyond {limit}, the most that is enforced.")
         place.out[key] = min(number, limit) if self.for_grammar else number
 
-    def _write_pattern(self, place: Place, key: str, value: object, at: str) -> None:
-        for pattern in self._rewrite_pattern(value, at):
+    def _write_pattern(self, place: Place, key: str, value: object, pointer: str) -> None:
+        for pattern in self._rewrite_pattern(value, pointer):
             _add_keyword(place.out, "pattern", pattern)
 
     def _rewrite_pattern(self, pattern: object, pointer: str) -> list[str]:
@@ -289,11 +291,11 @@ class Rewriter:
             raise self._new_refusal(pointer, str(refused)) from None
         return [pattern] if self.for_parts else rewritten
 
-    def _write_format(self, place: Place, key: str, value: object, at: str) -> None:
+    def _write_format(self, place: Place, key: str, value: object, pointer: str) -> None:
         if "string" not in one_or_several(place.schema.get("type", "string")):
             return  # says nothing about other values (`int32`, `double`)
         if not isinstance(value, str):
-            raise self._new_refusal(at, "it must be a string.")
+            raise self._new_refusal(pointer, "it must be a string.")
         if value in words.FORMATS or (self.for_parts and value in words.SPELLED):
             place.out[key] = value
         elif value in words.SPELLED:
@@ -301,65 +303,67 @@ class Rewriter:
         elif value not in words.NOTES and not (
             value in words.SAID_BY_PATTERN and place.schema.keys() & {"pattern", "allOf"}
         ):
-            self._add_ignored_notice(at, words.ignored_format(value))
+            self._add_ignored_notice(pointer, words.ignored_format(value))
 
-    def _write_bound(self, place: Place, key: str, value: object, at: str) -> None:
+    def _write_bound(self, place: Place, key: str, value: object, pointer: str) -> None:
         plain = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}.get(key)
         if plain is not None and isinstance(value, bool):
             if not value:
                 return
             value = place.schema.get(plain)
-        number = self._value_checks.finite(value, at)
+        number = self._value_checks.finite(value, pointer)
         if not self.for_grammar:
             place.out[key] = number
             return
-        _add_keyword(place.out, *self._value_checks.bound(key, number, at))
+        _add_keyword(place.out, *self._value_checks.bound(key, number, pointer))
 
-    def _write_multiple_of(self, place: Place, key: str, value: object, at: str) -> None:
-        number = self._value_checks.finite(value, at)
+    def _write_multiple_of(self, place: Place, key: str, value: object, pointer: str) -> None:
+        number = self._value_checks.finite(value, pointer)
         if number <= 0:
-            raise self._new_refusal(at, "it must be above 0.")
+            raise self._new_refusal(pointer, "it must be above 0.")
         most, below = place.schema.get("maximum"), place.schema.get("exclusiveMaximum")
         if (is_number(most) and most < 0) or (is_number(below) and below <= 0):
-            raise self._new_refusal(at, "multiples of negative numbers alone are not supported.")
+            raise self._new_refusal(
+                pointer, "multiples of negative numbers alone are not supported."
+            )
         if not self.for_grammar:
             place.out[key] = number
             return
         kind = place.schema.get("type")
-        number = self._value_checks.multiple(number, at, whole=kind == "integer")
+        number = self._value_checks.multiple(number, pointer, whole=kind == "integer")
         if not (kind == "integer" and number == 1):
             place.out[key] = number
 
     # Keywords of arrays
 
-    def _write_items(self, place: Place, key: str, value: object, at: str) -> None:
+    def _write_items(self, place: Place, key: str, value: object, pointer: str) -> None:
         if not isinstance(value, list):
             place.out["items"] = self._rewrite_child(place, value, key)
             return
         if "prefixItems" in place.schema:
             raise self._new_refusal(place.pointer, "it has both prefixItems and an array of items.")
-        self._write_prefix_items(place, key, value, at)
+        self._write_prefix_items(place, key, value, pointer)
         if "additionalItems" in place.schema:
             rest = place.schema["additionalItems"]
             place.out["items"] = self._rewrite_child(place, rest, "additionalItems")
 
-    def _write_prefix_items(self, place: Place, key: str, value: object, at: str) -> None:
+    def _write_prefix_items(self, place: Place, key: str, value: object, pointer: str) -> None:
         options = self._rewrite_schema_list(place, key, value)
         if len(options) > MAX_ITEMS:
-            raise self._new_refusal(at, f"it lists more than {MAX_ITEMS} items.")
+            raise self._new_refusal(pointer, f"it lists more than {MAX_ITEMS} items.")
         place.out["prefixItems"] = options
 
-    def _write_unique_items(self, place: Place, key: str, value: object, at: str) -> None:
+    def _write_unique_items(self, place: Place, key: str, value: object, pointer: str) -> None:
         if not isinstance(value, bool):
-            raise self._new_refusal(at, "it must be true or false.")
+            raise self._new_refusal(pointer, "it must be true or false.")
         place.out[key] = value
 
     # Keywords of objects
 
-    def _write_properties(self, place: Place, key: str, value: object, at: str) -> None:
+    def _write_properties(self, place: Place, key: str, value: object, pointer: str) -> None:
         place.out[key] = {
             name: self._rewrite_child(place, schema, key, name)
-            for name, schema in self._read_schema_map(value, at)
+            for name, schema in self._read_schema_map(value, pointer)
         }
 
     def _read_schema_map(self, schemas: object, pointer: str) -> Sequence[tuple[str, object]]:
@@ -368,14 +372,16 @@ class Rewriter:
         self._value_checks.count(pointer, text=sum(map(len, schemas)))
         return list(schemas.items())
 
-    def _write_pattern_properties(self, place: Place, key: str, value: object, at: str) -> None:
+    def _write_pattern_properties(
+        self, place: Place, key: str, value: object, pointer: str
+    ) -> None:
         if self.for_grammar and not place.by_itself:
             # Alongside other schemas of the object, grammars have none.
-            self._leave_to_check(place.pointer, at, key)
+            self._leave_to_check(place.pointer, pointer, key)
             return
         parts: dict[str, object] = {}
-        for pattern, schema in self._read_schema_map(value, at):
-            inside = step(at, pattern)
+        for pattern, schema in self._read_schema_map(value, pointer):
+            inside = step(pointer, pattern)
             rewritten, *ahead = self._rewrite_pattern(pattern, inside)
             if ahead:
                 raise self._new_refusal(inside, LOOKS)
@@ -402,10 +408,10 @@ class Rewriter:
         self._pattern_comparisons_left -= 1
         return may_overlap(one, other)
 
-    def _write_required(self, place: Place, key: str, value: object, at: str) -> None:
+    def _write_required(self, place: Place, key: str, value: object, pointer: str) -> None:
         if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
-            raise self._new_refusal(at, "it must be an array of property names.")
-        self._value_checks.count(at, values=len(value), text=sum(map(len, value)))
+            raise self._new_refusal(pointer, "it must be an array of property names.")
+        self._value_checks.count(pointer, values=len(value), text=sum(map(len, value)))
         place.out[key] = list(dict.fromkeys(value))
 
     def _mark_checked_and_close(self, place: Place, out: Node) -> None:

@@ -275,14 +275,16 @@ def build_pattern_excluding(texts: Iterable[str]) -> str:
         for character in text:
             node = node.setdefault(character, {})
         node[""] = {}
-    return f"^{_exclude_trie_texts(trie)}$"
+    return f"^{_build_excluding_pattern(trie)}$"
 
 
-def _exclude_trie_texts(node: Mapping[str, Any]) -> str:
+def _build_excluding_pattern(node: Mapping[str, Any]) -> str:
     known = [character for character in node if character]
     others = re.sub(r"[\\\]^\-\[]", r"\\\g<0>", "".join(known))
     ways = [f"[^{others}][\\s\\S]*"] if known else ["[\\s\\S]+"]
-    ways += [f"{re.escape(character)}{_exclude_trie_texts(node[character])}" for character in known]
+    ways += [
+        f"{re.escape(character)}{_build_excluding_pattern(node[character])}" for character in known
+    ]
     if "" not in node:
         ways.append("")
     return f"(?:{'|'.join(ways)})"

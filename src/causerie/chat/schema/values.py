@@ -93,7 +93,7 @@ class Values:
         return ("maximum", _EXACT) if upper else ("minimum", -_EXACT)
 
     def multiple(self, of: int | float, pointer: str, *, whole: bool) -> int | float:
-        """Return ``multipleOf`` for a grammar: of a fraction its numerator, for ``whole`` numbers."""
+        """Return ``multipleOf`` for a grammar; for ``whole`` numbers a fraction's numerator."""
         numerator = Fraction(str(self.number(of, pointer))).numerator
         if numerator > _MOST_REMAINDERS:
             reason = f"a numerator above {_MOST_REMAINDERS:,} is not supported."
@@ -109,8 +109,7 @@ def is_far(value: int | float) -> bool:
 def is_leaky_range(schema: Schema) -> bool:
     """Return whether the grammar of a range would admit its excluded integer lower bound.
 
-    All versions of llguidance show this if the range lies between two consecutive
-    integers: above 0 and at most 0.5 admits 0.
+    All versions of llguidance do so between neighbours: above 0 and at most 0.5 admits 0.
     """
     low = schema.get("exclusiveMinimum")
     tops = [schema.get(name) for name in ("maximum", "exclusiveMaximum")]
