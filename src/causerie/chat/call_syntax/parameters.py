@@ -341,17 +341,17 @@ def _write_non_string_rule(
 
 
 def _write_typed_value_rules(
-    syntax: ParameterList, others: list[base.Schema], grammar: GrammarText
+    syntax: ParameterList, non_strings: list[base.Schema], grammar: GrammarText
 ) -> list[str]:
     between, after = syntax.between_json or "", grammar.literal(syntax.after)
-    if not others:
+    if not non_strings:
         return []
     if "{type}" not in between:
-        return [f"{grammar.literal(between)} {grammar.json(any_of(others))} {after}"]
+        return [f"{grammar.literal(between)} {grammar.json(any_of(non_strings))} {after}"]
     return [
         f"{grammar.literal(between.replace('{type}', 'number' if kind == 'integer' else kind))} "
         f"{grammar.json(of_kinds(choice, {kind}))} {after}"
-        for choice in others
+        for choice in non_strings
         for kind in sorted(kinds_of(choice))
     ]
 

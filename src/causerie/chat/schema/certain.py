@@ -67,8 +67,7 @@ class _Document:
 class AppliedSchemas:
     """All subschemas that surely apply to one value of a document, or all that may.
 
-    Of those that may, all alternatives and patterns are among them: rather an array is held to
-    differing items without need than one that has to keep to it is not.
+    Those that may include all alternatives and patterns: some arrays are checked needlessly.
     """
 
     schemas: tuple[Schema, ...]

@@ -123,7 +123,7 @@ _LEAST_SIMILAR = 0.8
 
 
 def is_annotation(key: str) -> bool:
-    """Return whether a keyword, as any unknown one, says nothing of validity (Core 2020-12, 6.5)."""
+    """Return whether a keyword has no effect on validity, as unknown ones (Core 2020-12, 6.5)."""
     return key not in _RULES
 
 

@@ -296,14 +296,14 @@ class SchemaNarrowing:
                 self._narrow_max_properties(result, most - len(required), free, closed=closed)
 
     def _narrow_max_properties(
-        self, result: _Result, max_optional: int, optional: Sequence[str], *, closed: bool
+        self, result: _Result, max_optional: int, names: Sequence[str], *, closed: bool
     ) -> None:
-        if not closed or max_optional not in (0, 1) or len(optional) > _MOST_COUNTED:
+        if not closed or max_optional not in (0, 1) or len(names) > _MOST_COUNTED:
             result.left.append("maxProperties")
             return
-        others = [[other for other in optional if other != name] for name in optional]
+        others = [[other for other in names if other != name] for name in names]
         result.either(
-            [_forbid_names(each) for each in others] if max_optional else [_forbid_names(optional)]
+            [_forbid_names(each) for each in others] if max_optional else [_forbid_names(names)]
         )
 
     # What other keywords leave over

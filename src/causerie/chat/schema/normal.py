@@ -400,13 +400,15 @@ class Rewriter:
                 parts[rewritten] = part
         place.out[key] = parts
 
-    def _is_rival(self, one: str, other: str, parts: Mapping[str, object], part: object) -> bool:
-        if not beginnings_meet(one, other):
+    def _is_rival(
+        self, pattern: str, other: str, schemas: Mapping[str, object], schema: object
+    ) -> bool:
+        if not beginnings_meet(pattern, other):
             return False
-        if parts[one] == part or one == other or not self._pattern_comparisons_left:
+        if schemas[pattern] == schema or pattern == other or not self._pattern_comparisons_left:
             return True
         self._pattern_comparisons_left -= 1
-        return may_overlap(one, other)
+        return may_overlap(pattern, other)
 
     def _write_required(self, place: Place, key: str, value: object, pointer: str) -> None:
         if not isinstance(value, list) or not all(isinstance(name, str) for name in value):

@@ -150,7 +150,7 @@ def _probe_acceptance(subject: Subject, *, how: str, clear: bool, **fields: obje
 # Errors and keys: wrong requests get the right status and form.
 
 
-def _build_ok_request(subject: Subject, credential: Credential) -> ProbeRequest:
+def _build_short_request(subject: Subject, credential: Credential) -> ProbeRequest:
     fields = {"model": subject.model, "messages": [_SAY], subject.limit: 4}
     return replace(chat(fields), credential=credential)
 
@@ -175,7 +175,7 @@ _WRONG_REQUESTS: Mapping[str, Callable[[Subject], ProbeRequest]] = {
         chat({}), body=b'{"model": "' + one.model.encode() + b'", "messages": ['
     ),
     "no messages": lambda one: chat({"model": one.model}),
-    "no such model": lambda one: _build_ok_request(
+    "no such model": lambda one: _build_short_request(
         replace(one, model="no-such-model-probe"), "ours"
     ),
     "out of range": lambda one: one.ask("Say ok.", 4, temperature=-3),
@@ -197,7 +197,7 @@ def _probe_wrong_request(subject: Subject, *, request: str, statuses: Sequence[i
 def _probe_key_refusal(subject: Subject, *, credential: Credential) -> Script:
     if not subject.keyed:
         return unclear("asked without a key anyway")
-    reply = yield _build_ok_request(subject, credential)
+    reply = yield _build_short_request(subject, credential)
     if reply.status == 200:
         return partly("no key is needed")
     missing = _find_refusal_faults(reply, (401,)) if reply.status else [reply.trouble]
@@ -211,7 +211,7 @@ def _probe_placeholder_key(subject: Subject) -> Script:
     # Clients that insist on a key send any, where none is needed.
     if subject.keyed:
         return unclear("asked with a key")
-    reply = yield _build_ok_request(subject, "wrong")
+    reply = yield _build_short_request(subject, "wrong")
     if reply.status == 200:
         return yes()
     if not reply.status:

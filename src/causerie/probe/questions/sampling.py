@@ -63,7 +63,7 @@ def _probe_temperature(subject: Subject) -> Script:
 
 
 @script("narrows")
-def _probe_narrowing(subject: Subject, *, name: str, value: float) -> Script:
+def _probe_narrowing_parameter(subject: Subject, *, name: str, value: float) -> Script:
     # Texts at a high temperature are equal if only the likeliest token is left.
     same, _ = yield from _send_until_repeated(_build_hot_request(subject, **{name: value}))
     if not same:
