@@ -55,8 +55,8 @@ class OpenString:
                 self._literal_reader.feed(piece)
             except base.Unreadable:
                 self._literal_reader = None
-        whole = self._literal_reader is not None and self._literal_reader.whole
-        return self._is_in_string and not whole
+        reader = self._literal_reader
+        return self._is_in_string and not (reader is not None and reader.whole)
 
 
 _CONSTANTS = ("True", "False", "None")
