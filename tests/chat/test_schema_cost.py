@@ -25,7 +25,7 @@ class Counted:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.compared = self.constants = 0
-        compare, write = SchemaDisjointness._excludes_uncached, values.canonical
+        compare, write = SchemaDisjointness._prove_disjoint, values.canonical
 
         def compared(*args: Any) -> bool:
             self.compared += 1
@@ -35,7 +35,7 @@ class Counted:
             self.constants += 1
             return write(value)
 
-        monkeypatch.setattr(SchemaDisjointness, "_excludes_uncached", compared)
+        monkeypatch.setattr(SchemaDisjointness, "_prove_disjoint", compared)
         monkeypatch.setattr(disjoint, "canonical", canonical)
 
 

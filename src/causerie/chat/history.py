@@ -17,7 +17,7 @@ from typing import Any
 
 from causerie.chat.call_syntax.relaxed import loose_text
 from causerie.chat.formats import format as forms
-from causerie.chat.schema.values import json_type
+from causerie.chat.schema.values import json_type_name
 from causerie.chat.taint import (
     FINAL,
     Traced,
@@ -381,7 +381,7 @@ def _parameter_text(segment: forms.ParameterList, arguments: str) -> Traced:
     for key, value in read_arguments(arguments).items():
         between, written = segment.between, str(value)
         if not isinstance(value, str):
-            between = (segment.between_json or between).replace("{type}", json_type(value))
+            between = (segment.between_json or between).replace("{type}", json_type_name(value))
             python = segment.constants == "python" and (value is None or isinstance(value, bool))
             written = Traced(written) if python else write_json(value)
         parts += (authored(segment.before), key, authored(between), written)

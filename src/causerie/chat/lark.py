@@ -15,7 +15,7 @@ from llguidance.gbnf_to_lark import gbnf_to_lark
 from causerie.chat.grammar_text import quoted
 from causerie.chat.schema import prepare
 from causerie.chat.schema.keywords import SchemaRefused
-from causerie.chat.schema.pattern import DOT, Piece, Refused, alternatives, between_slashes, pieces
+from causerie.chat.schema.pattern import DOT, Piece, Refused, between_slashes, pieces, split_at_bars
 
 # Rules and terminals of the client's grammar get a prefix, so that they meet no others. What would
 # reach beyond it (directives, ignored white space, control tokens) is refused.
@@ -369,7 +369,7 @@ def _lark_expression(found: Sequence[Piece]) -> str:
         text = "".join(piece.text for piece in found)
         return between_slashes(text) if text else '""'
     depth = min(piece.depth for piece in found)
-    ways = [" ".join(_alternative_in_json(way)) for way in alternatives(found, depth)]
+    ways = [" ".join(_alternative_in_json(way)) for way in split_at_bars(found, depth)]
     return " | ".join(way or '""' for way in ways)
 
 

@@ -19,7 +19,7 @@ from causerie.chat.call_syntax.base import json_value
 from causerie.chat.schema.compiled import Work, WorkExceeded, follows_rule
 from causerie.chat.schema.keywords import Schema, as_list, as_mapping, one_or_several, step
 from causerie.chat.schema.normal import Rewriter
-from causerie.chat.schema.values import canonical, is_number, json_type
+from causerie.chat.schema.values import canonical, is_number, json_type_name
 from causerie.http.event_loop import offload
 
 MOST_STEPS = 50_000  # of one check: a second
@@ -123,7 +123,7 @@ class _Checker:
 
     def _check_type_and_values(self, value: object, schema: Schema, at: str) -> None:
         names = [str(name) for name in one_or_several(schema["type"])] if "type" in schema else []
-        kinds = {json_type(value)}
+        kinds = {json_type_name(value)}
         if is_number(value) and (isinstance(value, int) or value.is_integer()):
             kinds.add("integer")
         if names and kinds.isdisjoint(names):

@@ -87,38 +87,38 @@ class ProbeClient:
         reach: Reach | None = None,
         bounds: ProbeBounds = ProbeBounds(),
     ) -> None:
-        self._key = key
-        self._secrets: Sequence[str] = ()
+        self._api_key = key
+        self._secret_spellings: Sequence[str] = ()
         if key and len(key) >= _SHORTEST_SECRET:
             escaped = msgspec.json.encode(key).decode()[1:-1]
             spelled = {key, escaped, quote(key, safe=""), quote(key)}
-            self._secrets = sorted(spelled, key=len, reverse=True)
-        self._bounds = bounds
+            self._secret_spellings = sorted(spelled, key=len, reverse=True)
+        self._limits = bounds
         reach = reach or Reach()
-        self._client = HttpClient(base_url, reach)
+        self._http_client = HttpClient(base_url, reach)
         parts = urlsplit(base_url)
-        self._root_client = HttpClient(f"{parts.scheme}://{parts.netloc}", reach)
+        self._root_http_client = HttpClient(f"{parts.scheme}://{parts.netloc}", reach)
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._client.close()
-        await self._root_client.close()
+        await self._http_client.close()
+        await self._root_http_client.close()
 
     async def put(self, ask: ProbeRequest, seconds: float | None = None) -> ProbeReply:
         """Return the reply to ``ask``, in at most ``seconds`` (unset: the bounds' own)."""
         await asyncio.sleep(ask.wait_seconds)
-        limit = min(seconds or self._bounds.seconds, self._bounds.seconds)
+        limit = min(seconds or self._limits.seconds, self._limits.seconds)
         patience = limit if ask.leave_after is None else min(limit, ask.leave_after)
         status, headers, body = 0, dict[str, str](), bytearray()
-        client = self._root_client if ask.at_root else self._client
+        client = self._root_http_client if ask.at_root else self._http_client
         began = time.monotonic()
         ended: Ended
         try:
             async with asyncio.timeout(patience):
                 response = await client.send(
-                    ask.method, ask.path, self._request_headers(ask), ask.body
+                    ask.method, ask.path, self._build_headers(ask), ask.body
                 )
                 status, headers = response.status, dict(response.headers)
                 with closing(response):
@@ -130,37 +130,37 @@ class ProbeClient:
         except TransportFailed as failure:
             ended, trouble = "broken", str(failure)
         seconds = time.monotonic() - began
-        return self._without_secrets(
+        return self._redact_secrets(
             ProbeReply(status, headers, bytes(body), ended, trouble, seconds)
         )
 
     async def _read_body(
-        self, ask: ProbeRequest, response: HttpResponse, body: bytearray
+        self, request: ProbeRequest, response: HttpResponse, body: bytearray
     ) -> tuple[Ended, str]:
-        most = self._bounds.bytes if ask.method == "POST" else self._bounds.listing_bytes
+        most = self._limits.bytes if request.method == "POST" else self._limits.listing_bytes
         while piece := await response.piece():
             body += piece
-            if ask.leave_at_data and b"data:" in body:
+            if request.leave_at_data and b"data:" in body:
                 return "left", ""
             if len(body) > most:
                 return "large", f"did not end: more than {most} bytes came"
         return "whole", ""
 
-    def _request_headers(self, ask: ProbeRequest) -> list[tuple[str, str]]:
+    def _build_headers(self, request: ProbeRequest) -> list[tuple[str, str]]:
         headers = [("accept", "*/*"), ("user-agent", "causerie-probe")]
-        if ask.body:
+        if request.body:
             headers.append(("content-type", "application/json"))
-        if ask.credential == "ours" and self._key is not None:
-            headers.append(("authorization", f"Bearer {self._key}"))
-        if ask.credential == "wrong":
+        if request.credential == "ours" and self._api_key is not None:
+            headers.append(("authorization", f"Bearer {self._api_key}"))
+        if request.credential == "wrong":
             headers.append(("authorization", "Bearer not-a-key-of-this-server"))
         return headers
 
-    def _without_secrets(self, reply: ProbeReply) -> ProbeReply:
+    def _redact_secrets(self, reply: ProbeReply) -> ProbeReply:
         body, trouble = reply.body, reply.trouble
         came = reply.headers.items()
         headers = {name: value[:_MAX_HEADER] for name, value in came if name in _KEPT}
-        for secret in self._secrets:
+        for secret in self._secret_spellings:
             body = body.replace(secret.encode(), b"***")
             headers = {name: value.replace(secret, "***") for name, value in headers.items()}
             trouble = trouble.replace(secret, "***")
@@ -194,10 +194,7 @@ class Patience:
 
 
 class Found(Struct, frozen=True, kw_only=True):
-    """One question: by which rule, what came out and how, what was seen.
-
-    ``decides`` are the parameters that it shows to be supported.
-    """
+    """One question and its verdict; ``decides`` are parameters that it shows to be supported."""
 
     id: str
     rule: str
@@ -225,8 +222,7 @@ class Found(Struct, frozen=True, kw_only=True):
 class Interview:
     """One model's interview. ``subject`` grows with what is found; ``spent`` is in tokens.
 
-    With a dialect, a parameter that does nothing by our name is asked for once more as this kind of
-    server wants it.
+    ``dialect``: a parameter without effect under our name is asked for under the server's own.
     """
 
     subject: Subject
@@ -238,21 +234,18 @@ class Interview:
     requests: int = 0
 
     def __post_init__(self) -> None:
-        self._replies: dict[tuple[bool, ProbeRequest], ProbeReply] = {}  # and whether by our name
+        # By whether the names are ours, and the request.
+        self._reply_cache: dict[tuple[bool, ProbeRequest], ProbeReply] = {}
         self._silences = 0
         self._end_reason = ""
-        self._completes_chats = True
+        self._can_complete_chats = True
         self._serves_any_operation = False
         self._was_busy = False
         self._deadline = time.monotonic() + self._patience.total_seconds
 
     @property
     def complete(self) -> bool:
-        """Return whether every question could be asked.
-
-        This requires that one operation was served, and that the server stayed available
-        and had capacity.
-        """
+        """Return whether an operation was served, and no question lacked time or capacity."""
         return self._serves_any_operation and not self._end_reason and not self._was_busy
 
     async def run(self, questions: Sequence[ProbeQuestion] = QUESTIONS) -> CompletedInterview:
@@ -271,21 +264,21 @@ class Interview:
         for question in questions:
             self._on_question(question)
             reason = self._end_reason
-            if not reason and not question.alone and not self._completes_chats:
+            if not reason and not question.alone and not self._can_complete_chats:
                 reason = "no completion came"
             elif not reason and question.loud and self.subject.loud is None:
                 reason = "the model does not think"
             if reason:
                 yield Found.of(question, unclear(f"not asked: {reason}"))
                 continue
-            found = await self._ask_with_preview(question)
+            found = await self._ask_question_with_dialect(question)
             if question.id == "completion":
-                self._completes_chats = found.good
+                self._can_complete_chats = found.good
             if question.id in _OPERATIONS:
                 self._serves_any_operation = self._serves_any_operation or found.good
             yield found
 
-    async def _ask_with_preview(self, question: ProbeQuestion) -> Found:
+    async def _ask_question_with_dialect(self, question: ProbeQuestion) -> Found:
         verdict, seen = await self._ask_question(question, self._sender)
         self.subject = verdict.learned or self.subject
         if self.dialect is None or not question.decides or verdict.good or self._end_reason:
@@ -296,7 +289,7 @@ class Interview:
         return Found.of(question, verdict, (*seen, *more))
 
     async def _ask_question(
-        self, question: ProbeQuestion, asks: RequestSender
+        self, question: ProbeQuestion, sender: RequestSender
     ) -> tuple[ProbeVerdict, tuple[RecordedExchange, ...]]:
         script = question.script(self.subject)
         seen: list[RecordedExchange] = []
@@ -307,7 +300,7 @@ class Interview:
                     total = self._patience.total_seconds
                     self._end_reason = f"the {total:g} s for all questions were over"
                     return unclear(self._end_reason), tuple(seen)
-                reply = await self._reply_when_free(found, asks)
+                reply = await self._send_with_retries(found, sender)
                 seen.append(exchange(found, reply))
                 self._silences = self._silences + 1 if reply.ended in ("late", "broken") else 0
                 if self._silences >= _MAX_SILENT:
@@ -320,11 +313,11 @@ class Interview:
     def _seconds_left(self) -> float:
         return max(0.0, self._deadline - time.monotonic())
 
-    async def _reply_when_free(self, ask: ProbeRequest, asks: RequestSender) -> ProbeReply:
-        as_kept = (asks is self._sender, ask)
-        if ask.reuse and as_kept in self._replies:
-            return self._replies[as_kept]
-        reply = await self._send_counted(ask, asks)
+    async def _send_with_retries(self, request: ProbeRequest, sender: RequestSender) -> ProbeReply:
+        as_kept = (sender is self._sender, request)
+        if request.reuse and as_kept in self._reply_cache:
+            return self._reply_cache[as_kept]
+        reply = await self._send_and_count(request, sender)
         for turn in range(self._patience.busy_tries):
             if reply.status not in BUSY:
                 break
@@ -332,20 +325,20 @@ class Interview:
             pause = float(asked) if asked.isdecimal() else 2.0 ** (turn + 1)
             pause = min(pause, self._patience.busy_seconds, self._seconds_left)
             await asyncio.sleep(pause)
-            reply = await self._send_counted(ask, asks)
+            reply = await self._send_and_count(request, sender)
         self._was_busy = self._was_busy or reply.status in BUSY
-        if ask.reuse:
-            self._replies[as_kept] = reply
+        if request.reuse:
+            self._reply_cache[as_kept] = reply
         return reply
 
-    async def _send_counted(self, ask: ProbeRequest, asks: RequestSender) -> ProbeReply:
+    async def _send_and_count(self, request: ProbeRequest, sender: RequestSender) -> ProbeReply:
         self.requests += 1
-        reply = await asks.put(ask, max(self._seconds_left, 0.1))
-        self.spent += _tokens_spent(reply)
+        reply = await sender.put(request, max(self._seconds_left, 0.1))
+        self.spent += _read_total_tokens(reply)
         return reply
 
 
-def _tokens_spent(reply: ProbeReply) -> int:
+def _read_total_tokens(reply: ProbeReply) -> int:
     usage = reply.at("usage")
     if usage is None and b'"usage"' in reply.body:
         for line in reversed(reply.body.splitlines()):
@@ -384,10 +377,7 @@ class ProbedModel(Struct, frozen=True, kw_only=True):
 
 
 class CompletedInterview(ProbedModel, frozen=True, kw_only=True):
-    """The result of an interview.
-
-    ``complete``: every question was answered; ``tokens``: as the provider counts them.
-    """
+    """The result; ``complete`` if all questions were asked, ``tokens`` as the provider counts."""
 
     complete: bool
     requests: int
@@ -414,7 +404,7 @@ def entry(subject: Subject, findings: Sequence[Found], probed: date) -> ProbedMo
     known = "unclear" not in served.values()
     claimed = dig(subject.entry, "supported_parameters")
     names = map(str, claimed if isinstance(claimed, list) else ())
-    seen = _by_parameter(findings)
+    seen = _group_grades_by_parameter(findings)
     return ProbedModel(
         model=subject.model,
         context_length=subject.context_length,
@@ -422,7 +412,7 @@ def entry(subject: Subject, findings: Sequence[Found], probed: date) -> ProbedMo
         thinking=subject.thinking,
         continues=subject.continues,
         probed=probed,
-        evidence=_evidence_words(findings),
+        evidence=_summarize_findings(findings),
         overclaimed=tuple(sorted(name for name in names if "no" in seen.get(name, ()))),
         operations=tuple(name for name, grade in served.items() if known and grade in GOOD),
     )
@@ -430,11 +420,11 @@ def entry(subject: Subject, findings: Sequence[Found], probed: date) -> ProbedMo
 
 def supported(findings: Iterable[Found]) -> tuple[str, ...]:
     """Return the parameters for which every question that decides them had a good verdict."""
-    good = _by_parameter(findings)
+    good = _group_grades_by_parameter(findings)
     return tuple(sorted(name for name, grades in good.items() if grades <= GOOD))
 
 
-def _by_parameter(findings: Iterable[Found]) -> Mapping[str, set[Grade]]:
+def _group_grades_by_parameter(findings: Iterable[Found]) -> Mapping[str, set[Grade]]:
     grades: dict[str, set[Grade]] = {}
     for found in findings:
         for name in found.decides:
@@ -442,10 +432,10 @@ def _by_parameter(findings: Iterable[Found]) -> Mapping[str, set[Grade]]:
     return grades
 
 
-def _evidence_words(findings: Sequence[Found]) -> str:
+def _summarize_findings(findings: Sequence[Found]) -> str:
     counts = {grade: sum(one.answer == grade for one in findings) for grade in get_args(Grade)}
     words = ", ".join(f"{count} {grade}" for grade, count in counts.items() if count)
-    grades = sorted(_by_parameter(findings).items())
+    grades = sorted(_group_grades_by_parameter(findings).items())
     refused = [name for name, found in grades if "no" in found]
     open_ = [name for name, found in grades if "unclear" in found and name not in refused]
     for title, names in (("not honoured", refused), ("unclear", open_)):
@@ -508,10 +498,7 @@ _RULES = ParsingRules(reasoning_object=True)
 
 @dataclass(frozen=True, slots=True)
 class DialectPreview:
-    """Sends chat completions as the gateway sends them to this kind of server, the rest unchanged.
-
-    A parameter without effect under our name may have one under the server's own.
-    """
+    """Sends chat completions as the gateway sends them to this kind of server, others unchanged."""
 
     asks: RequestSender
     dialect: Dialect

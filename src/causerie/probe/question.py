@@ -74,8 +74,8 @@ class ProbeReply:
         for path in (("error", "message"), ("message",), ("detail",), ("error",)):
             found = dig(document, *path)
             if isinstance(found, str) and found:
-                return _shortened(found)
-        return _shortened(self.body[: 4 * _WORDS].decode("utf-8", "replace")) or "no words"
+                return _shorten(found)
+        return _shorten(self.body[: 4 * _WORDS].decode("utf-8", "replace")) or "no words"
 
     @property
     def refusal(self) -> str | None:
@@ -114,7 +114,7 @@ class ProbeReply:
             raise Settled(no(f"status 200 with an error: {self.message}"))
         if not isinstance(dig(document, "choices", choice, "message"), dict):
             raise Settled(no("the reply has no `choices[].message`"))
-        return _parsed_answer(document, choice)
+        return _parse_answer(document, choice)
 
     def stream(self) -> ProbeStream:
         """Return the chunks of a stream; raise :class:`Settled` if there are none."""
@@ -127,20 +127,20 @@ class ProbeReply:
             events = [*decoder.feed(self.body), *decoder.close()]
         except LineTooLong as error:
             raise Settled(no(str(error))) from error
-        faults = _form_faults(self.body, events)
+        faults = _find_stream_faults(self.body, events)
         chunks = []
         for event in events:
             if event.strip() == b"[DONE]":
                 continue
             chunk = ProbeReply(body=event).document()
             if not isinstance(chunk, dict):
-                words = _shortened(event.decode("utf-8", "replace"))
+                words = _shorten(event.decode("utf-8", "replace"))
                 faults.append(f"an event that is no JSON object: {words}")
                 continue
             chunks.append(chunk)
         errors = [dig(chunk, "error") for chunk in chunks if dig(chunk, "error") is not None]
         if errors:
-            raise Settled(no(f"an error inside the stream: {_shortened(str(errors[0]))}"))
+            raise Settled(no(f"an error inside the stream: {_shorten(str(errors[0]))}"))
         if not chunks:
             raise Settled(no("the stream has no chunks"))
         return ProbeStream(tuple(chunks), tuple(faults))
@@ -173,8 +173,8 @@ class ProbeRequest:
     wait_seconds: float = 0.0
     reuse: bool = False  # equal requests are sent once, and that reply answers all of them
 
-    def once(self) -> ProbeRequest:
-        """Return the request marked: one reply serves all equal ones."""
+    def with_reuse(self) -> ProbeRequest:
+        """Return a copy whose reply also answers all equal requests."""
         return replace(self, reuse=True)
 
 
@@ -216,7 +216,7 @@ def weighed(missing: list[str], *, of: int, how: str = "") -> ProbeVerdict:
 
 
 def checked(*checks: tuple[object, str]) -> ProbeVerdict:
-    """Return the verdict of checks, each of which is a fault if true, and its words."""
+    """Return the verdict of checks, each a condition that is true of a fault, and its words."""
     return weighed([words for is_fault, words in checks if is_fault], of=len(checks))
 
 
@@ -256,10 +256,7 @@ class Subject:
     continues: bool | None = None
 
     def ask(self, said: str | Messages, most: int, /, **fields: object) -> ProbeRequest:
-        """Return a completion of at most ``most`` tokens of text, as steady and quiet as can be.
-
-        A field given as ``None`` is left out.
-        """
+        """Build a completion of ``most`` tokens, steady and quiet; leave out ``None`` fields."""
         messages = [user(said)] if isinstance(said, str) else said
         usual = {**self.steady, **self.quiet, self.limit: most + self.room}
         body: dict[str, object] = {"model": self.model, "messages": messages, **fields}
@@ -267,7 +264,7 @@ class Subject:
         return chat({name: value for name, value in body.items() if value is not None})
 
     def loudly(self, said: str | Messages, most: int, /, **fields: object) -> ProbeRequest:
-        """Return the same with thinking on; ``most`` counts the thinking too."""
+        """Build such a completion with thinking on; ``most`` counts the thinking too."""
         on = {**dict.fromkeys(self.quiet), **(self.loud or {})}
         return self.ask(said, most, **{**on, **fields})
 
@@ -348,19 +345,19 @@ class ProbeAnswer:
         return dig(self.document, *path)
 
 
-def _parsed_answer(document: object, choice: int = 0) -> ProbeAnswer:
-    message = dig(document, "choices", choice, "message")
+def _parse_answer(document: object, choice_index: int = 0) -> ProbeAnswer:
+    message = dig(document, "choices", choice_index, "message")
     calls = [(one, dig(one, "function")) for one in _list_or_empty(dig(message, "tool_calls"))]
     return ProbeAnswer(
         text=_text_or_empty(dig(message, "content")),
-        reasoning=_reasoning_text(message),
+        reasoning=_read_reasoning(message),
         calls=tuple(
             ProbeCall(dig(one, "id"), dig(one, "type"), dig(of, "name"), dig(of, "arguments"))
             for one, of in calls
         ),
-        finish=dig(document, "choices", choice, "finish_reason"),
-        prompt=_whole_number(dig(document, "usage", "prompt_tokens")),
-        completion=_whole_number(dig(document, "usage", "completion_tokens")),
+        finish=dig(document, "choices", choice_index, "finish_reason"),
+        prompt=_int_or_none(dig(document, "usage", "prompt_tokens")),
+        completion=_int_or_none(dig(document, "usage", "completion_tokens")),
         document=document,
     )
 
@@ -391,15 +388,15 @@ class ProbeStream:
 
     def answer(self) -> ProbeAnswer:
         """Return the first choice, put together."""
-        return _parsed_answer(self.document())
+        return _parse_answer(self.document())
 
     def document(self) -> dict[str, object]:
         """Return the plain completion that the stream stands for."""
-        deltas, calls = self.deltas(), _joined_calls(self)
+        deltas, calls = self.deltas(), _assemble_calls(self)
         message = {
             "role": "assistant",
             "content": "".join(_text_or_empty(delta.get("content")) for delta in deltas),
-            "reasoning": "".join(map(_reasoning_text, deltas)),
+            "reasoning": "".join(map(_read_reasoning, deltas)),
         }
         logprobs = [
             token
@@ -415,7 +412,7 @@ class ProbeStream:
         return {"choices": [choice], "usage": self.usage}
 
 
-def _joined_calls(stream: ProbeStream) -> list[dict[str, object]]:
+def _assemble_calls(stream: ProbeStream) -> list[dict[str, object]]:
     pieces: dict[str, list[object]] = {}
     for delta in stream.deltas():
         for piece in _list_or_empty(delta.get("tool_calls")):
@@ -430,7 +427,7 @@ def _joined_calls(stream: ProbeStream) -> list[dict[str, object]]:
     return calls
 
 
-def _form_faults(body: bytes, events: list[bytes]) -> list[str]:
+def _find_stream_faults(body: bytes, events: list[bytes]) -> list[str]:
     faults = []
     if b"\r\n" in body:
         faults.append("lines end in CR LF")
@@ -438,7 +435,7 @@ def _form_faults(body: bytes, events: list[bytes]) -> list[str]:
     usual = (b"data: ", b":")
     odd = {line.partition(b":")[0] for line in lines if line and not line.startswith(usual)}
     if odd:
-        names = ", ".join(sorted(_shortened(name.decode("utf-8", "replace")) for name in odd)[:3])
+        names = ", ".join(sorted(_shorten(name.decode("utf-8", "replace")) for name in odd)[:3])
         faults.append(f"lines other than `data: `: {names}")
     ends = [event.strip() == b"[DONE]" for event in events]
     if True not in ends:
@@ -448,25 +445,25 @@ def _form_faults(body: bytes, events: list[bytes]) -> list[str]:
     return faults
 
 
-def _reasoning_text(message: object) -> str:
+def _read_reasoning(message: object) -> str:
     return _text_or_empty(dig(message, "reasoning_content")) or _text_or_empty(
         dig(message, "reasoning")
     )
 
 
-def _whole_number(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+def _int_or_none(json_value: object) -> int | None:
+    return json_value if isinstance(json_value, int) and not isinstance(json_value, bool) else None
 
 
-def _list_or_empty(value: object) -> list[object]:
-    return value if isinstance(value, list) else []
+def _list_or_empty(json_value: object) -> list[object]:
+    return json_value if isinstance(json_value, list) else []
 
 
-def _text_or_empty(value: object) -> str:
-    return value if isinstance(value, str) else ""
+def _text_or_empty(json_value: object) -> str:
+    return json_value if isinstance(json_value, str) else ""
 
 
-def _shortened(text: str) -> str:
+def _shorten(text: str) -> str:
     words = " ".join(text.split())
     return words if len(words) <= _WORDS else words[: _WORDS - 1] + "…"
 
@@ -485,68 +482,68 @@ class RecordedExchange(Struct, frozen=True, kw_only=True):
 
 
 def exchange(ask: ProbeRequest, reply: ProbeReply) -> RecordedExchange:
-    """Return the words for both sides; neither holds a key or a control character."""
+    """Describe a request and its reply for people, without keys and control characters."""
     return RecordedExchange(
-        asked=_one_line(_ask_text(ask)),
-        came=_one_line(_reply_text(reply)),
+        asked=_redact_and_shorten(_describe_request(ask)),
+        came=_redact_and_shorten(_describe_reply(reply)),
         seconds=round(reply.seconds, 3),
     )
 
 
-def _one_line(text: str) -> str:
+def _redact_and_shorten(text: str) -> str:
     clean = _CONTROL.sub(" ", _SECRETS.sub(r"\1***", text)).strip()
     return clean if len(clean) <= _LONGEST else clean[: _LONGEST - 1] + "…"
 
 
-def _ask_text(ask: ProbeRequest) -> str:
-    if not ask.body:
-        return f"{ask.method} {ask.path}" + _request_words(ask)
-    body = ProbeReply(body=ask.body).document()
+def _describe_request(request: ProbeRequest) -> str:
+    if not request.body:
+        return f"{request.method} {request.path}" + _describe_request_options(request)
+    body = ProbeReply(body=request.body).document()
     if not isinstance(body, dict):
-        return f"{ask.path} {ask.body[:80].decode('utf-8', 'replace')}"
+        return f"{request.path} {request.body[:80].decode('utf-8', 'replace')}"
     said = dig(body, "messages", -1, "content")
     rest = {name: value for name, value in body.items() if name not in ("model", "messages")}
     if isinstance(tools := rest.get("tools"), list):
         rest["tools"] = [dig(tool, "function", "name") for tool in tools]
     words = f"{said[:60]!r} " if isinstance(said, str) else ""
-    return words + msgspec.json.encode(rest).decode() + _request_words(ask)
+    return words + msgspec.json.encode(rest).decode() + _describe_request_options(request)
 
 
-def _request_words(ask: ProbeRequest) -> str:
-    words = {"ours": "", "none": " without a key", "wrong": " with a wrong key"}[ask.credential]
-    if ask.leave_at_data:
+def _describe_request_options(request: ProbeRequest) -> str:
+    words = {"ours": "", "none": " without a key", "wrong": " with a wrong key"}[request.credential]
+    if request.leave_at_data:
         words += ", left at the first data"
-    if ask.leave_after is not None:
-        words += f", left after {ask.leave_after:g} s"
+    if request.leave_after is not None:
+        words += f", left after {request.leave_after:g} s"
     return words
 
 
-def _reply_text(reply: ProbeReply) -> str:
+def _describe_reply(reply: ProbeReply) -> str:
     if not reply.status:
         return reply.trouble
     document = reply.document()
     if reply.content_type == "text/event-stream":
-        words = _stream_text(reply)
+        words = _describe_stream(reply)
     elif reply.status != 200:
         words = reply.message
     elif isinstance(choices := dig(document, "choices"), list):
-        answers = (_parsed_answer(document, index) for index in range(len(choices[:2])))
-        words = " | ".join(map(_answer_text, answers))
+        answers = (_parse_answer(document, index) for index in range(len(choices[:2])))
+        words = " | ".join(map(_describe_answer, answers))
     else:
         words = reply.body[:_LONGEST].decode("utf-8", "replace")
     return f"{reply.status} {words}" + (f" ({reply.trouble})" if reply.trouble else "")
 
 
-def _stream_text(reply: ProbeReply) -> str:
+def _describe_stream(reply: ProbeReply) -> str:
     try:
         stream = reply.stream()
     except Settled as settled:
         return settled.verdict.how
     last = reply.body[-40:].decode("utf-8", "replace")
-    return f"{len(stream.chunks)} chunks {_answer_text(stream.answer())}, ending {last!r}"
+    return f"{len(stream.chunks)} chunks {_describe_answer(stream.answer())}, ending {last!r}"
 
 
-def _answer_text(answer: ProbeAnswer) -> str:
+def _describe_answer(answer: ProbeAnswer) -> str:
     parts = [f"reasoning {answer.reasoning[:60]!r}"] if answer.reasoning else []
     parts += [repr(answer.text)[:120]] if answer.text or not answer.calls else []
     parts += [f"calls {call.name} with {str(call.arguments)[:80]!r}" for call in answer.calls]

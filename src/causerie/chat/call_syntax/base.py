@@ -104,8 +104,7 @@ LONGEST_WORD = 4096
 
 
 class StepReader:
-    """Reads by steps, each of which returns a part of the arguments; ``None`` where more text is
-    needed."""
+    """Reads by steps; each returns a part of the arguments, or ``None`` if it needs more text."""
 
     def __init__(self) -> None:
         self._unread = ""
@@ -158,69 +157,71 @@ class LiteralReader:
     """
 
     def __init__(self, text: str, also: Sequence[str] = ()) -> None:
-        self._possible_texts = ["".join(each.split()) for each in (text, *also)]
-        self._seen = 0
-        self._text_behind: str | None = None  # what came behind the longest that is complete
-        if "" in self._possible_texts:
-            self._text_behind = ""
+        self._candidate_texts = ["".join(each.split()) for each in (text, *also)]
+        self._matched_length = 0
+        self._text_after_match: str | None = None  # what came behind the longest that is complete
+        if "" in self._candidate_texts:
+            self._text_after_match = ""
 
     def feed(self, text: str) -> Read:
         for position, character in enumerate(text):
-            behind = self._text_behind or ""
-            more = any(len(each) > self._seen for each in self._possible_texts)
+            behind = self._text_after_match or ""
+            more = any(len(each) > self._matched_length for each in self._candidate_texts)
             if not more or len(behind) > LONGEST_WORD:
                 return Read(rest=behind + text[position:])
-            if self._text_behind is not None:
-                self._text_behind += character
+            if self._text_after_match is not None:
+                self._text_after_match += character
             if character.isspace():
                 continue
             left = [
-                each for each in self._possible_texts if each[self._seen :].startswith(character)
+                each
+                for each in self._candidate_texts
+                if each[self._matched_length :].startswith(character)
             ]
             if not left:
-                if self._text_behind is None:
+                if self._text_after_match is None:
                     raise Unreadable
-                return Read(rest=self._text_behind + text[position + 1 :])
-            self._possible_texts = left
-            self._seen += 1
-            if any(len(each) == self._seen for each in left):
-                self._text_behind = ""
-        if any(len(each) > self._seen for each in self._possible_texts):
+                return Read(rest=self._text_after_match + text[position + 1 :])
+            self._candidate_texts = left
+            self._matched_length += 1
+            if any(len(each) == self._matched_length for each in left):
+                self._text_after_match = ""
+        if any(len(each) > self._matched_length for each in self._candidate_texts):
             return Read()
-        return Read(rest=self._text_behind or "")
+        return Read(rest=self._text_after_match or "")
 
 
 class NameReader:
     """A function's name: it ends where the first character stands that no name holds."""
 
     def __init__(self) -> None:
-        self._name = ""
+        self._partial_function_name = ""
 
     def feed(self, text: str) -> Read:
-        if not self._name:
+        if not self._partial_function_name:
             text = text.lstrip()
         matched = _NAME.match(text)
         end = matched.end() if matched else 0
-        self._name += text[:end]
-        if len(self._name) > LONGEST_WORD:
+        self._partial_function_name += text[:end]
+        if len(self._partial_function_name) > LONGEST_WORD:
             raise Unreadable
         if end == len(text):
             return Read()
-        if not self._name:
+        if not self._partial_function_name:
             raise Unreadable
-        return Read(value=self._name, rest=text[end:])
+        return Read(value=self._partial_function_name, rest=text[end:])
 
 
 class CallIdReader:
     """A call's id: everything up to the literal that follows it."""
 
     def __init__(self, following: str) -> None:
-        self._following_literal = following.strip()
+        self._literal_after_id = following.strip()
         self._unread = ""
 
     def feed(self, text: str) -> Read:
         self._unread += text
-        end = self._unread.find(self._following_literal)
+        end = self._unread.find(self._literal_after_id)
         if "{" in self._unread[: end if end >= 0 else None]:
             raise Unreadable
         if end < 0:

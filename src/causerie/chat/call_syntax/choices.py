@@ -10,7 +10,7 @@ from causerie.chat.call_syntax.base import Schema
 from causerie.chat.schema import keywords as words
 from causerie.chat.schema.keywords import AT, as_list, as_mapping, constants, one_or_several, step
 from causerie.chat.schema.normal import Rewriter
-from causerie.chat.schema.values import canonical, is_number, json_type
+from causerie.chat.schema.values import canonical, is_number, json_type_name
 from causerie.chat.validation import following
 
 ALL = frozenset({"string", "number", "boolean", "null", "array", "object"})
@@ -52,10 +52,7 @@ def resolved(root: Schema, reference: str) -> Schema | bool:
 
 
 def anchored(root: Schema) -> Schema:
-    """Return the same schema, whose parts mean what they mean with nothing but its definitions.
-
-    A reference of the whole stands for itself. Raises ``SchemaRefused``.
-    """
+    """Rewrite a schema so that each part needs only its definitions; raise ``SchemaRefused``."""
     whole = Rewriter(root, "tools", for_parts=True).rewrite()
     reference = whole.get("$ref")
     if not isinstance(reference, str) or whole.keys() - {"$ref", "type", "$defs", AT}:
@@ -91,23 +88,22 @@ def closed_schema(parameters: Schema) -> Schema:
 
 
 def choices(schema: Schema) -> Sequence[Schema]:
-    """Return schemas of which a value follows one, with definitions; none applies other schemas.
+    """Expand ``schema`` into alternatives that apply no other schemas, each with its definitions.
 
-    There are none where no value can follow ``schema``. Raises ``SchemaRefused``
-    where they are too many, or cannot be told.
+    There are none where no value can follow it. Raises ``SchemaRefused`` where they are too many.
     """
-    return _choices_of_part(schema, definitions(schema), {})
+    return _expand_alternatives(schema, definitions(schema), {})
 
 
-def _choices_of_part(
-    schema: Schema, shared: Schema, known: dict[int, tuple[object, Sequence[Schema]]]
+def _expand_alternatives(
+    schema: Schema, defs: Schema, cache: dict[int, tuple[object, Sequence[Schema]]]
 ) -> Sequence[Schema]:
     # Parts that refer to the same part twice, level by level, are read once each.
     applied = ("$ref", "allOf", *_ALTERNATIVES)
     found: list[Schema] = [{key: of for key, of in schema.items() if key not in applied}]
-    for options in _applied_subschemas(schema):
-        ways = [_choices_of_option(option, shared, known) for option in options]
-        each = _without_duplicates(ways, shared)
+    for options in _iter_applicator_options(schema):
+        ways = [_expand_option(option, defs, cache) for option in options]
+        each = _flatten_unique(ways, defs)
         if len(each) > max(len(options), _MOST_UNITED):
             raise refused(schema, "it has too many alternatives.")
         if len(found) > 1 and len(found) * len(each) > _MOST:
@@ -115,30 +111,30 @@ def _choices_of_part(
         pairs = (met(one, other) for one in found for other in each)
         found = [both for both in pairs if both is not None]
     kept = [choice for one in found if (choice := settled(one)) is not None]
-    return [choice for one in kept if (choice := _without_contradicting_types(one)) is not None]
+    return [choice for one in kept if (choice := _drop_types_without_values(one)) is not None]
 
 
-def _choices_of_option(
-    option: object, shared: Schema, known: dict[int, tuple[object, Sequence[Schema]]]
+def _expand_option(
+    option: object, defs: Schema, cache: dict[int, tuple[object, Sequence[Schema]]]
 ) -> Sequence[Schema]:
     if option is False:
         return ()
     if not isinstance(option, Mapping):
-        return _choices_of_part(shared, shared, known)
-    if id(option) not in known:
-        known[id(option)] = option, _choices_of_part({**option, **shared}, shared, known)
-    return known[id(option)][1]
+        return _expand_alternatives(defs, defs, cache)
+    if id(option) not in cache:
+        cache[id(option)] = option, _expand_alternatives({**option, **defs}, defs, cache)
+    return cache[id(option)][1]
 
 
-def _without_duplicates(options: Sequence[Sequence[Schema]], shared: Schema) -> Sequence[Schema]:
-    each = [choice for option in options for choice in option]
-    if len(each) <= len(options):
+def _flatten_unique(choice_lists: Sequence[Sequence[Schema]], defs: Schema) -> Sequence[Schema]:
+    each = [choice for option in choice_lists for choice in option]
+    if len(each) <= len(choice_lists):
         return each
-    own = ({key: of for key, of in choice.items() if key not in shared} for choice in each)
+    own = ({key: of for key, of in choice.items() if key not in defs} for choice in each)
     return [*{json.dumps(one, sort_keys=True): each[at] for at, one in enumerate(own)}.values()]
 
 
-def _without_contradicting_types(choice: Schema) -> Schema | None:
+def _drop_types_without_values(choice: Schema) -> Schema | None:
     # Schemas that hold at once may leave nothing of one alternative, and something of another.
     bounds = {kind: (choice.get(low), choice.get(high)) for kind, (low, high) in _BOUNDS.items()}
     empty = {
@@ -152,7 +148,7 @@ def _without_contradicting_types(choice: Schema) -> Schema | None:
     return of_kinds(choice, left) if left else None
 
 
-def _applied_subschemas(schema: Schema) -> Iterator[Sequence[object]]:
+def _iter_applicator_options(schema: Schema) -> Iterator[Sequence[object]]:
     reference = schema.get("$ref")
     if isinstance(reference, str):
         yield [resolved(schema, reference)]
@@ -178,7 +174,7 @@ def kinds(schema: Schema) -> frozenset[str]:
 
 
 def of_kinds(choice: Schema, left: Collection[str]) -> Schema:
-    """Return a choice with those of its types alone, and the constants that have one of them."""
+    """Restrict a choice to the types ``left``, and its constants to those of these types."""
     names, values = sorted(left), constants(choice)
     narrowed = {**choice, "type": names[0] if len(names) == 1 else names}
     if values is None:
@@ -206,7 +202,7 @@ def refused(schema: Schema, reason: str, *keys: str) -> words.SchemaRefused:
 
 
 def kind_of(value: object) -> str:
-    return "integer" if type(value) is int else json_type(value)
+    return "integer" if type(value) is int else json_type_name(value)
 
 
 def admits(choice: Schema, value: object) -> bool:
@@ -218,7 +214,7 @@ def admits(choice: Schema, value: object) -> bool:
 
 
 def met(one: Schema, other: Schema) -> Schema | None:
-    """Return the conjunction; ``None`` if no value has the type, or is a constant, of both."""
+    """Conjoin two schemas; return ``None`` if no value has the type, or is a constant, of both."""
     both = {**one, **other}
     for key in one.keys() & other.keys():
         if one[key] == other[key]:
@@ -230,7 +226,7 @@ def met(one: Schema, other: Schema) -> Schema | None:
         elif key in _ALONE:
             raise refused(other, "alongside another schema for the same array it is not supported.")
     if one.keys() & _OBJECTS and other.keys() & _OBJECTS:
-        both |= _joined_properties(one, other)
+        both |= _conjoin_properties(one, other)
     first, second = constants(one), constants(other)
     if first is not None and second is not None:
         both.pop("const", None)
@@ -240,7 +236,7 @@ def met(one: Schema, other: Schema) -> Schema | None:
 
 
 def settled(choice: Schema) -> Schema | None:
-    """Return the choice with those of its constants that follow the rest; ``None`` without any."""
+    """Keep the constants of a choice that follow its other rules; return ``None`` without any."""
     values = constants(choice)
     if values is None:
         return choice
@@ -256,41 +252,41 @@ def settled(choice: Schema) -> Schema | None:
     return {**{key: of for key, of in choice.items() if key != "const"}, "enum": kept}
 
 
-def _joined_properties(one: Schema, other: Schema) -> Schema:
-    sides = [as_mapping(side.get("properties")) for side in (one, other)]
+def _conjoin_properties(first: Schema, second: Schema) -> Schema:
+    sides = [as_mapping(side.get("properties")) for side in (first, second)]
     names = dict.fromkeys(name for side in sides for name in side)
     found: dict[str, object] = {}
     if names:
         found["properties"] = {
-            name: _conjunction(_property_schema(one, name), _property_schema(other, name))
+            name: _conjoin_schemas(_property_schema(first, name), _property_schema(second, name))
             for name in names
         }
-    if "additionalProperties" in one or "additionalProperties" in other:
-        others = [side.get("additionalProperties", True) for side in (one, other)]
-        found["additionalProperties"] = _conjunction(*others)
+    if "additionalProperties" in first or "additionalProperties" in second:
+        others = [side.get("additionalProperties", True) for side in (first, second)]
+        found["additionalProperties"] = _conjoin_schemas(*others)
     return found
 
 
-def _property_schema(schema: Schema, name: str) -> object:
+def _property_schema(schema: Schema, property_name: str) -> object:
     others = schema.get("additionalProperties", True)
-    return as_mapping(schema.get("properties")).get(name, others)
+    return as_mapping(schema.get("properties")).get(property_name, others)
 
 
-def _conjunction(first: object, second: object) -> object:
+def _conjoin_schemas(first: object, second: object) -> object:
     if first is False or second is False:
         return False
-    parts = _united_items(_conjoined_parts(first), _conjoined_parts(second))
+    parts = _concatenate_unique(_list_all_of_parts(first), _list_all_of_parts(second))
     return {"allOf": parts} if len(parts) > 1 else parts[0] if parts else True
 
 
-def _conjoined_parts(schema: object) -> list[object]:
+def _list_all_of_parts(schema: object) -> list[object]:
     if not isinstance(schema, Mapping):
         return []
     parts = schema.get("allOf")
     return parts if isinstance(parts, list) and schema.keys() == {"allOf"} else [schema]
 
 
-def _common_types(first: object, second: object) -> object:
+def _intersect_types(first: object, second: object) -> object:
     sides = [one_or_several(side) for side in (first, second)]
     mine, theirs = ({*side, "integer"} if "number" in side else {*side} for side in sides)
     common = mine & theirs
@@ -298,14 +294,14 @@ def _common_types(first: object, second: object) -> object:
     return kinds[0] if len(kinds) == 1 else kinds
 
 
-def _united_items(first: Sequence[object], second: Sequence[object]) -> list[object]:
+def _concatenate_unique(first: Sequence[object], second: Sequence[object]) -> list[object]:
     return [*first, *(item for item in second if item not in first)]
 
 
 _TOGETHER: Mapping[str, Callable[[Any, Any], object]] = {
-    "type": _common_types,
-    "required": _united_items,
-    "allOf": _united_items,
+    "type": _intersect_types,
+    "required": _concatenate_unique,
+    "allOf": _concatenate_unique,
     **dict.fromkeys(("minLength", "minItems", "minProperties", "minimum", "exclusiveMinimum"), max),
     **dict.fromkeys(("maxLength", "maxItems", "maxProperties", "maximum", "exclusiveMaximum"), min),
 }

@@ -41,117 +41,114 @@ class ElementReader(base.StepReader):
 
     def __init__(self, mark: str, schema: base.Schema) -> None:
         super().__init__()
-        self._mark = mark
-        self._open_elements = [_Element("", schema, brackets="{}")]
-        self._searched_text = base.GrowingText()  # of an element, before the unread text
-        self._text_has_begun = False
-        self._value_is_streamed = False
-        self._next_step = self._tag
+        self._tag_marker = mark
+        self._element_stack = [_Element("", schema, brackets="{}")]
+        self._held_text = base.GrowingText()  # of an element, before the unread text
+        self._has_text_begun = False
+        self._is_value_streamed = False
+        self._next_step = self._read_tag
 
-    def _tag(self) -> str | None:
+    def _read_tag(self) -> str | None:
         text = self._unread = self._unread.lstrip()
-        if not text.startswith(self._mark):
-            if self._mark.startswith(text):
+        if not text.startswith(self._tag_marker):
+            if self._tag_marker.startswith(text):
                 return None
             raise base.Unreadable
-        found = _TAG.match(text, len(self._mark))
+        found = _TAG.match(text, len(self._tag_marker))
         if found is None:
-            if len(text) < base.LONGEST_WORD and _MAY_BE_TAG.fullmatch(text, len(self._mark)):
+            if len(text) < base.LONGEST_WORD and _MAY_BE_TAG.fullmatch(text, len(self._tag_marker)):
                 return None
             raise base.Unreadable
         closes, name = found.groups()
         if not closes:
             self._unread = text[found.end() :]
-            return self._open_element(name)
-        inner = self._open_elements[-1]
-        if len(self._open_elements) == 1:
+            return self._begin_element(name)
+        inner = self._element_stack[-1]
+        if len(self._element_stack) == 1:
             self._unread, self._is_complete = text, True
             return "}" if inner.count else "{}"
         if name != inner.name and not inner.free:
             raise base.Unreadable
         self._unread = text[found.end() :]
-        self._open_elements.pop()
+        self._element_stack.pop()
         return inner.brackets[1:]
 
-    def _open_element(self, name: str) -> str:
-        outer = self._open_elements[-1]
+    def _begin_element(self, element_name: str) -> str:
+        outer = self._element_stack[-1]
         if not outer.brackets:
             expected = kinds(outer.schema)
-            is_list = name == _ITEM and ("array" in expected or "object" not in expected)
+            is_list = element_name == _ITEM and ("array" in expected or "object" not in expected)
             outer.brackets = "[]" if is_list else "{}"
         lead = ", " if outer.count else outer.brackets[0]
         outer.count += 1
         if outer.brackets == "[]":
             schema = grammars.item_in(outer.schema, outer.count - 1)
         else:
-            schema = grammars.property_in(outer.schema, name)
-        free = outer.brackets == "{}" and name not in grammars.names_in(outer.schema)
-        self._open_elements.append(_Element(name, schema, free))
-        self._text_has_begun = False
-        self._searched_text = base.GrowingText()
-        self._value_is_streamed = kinds(schema) == {"string"}
+            schema = grammars.property_in(outer.schema, element_name)
+        free = outer.brackets == "{}" and element_name not in grammars.names_in(outer.schema)
+        self._element_stack.append(_Element(element_name, schema, free))
+        self._has_text_begun = False
+        self._held_text = base.GrowingText()
+        self._is_value_streamed = kinds(schema) == {"string"}
         self._next_step = self._read_value
-        key = "" if outer.brackets == "[]" else json.dumps(name, ensure_ascii=False) + ": "
-        return lead + key + ('"' if self._value_is_streamed else "")
+        key = "" if outer.brackets == "[]" else json.dumps(element_name, ensure_ascii=False) + ": "
+        return lead + key + ('"' if self._is_value_streamed else "")
 
     def _read_value(self) -> str | None:
-        if not self._text_has_begun and not self._value_is_streamed and not self._holds_text():
-            return "" if self._next_step == self._tag else None
-        at = self._unread.find(self._mark)
+        if not self._has_text_begun and not self._is_value_streamed and not self._is_text_content():
+            return "" if self._next_step == self._read_tag else None
+        at = self._unread.find(self._tag_marker)
         if at >= 0:
-            piece, self._unread = str(self._searched_text) + self._unread[:at], self._unread[at:]
-            self._next_step = self._tag
-            return self._closed_value(piece, self._open_elements[-1].schema)
-        if not self._value_is_streamed:
-            self._set_aside(max(len(self._unread) - len(self._mark) + 1, 0))
+            piece, self._unread = str(self._held_text) + self._unread[:at], self._unread[at:]
+            self._next_step = self._read_tag
+            return self._encode_value_end(piece, self._element_stack[-1].schema)
+        if not self._is_value_streamed:
+            self._hold_value_text(max(len(self._unread) - len(self._tag_marker) + 1, 0))
             return None
-        ready = len(self._unread) - base.text_overlap(self._unread, self._mark)
+        ready = len(self._unread) - base.text_overlap(self._unread, self._tag_marker)
         piece, self._unread = self._unread[:ready], self._unread[ready:]
         return json.dumps(piece, ensure_ascii=False)[1:-1] or None
 
-    def _holds_text(self) -> bool:
+    def _is_text_content(self) -> bool:
         text = self._unread.lstrip()
-        opening = f"{self._mark}<"
+        opening = f"{self._tag_marker}<"
         if f"{opening}/".startswith(text):
-            self._set_aside(len(self._unread) - len(text))
+            self._hold_value_text(len(self._unread) - len(text))
             return False
         if text.startswith(opening) and not text.startswith(f"{opening}/"):
-            self._next_step = self._tag
+            self._next_step = self._read_tag
             return False
-        self._text_has_begun = True
+        self._has_text_begun = True
         return True
 
-    def _set_aside(self, size: int) -> None:
-        self._searched_text.add(self._unread[:size])
-        self._unread = self._unread[size:]
+    def _hold_value_text(self, length: int) -> None:
+        self._held_text.add(self._unread[:length])
+        self._unread = self._unread[length:]
 
-    def _closed_value(self, piece: str, schema: base.Schema) -> str:
-        if self._value_is_streamed:
-            return json.dumps(piece, ensure_ascii=False)[1:-1] + '"'
+    def _encode_value_end(self, raw_text: str, schema: base.Schema) -> str:
+        if self._is_value_streamed:
+            return json.dumps(raw_text, ensure_ascii=False)[1:-1] + '"'
         expected = kinds(schema)
-        if not piece.strip() and expected and expected <= {"array", "object"}:
+        if not raw_text.strip() and expected and expected <= {"array", "object"}:
             return "[]" if "array" in expected else "{}"
         try:
-            value = base.json_value(piece)
+            value = base.json_value(raw_text)
         except (ValueError, RecursionError):
-            return json.dumps(piece, ensure_ascii=False)
+            return json.dumps(raw_text, ensure_ascii=False)
         if isinstance(value, str) or ("string" in expected and not is_meant(value, schema)):
-            return json.dumps(piece, ensure_ascii=False)
-        return piece.strip()
+            return json.dumps(raw_text, ensure_ascii=False)
+        return raw_text.strip()
 
 
 class _Elements(grammars.ArgumentRules[str | None]):
-    """Writes rules for values; the place of one is the name in the closing tag behind it.
+    """Writes rules for values; a place is the name in the closing tag behind one, ``None`` for any.
 
-    Without a name, any closes it.
-
-    Marker and tag are one text: engines read such texts whole, and a list
-    goes on with the same marker.
+    Marker and tag are one text: engines read such texts whole, and a list goes on with the marker.
     """
 
-    def __init__(self, mark: str, scope: GrammarText) -> None:
-        super().__init__(scope)
-        self._mark = mark
+    def __init__(self, mark: str, grammar: GrammarText) -> None:
+        super().__init__(grammar)
+        self._tag_marker = mark
 
     def ways(self, schema: base.Schema, place: str | None) -> Iterator[str | None]:
         found = choices(schema)
@@ -161,55 +158,57 @@ class _Elements(grammars.ArgumentRules[str | None]):
             values = constants(choice)
             if values is not None:
                 told = [each for each in values if each is not None or is_null]
-                yield from (self._constant(each, choice, place) for each in told)
+                yield from (self._write_constant(each, choice, place) for each in told)
                 continue
             expected = kinds_of(choice) - (frozenset() if is_null else _NULL)
             if expected >= ALL - _NULL:
                 parts = {"properties": "object", "items": "array"}
                 usual = next((kind for key, kind in parts.items() if key in choice), "string")
                 expected = frozenset({usual})
-            yield from (self._kind_rule(kind, choice, place, lists) for kind in sorted(expected))
+            yield from (self._write_rule(kind, choice, place, lists) for kind in sorted(expected))
 
-    def _constant(self, value: object, choice: base.Schema, place: str | None) -> str:
-        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        if self._mark in text:
+    def _write_constant(self, constant: object, choice: base.Schema, tag_name: str | None) -> str:
+        text = constant if isinstance(constant, str) else json.dumps(constant, ensure_ascii=False)
+        if self._tag_marker in text:
             raise refused(choice, "a constant holds the marker of this model's tags.")
-        return self._with_closing_tag(text, place)
+        return self._write_text_and_tag(text, tag_name)
 
-    def _with_closing_tag(self, text: str, place: str | None) -> str:
-        return self.scope.literal(text + self._tag(place)) + self._any_closing_name(place)
+    def _write_text_and_tag(self, text: str, tag_name: str | None) -> str:
+        written = self.grammar.literal(text + self._write_closing_tag(tag_name))
+        return written + self._write_any_closing_name(tag_name)
 
-    def _tag(self, place: str | None) -> str:
-        return f"{self._mark}</" if place is None else f"{self._mark}</{place}>"
+    def _write_closing_tag(self, tag_name: str | None) -> str:
+        return f"{self._tag_marker}</" if tag_name is None else f"{self._tag_marker}</{tag_name}>"
 
-    def _any_closing_name(self, place: str | None) -> str:
-        return f" {_KEY} {self.scope.literal('>')}" if place is None else ""
+    def _write_any_closing_name(self, tag_name: str | None) -> str:
+        return f" {_KEY} {self.grammar.literal('>')}" if tag_name is None else ""
 
-    def _kind_rule(
-        self, kind: str, choice: base.Schema, place: str | None, lists: bool
+    def _write_rule(
+        self, type_name: str, choice: base.Schema, tag_name: str | None, allows_lists: bool
     ) -> str | None:
-        closed = self._with_closing_tag("", place)
-        match kind:
+        closed = self._write_text_and_tag("", tag_name)
+        match type_name:
             case "string":
-                return self._string_grammar(choice, place)
+                return self._write_string_rule(choice, tag_name)
             case "object":
-                inside = self.object(choice, lists)
+                inside = self.object(choice, allows_lists)
             case "array":
-                start = self.scope.literal(f"{self._mark}<{_ITEM}>")
+                start = self.grammar.literal(f"{self._tag_marker}<{_ITEM}>")
                 items = grammars.items_of(choice)
                 inside = items.grammar(lambda of: f"{start} {self.value(of, _ITEM)}", "")
             case _:
-                inside = grammars.number_of(kind, choice, self.scope)
+                inside = grammars.number_of(type_name, choice, self.grammar)
         return None if inside is None else f"{inside} {closed}"
 
-    def _string_grammar(self, choice: base.Schema, place: str | None) -> str:
+    def _write_string_rule(self, choice: base.Schema, tag_name: str | None) -> str:
         bounded = grammars.text_terminal(choice)
+        closing_tag = self._write_closing_tag(tag_name)
         if bounded is not None:
-            text = self.scope.closed(f"{bounded} & {base.without(self._mark)}", self._tag(place))
+            text = self.grammar.closed(f"{bounded} & {base.without(self._tag_marker)}", closing_tag)
         else:
-            tag = self.scope.literal(self._tag(place).removeprefix(self._mark))
-            text = f"{self.scope.until(self._mark)} {tag}"
-        return text + self._any_closing_name(place)
+            tag = self.grammar.literal(closing_tag.removeprefix(self._tag_marker))
+            text = f"{self.grammar.until(self._tag_marker)} {tag}"
+        return text + self._write_any_closing_name(tag_name)
 
     def object(self, choice: base.Schema, lists: bool = False) -> str | None:
         members = grammars.members_of(
@@ -221,12 +220,12 @@ class _Elements(grammars.ArgumentRules[str | None]):
             return None
         parts = []
         for one in members.named:
-            opened = self.scope.literal(f"{self._mark}<{one.name}>")
+            opened = self.grammar.literal(f"{self._tag_marker}<{one.name}>")
             each = f"{opened} {self.value(one.schema, one.name)}"
             parts.append(each if one.required else f"({each})?")
-        begin, end = self.scope.literal(f"{self._mark}<"), self.scope.literal(">")
+        begin, end = self.grammar.literal(f"{self._tag_marker}<"), self.grammar.literal(">")
         others = [
-            f"{begin} {self.scope.terminal(key)} {end} {self.value(of, None)}"
+            f"{begin} {self.grammar.terminal(key)} {end} {self.value(of, None)}"
             for key, of in members.free
         ]
         if others:
@@ -234,6 +233,6 @@ class _Elements(grammars.ArgumentRules[str | None]):
         return " ".join(parts) or '""'
 
 
-def element_grammar(mark: str, schema: base.Schema, scope: GrammarText) -> str:
-    writer = _Elements(mark, scope)
+def element_grammar(mark: str, schema: base.Schema, grammar: GrammarText) -> str:
+    writer = _Elements(mark, grammar)
     return writer.finish(schema, map(writer.object, choices(schema)))

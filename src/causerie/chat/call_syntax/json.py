@@ -15,15 +15,12 @@ from causerie.protocol.sse import Brackets
 
 
 class JsonReader:
-    """Follows the text to the brace that closes the object.
-
-    Reads a string with the text of an object as that object.
-    """
+    """Reads an object, or a string that holds the text of one, up to its last bracket or quote."""
 
     def __init__(self) -> None:
-        self._string_parts: list[str] | None = None  # ``None`` where it is an object
+        self._quoted_json_pieces: list[str] | None = None  # ``None`` where it is an object
         self._has_begun = False
-        self._brackets = Brackets(strings=True)
+        self._bracket_tracker = Brackets(strings=True)
 
     def feed(self, text: str) -> Read:
         if not self._has_begun:
@@ -33,20 +30,20 @@ class JsonReader:
             if text[0] not in '"{':
                 raise Unreadable
             self._has_begun = True
-            self._string_parts = [] if text[0] == '"' else None
-        end = self._brackets.read(text)
-        if self._string_parts is not None:
-            self._string_parts.append(text[:end])
-            if not self._brackets.closed:
+            self._quoted_json_pieces = [] if text[0] == '"' else None
+        end = self._bracket_tracker.read(text)
+        if self._quoted_json_pieces is not None:
+            self._quoted_json_pieces.append(text[:end])
+            if not self._bracket_tracker.closed:
                 return Read()
             try:
-                inside = json.loads("".join(self._string_parts), strict=False).strip()
+                inside = json.loads("".join(self._quoted_json_pieces), strict=False).strip()
                 if not isinstance(json.loads(inside), dict):
                     raise Unreadable
             except (ValueError, RecursionError):
                 raise Unreadable from None
             return Read(arguments=inside, rest=text[end:])
-        if not self._brackets.closed:
+        if not self._bracket_tracker.closed:
             return Read(arguments=text)
         return Read(arguments=text[:end], rest=text[end:])
 
@@ -68,58 +65,57 @@ _KEY = rf'/"{_CHARACTER}*"/'
 _LENGTHS = ("minLength", "maxLength")
 
 
-def pretty_grammar(schema: Schema, scope: GrammarText) -> str:
-    """Return the rule for a document.
+def pretty_grammar(schema: Schema, grammar: GrammarText) -> str:
+    """Return the rule for a document; raise ``SchemaRefused`` for what only engines can say.
 
-    ``schema`` holds its references as :func:`causerie.chat.call_syntax.choices.anchored` leaves
-    them. Raises ``SchemaRefused`` for what only the engines' own grammar can say.
+    ``schema`` is one that :func:`causerie.chat.call_syntax.choices.anchored` has rewritten.
     """
-    writer = _Pretty(scope)
+    writer = _Pretty(grammar)
     return writer.finish(schema, writer.ways(schema, None))
 
 
 class _Pretty(JsonLikeRules):
-    def __init__(self, scope: GrammarText) -> None:
-        super().__init__(scope)
-        self._open_object = scope.terminal(rf"/\{{{SPACE}/")
-        self._close_object = scope.terminal(rf"/{SPACE}\}}/")
-        self.brackets = (scope.terminal(rf"/\[{SPACE}/"), scope.terminal(rf"/{SPACE}\]/"))
-        self.comma = scope.terminal(rf"/{SPACE},{SPACE}/")
-        self._colon = scope.terminal(rf"/{SPACE}:{SPACE}/")
+    def __init__(self, grammar: GrammarText) -> None:
+        super().__init__(grammar)
+        self._opening_brace = grammar.terminal(rf"/\{{{SPACE}/")
+        self._closing_brace = grammar.terminal(rf"/{SPACE}\}}/")
+        self.brackets = (grammar.terminal(rf"/\[{SPACE}/"), grammar.terminal(rf"/{SPACE}\]/"))
+        self.comma = grammar.terminal(rf"/{SPACE},{SPACE}/")
+        self._colon = grammar.terminal(rf"/{SPACE}:{SPACE}/")
 
     def constants(self, choice: Schema, values: Sequence[object]) -> Iterable[str]:
-        return map(self._constant, values)
+        return map(self._write_constant, values)
 
-    def _constant(self, value: object) -> str:
-        if isinstance(value, Mapping):
+    def _write_constant(self, constant: object) -> str:
+        if isinstance(constant, Mapping):
             members = [
-                f"{self._json_literal(name)} {self._colon} {self._constant(each)}"
-                for name, each in value.items()
+                f"{self._json_literal(name)} {self._colon} {self._write_constant(each)}"
+                for name, each in constant.items()
             ]
-            return self._joined_parts(self._open_object, members, self._close_object)
-        if isinstance(value, list):
+            return self._join_with_brackets(self._opening_brace, members, self._closing_brace)
+        if isinstance(constant, list):
             begin, end = self.brackets
-            return self._joined_parts(begin, map(self._constant, value), end)
-        if isinstance(value, float) and value.is_integer() and abs(value) <= 2**53:
-            return f"({self._json_literal(value)} | {self._json_literal(int(value))})"
-        return self._json_literal(value)
+            return self._join_with_brackets(begin, map(self._write_constant, constant), end)
+        if isinstance(constant, float) and constant.is_integer() and abs(constant) <= 2**53:
+            return f"({self._json_literal(constant)} | {self._json_literal(int(constant))})"
+        return self._json_literal(constant)
 
-    def _joined_parts(self, begin: str, parts: Iterable[str], end: str) -> str:
-        return f"{begin} {f' {self.comma} '.join(parts)} {end}"
+    def _join_with_brackets(self, opening: str, items: Iterable[str], closing: str) -> str:
+        return f"{opening} {f' {self.comma} '.join(items)} {closing}"
 
-    def _json_literal(self, value: object) -> str:
-        written = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-        return self.scope.literal(written)
+    def _json_literal(self, constant: object) -> str:
+        written = json.dumps(constant, ensure_ascii=False).replace("\x7f", "\\u007f")
+        return self.grammar.literal(written)
 
     def string(self, choice: Schema) -> str:
         known = (*_LENGTHS, "pattern", "format", "allOf")
         rules = {key: choice[key] for key in known if key in choice}
         if not rules:
-            return self.scope.terminal(rf'/"{_CHARACTER}*"/')
+            return self.grammar.terminal(rf'/"{_CHARACTER}*"/')
         if rules.keys() <= set(_LENGTHS):
             low, high = rules.get("minLength", 0), rules.get("maxLength", "")
-            return self.scope.terminal(rf'/"{_COUNTED}{{{low},{high}}}"/')
-        return self.scope.json({"type": "string", **rules})
+            return self.grammar.terminal(rf'/"{_COUNTED}{{{low},{high}}}"/')
+        return self.grammar.json({"type": "string", **rules})
 
     def object(self, choice: Schema) -> str | None:
         members = members_of(choice, _KEY, lambda name: True)
@@ -132,16 +128,17 @@ class _Pretty(JsonLikeRules):
             for one in members.named
         ]
         others = [
-            f"{self._free_key(choice)} {self._colon} {self.item(of)}" for _, of in members.free
+            f"{self._write_free_key(choice)} {self._colon} {self.item(of)}"
+            for _, of in members.free
         ]
-        inside = separated(parts, others, members, self.comma, self.scope)
-        return f"{self._open_object} {inside} {self._close_object}"
+        inside = separated(parts, others, members, self.comma, self.grammar)
+        return f"{self._opening_brace} {inside} {self._closing_brace}"
 
-    def _free_key(self, choice: Schema) -> str:
+    def _write_free_key(self, choice: Schema) -> str:
         patterns, names = [*patterns_of(choice)], as_mapping(choice.get("properties"))
         if not patterns:
             taken = (f"~/{spelled(json.dumps(name, ensure_ascii=False))}/" for name in names)
-            return self.scope.terminal(" & ".join([_KEY, *taken]))
+            return self.grammar.terminal(" & ".join([_KEY, *taken]))
         if names or len(patterns) > 1 or choice.get("additionalProperties") is not False:
             raise refused(choice, "keys of one pattern stand alongside others.")
-        return self.scope.json({"type": "string", "pattern": patterns[0]})
+        return self.grammar.json({"type": "string", "pattern": patterns[0]})

@@ -18,10 +18,7 @@ from causerie.chat.schema.pattern import Refused, anywhere, between_slashes, sea
 
 
 def text_terminal(schema: Schema) -> str | None:
-    """Return the regular expression of a bounded string; ``None`` when any text will do.
-
-    Raises ``SchemaRefused`` for a pattern that cannot be followed.
-    """
+    """Return the regex of a bounded string, or ``None`` without bounds; raise ``SchemaRefused``."""
     low, high = schema.get("minLength", 0), schema.get("maxLength", "")
     parts = [f"/(?s:.){{{low},{high}}}/"] if low or high != "" else []
     for rules in (schema, *as_list(schema.get("allOf"))):
@@ -47,10 +44,10 @@ _MOST_CHARACTERS = 150_000  # of all schemas; those that hold at once grow with 
 class ArgumentRules(ABC, Generic[Place]):
     """The rules of one function's arguments; ``ways`` says how a value is written at a place."""
 
-    def __init__(self, scope: GrammarText) -> None:
-        self.scope = scope
-        self._rule_names: dict[tuple[str, Place], str] = {}
-        self._characters_left = _MOST_CHARACTERS
+    def __init__(self, grammar: GrammarText) -> None:
+        self.grammar = grammar
+        self._rule_name_by_schema: dict[tuple[str, Place], str] = {}
+        self._remaining_schema_characters = _MOST_CHARACTERS
         self._unwritten_rules: list[tuple[str, Schema, Place]] = []
 
     @abstractmethod
@@ -61,20 +58,20 @@ class ArgumentRules(ABC, Generic[Place]):
         shared = definitions(schema)
         own = {name: of for name, of in schema.items() if name not in shared}
         key = (json.dumps(own, sort_keys=True), place)
-        if key not in self._rule_names:
-            self._characters_left -= len(key[0])
-            if self._characters_left < 0:
+        if key not in self._rule_name_by_schema:
+            self._remaining_schema_characters -= len(key[0])
+            if self._remaining_schema_characters < 0:
                 raise refused(schema, "its alternatives are too many to be combined.")
-            self._rule_names[key] = self.scope.reserve()
-            self._unwritten_rules.append((self._rule_names[key], schema, place))
-        return self._rule_names[key]
+            self._rule_name_by_schema[key] = self.grammar.reserve()
+            self._unwritten_rules.append((self._rule_name_by_schema[key], schema, place))
+        return self._rule_name_by_schema[key]
 
     def finish(self, schema: Schema, ways: Iterable[str | None]) -> str:
-        """Return the rule for the ways to write all of it, with the rules for what is in it."""
-        top = self.scope.rule(either(schema, ways))
+        """Return the rule for a whole value, written in one of ``ways``, after those inside it."""
+        top = self.grammar.rule(either(schema, ways))
         while self._unwritten_rules:
             name, of, place = self._unwritten_rules.pop()
-            self.scope.define(name, either(of, self.ways(of, place)))
+            self.grammar.define(name, either(of, self.ways(of, place)))
         return top
 
 
@@ -89,7 +86,7 @@ class JsonLikeRules(ArgumentRules[None]):
         for choice in choices(schema):
             values = constants(choice)
             if values is None:
-                yield from (self._kind_rule(kind, choice) for kind in sorted(kinds_of(choice)))
+                yield from (self._write_rule(kind, choice) for kind in sorted(kinds_of(choice)))
             else:
                 yield from self.constants(choice, values)
 
@@ -108,8 +105,8 @@ class JsonLikeRules(ArgumentRules[None]):
     def item(self, schema: Schema) -> str:
         return self.value(schema, None)
 
-    def _kind_rule(self, kind: str, choice: Schema) -> str | None:
-        match kind:
+    def _write_rule(self, type_name: str, choice: Schema) -> str | None:
+        match type_name:
             case "string":
                 return self.string(choice)
             case "boolean":
@@ -122,16 +119,16 @@ class JsonLikeRules(ArgumentRules[None]):
                 return None if inside is None else f"{begin} {inside} {end}"
             case "object":
                 return self.object(choice)
-        return number_of(kind, choice, self.scope)
+        return number_of(type_name, choice, self.grammar)
 
 
-def number_of(kind: str, choice: Schema, scope: GrammarText) -> str:
+def number_of(kind: str, choice: Schema, grammar: GrammarText) -> str:
     """Return the expression for a number, or another value that is written as JSON."""
-    return scope.json({"type": kind, **{key: choice[key] for key in _NUMERIC if key in choice}})
+    return grammar.json({"type": kind, **{key: choice[key] for key in _NUMERIC if key in choice}})
 
 
 def either(schema: Schema, ways: Iterable[str | None]) -> str:
-    """Return the alternatives of what follows a schema; raise where there is none."""
+    """Return the alternatives of what follows a schema; raise ``SchemaRefused`` without any."""
     possible = dict.fromkeys(way for way in ways if way is not None)
     if not possible:
         raise refused(schema, "nothing can follow it.")
@@ -187,12 +184,12 @@ def items_of(choice: Schema) -> Items:
 def item_in(schema: Schema, at: int) -> Schema:
     """Return the schema of the item ``at``; alternatives of ``schema`` are combined."""
     every = map(items_of, choices(schema))
-    return _united_schema(each.first[at] if at < len(each.first) else each.rest for each in every)
+    return _unite_schemas(each.first[at] if at < len(each.first) else each.rest for each in every)
 
 
-def _united_schema(options: Iterable[Schema | None]) -> Schema:
+def _unite_schemas(schemas: Iterable[Schema | None]) -> Schema:
     found: list[Schema] = []
-    for of in options:
+    for of in schemas:
         if of is not None and of not in found:
             found.append(of)
     return any_of(found) if found else {}
@@ -212,15 +209,12 @@ class NamedProperty(Struct, frozen=True):
 
 
 class ObjectMembers(Struct, frozen=True):
-    """``named`` in order; ``free`` are terminals of other keys with what stands behind them.
-
-    Of these there are ``least`` to ``most`` (``None``: any number).
-    """
+    """Properties ``named`` in order, then ``least`` to ``most`` others, by terminals of keys."""
 
     named: tuple[NamedProperty, ...]
     free: tuple[tuple[str, Schema], ...]
     least: int
-    most: int | None
+    most: int | None  # ``None``: any number
 
     def how_many(self, but: int = 0) -> str:
         """Return the quantifier of the free keys in a grammar, ``but`` of which have come."""
@@ -231,12 +225,11 @@ class ObjectMembers(Struct, frozen=True):
 def members_of(choice: Schema, key: str, writable: Callable[[str], bool]) -> ObjectMembers | None:
     """Return the members that the object may hold; ``None`` if no object is possible.
 
-    ``key`` is a regular expression (between slashes) for the free keys of a notation;
-    ``writable`` returns whether the notation can write a name. Raises ``SchemaRefused``
-    for constraints that cannot be enforced.
+    ``key`` is the regex (between slashes) of a notation's free keys; ``writable`` tells whether it
+    can write a name. Raises ``SchemaRefused`` for constraints that cannot be enforced.
     """
     required = as_list(choice.get("required"))
-    declared = _declared_names(choice)
+    declared = _collect_property_names(choice)
     unnamed = declared.keys() - as_mapping(choice.get("properties")).keys()
     if len(unnamed) * len(patterns_of(choice)) > MOST_MATCHED:
         raise refused(choice, "too many required names for so many patterns.", "patternProperties")
@@ -250,8 +243,8 @@ def members_of(choice: Schema, key: str, writable: Callable[[str], bool]) -> Obj
             if not writable(name):
                 raise refused(of, f"the model's notation cannot write the name {name[:60]!r}.")
             named.append(NamedProperty(name, of, name in required))
-    free = _free_keys(choice, key, declared)
-    least, most = _bounds_of_free_keys(choice, len(required), len(named), bool(free))
+    free = _build_free_keys(choice, key, declared)
+    least, most = _compute_free_key_bounds(choice, len(required), len(named), bool(free))
     return ObjectMembers(tuple(named), () if most == 0 else tuple(free), least, most)
 
 
@@ -268,7 +261,7 @@ def property_of(choice: Schema, name: str) -> Schema | None:
 
 def property_in(schema: Schema, name: str) -> Schema:
     """Return the schema of a property of a schema with alternatives; they are combined."""
-    return _united_schema(property_of(choice, name) or None for choice in choices(schema))
+    return _unite_schemas(property_of(choice, name) or None for choice in choices(schema))
 
 
 def patterns_of(choice: Schema) -> Mapping[str, object]:
@@ -276,41 +269,43 @@ def patterns_of(choice: Schema) -> Mapping[str, object]:
 
 
 def names_in(schema: Schema) -> tuple[str, ...]:
-    found = (_declared_names(choice) for choice in choices(schema))
+    found = (_collect_property_names(choice) for choice in choices(schema))
     return tuple(dict.fromkeys(name for names in found for name in names))
 
 
-def _declared_names(choice: Schema) -> dict[str, None]:
+def _collect_property_names(choice: Schema) -> dict[str, None]:
     required = (str(name) for name in as_list(choice.get("required")))
     return dict.fromkeys([*as_mapping(choice.get("properties")), *required])
 
 
-def _free_keys(choice: Schema, key: str, names: Mapping[str, object]) -> list[tuple[str, Schema]]:
+def _build_free_keys(
+    choice: Schema, terminal: str, declared_names: Mapping[str, object]
+) -> list[tuple[str, Schema]]:
     patterns = patterns_of(choice)
     known = as_mapping(choice.get("properties")).values()
     silent = all(of is False for of in known) or bool(patterns)
     others = part_of(choice, choice.get("additionalProperties", silent))
-    taken = [f"~/{'|'.join(map(spelled, names))}/"] if names else []
+    taken = [f"~/{'|'.join(map(spelled, declared_names))}/"] if declared_names else []
     keys = {pattern: text_terminal({"pattern": pattern}) or "" for pattern in patterns}
     found = []
     for pattern, of in patterns.items():
         rivals = [f"~({keys[other]})" for other in patterns if other != pattern]
         schema = part_of(choice, of)
         if schema is not None and choices(schema):
-            found.append((" & ".join([f"({keys[pattern]})", key, *taken, *rivals]), schema))
+            found.append((" & ".join([f"({keys[pattern]})", terminal, *taken, *rivals]), schema))
     if others is not None and choices(others):
         rivals = [f"~({text})" for text in keys.values()]
-        found.append((" & ".join([key, *taken, *rivals]), others))
+        found.append((" & ".join([terminal, *taken, *rivals]), others))
     return found
 
 
-def _bounds_of_free_keys(
-    choice: Schema, required: int, named: int, free: bool
+def _compute_free_key_bounds(
+    choice: Schema, required_count: int, named: int, has_free_keys: bool
 ) -> tuple[int, int | None]:
     low, high = choice.get("minProperties", 0), choice.get("maxProperties")
-    least = max(low - required, 0) if isinstance(low, int) else 0
+    least = max(low - required_count, 0) if isinstance(low, int) else 0
     most = high - named if isinstance(high, int) else None
-    if least and (named > required or least > 1 or not free):
+    if least and (named > required_count or least > 1 or not has_free_keys):
         reason = "that there are enough of the optional properties is not held."
         raise refused(choice, reason, "minProperties")
     if most is not None and most < 0:

@@ -21,45 +21,45 @@ _KEY = "/[a-zA-Z_][a-zA-Z0-9_]*/"
 
 
 class PythonReader:
-    """Reads keyword arguments up to the bracket that closes the call, which is left.
-
-    An object in their place, where no first argument can be one, has them all.
-    """
+    """Reads keyword arguments, or one object that has them all, up to the ``)``, which is left."""
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
-        self._reader: RelaxedReader | None = None
+        self._relaxed_reader: RelaxedReader | None = None
 
     def feed(self, text: str) -> Read:
-        if self._reader is None:
+        if self._relaxed_reader is None:
             text = text.lstrip()
             if not text:
                 return Read()
             names = grammars.names_in(self._schema)
             expected = kinds(grammars.property_in(self._schema, names[0])) if names else ()
             whole = text[0] == "{" and expected and "object" not in expected
-            self._reader = RelaxedReader() if whole else RelaxedReader(parameters=names)
-        return self._reader.feed(text)
+            self._relaxed_reader = RelaxedReader() if whole else RelaxedReader(parameters=names)
+        return self._relaxed_reader.feed(text)
 
 
-def python_grammar(schema: Schema, scope: GrammarText) -> str:
+def python_grammar(schema: Schema, grammar: GrammarText) -> str:
     """Return the declared parameters in order, required ones always; then other possible ones."""
-    return f"({grammars.either(schema, (_list_rule(choice, scope) for choice in choices(schema)))})"
+    ways = (_write_arguments_rule(choice, grammar) for choice in choices(schema))
+    return f"({grammars.either(schema, ways)})"
 
 
-def _list_rule(schema: Schema, scope: GrammarText) -> str | None:
-    members = grammars.members_of(schema, _KEY, lambda name: name == name.strip())
+def _write_arguments_rule(choice: Schema, grammar: GrammarText) -> str | None:
+    members = grammars.members_of(choice, _KEY, lambda name: name == name.strip())
     if members is None:
         return None
     written = []
     for one in members.named:
-        key = scope.literal(f"{one.name}=")
-        written.append((one.required, scope.rule(f"{key} {_python_value(one.schema, scope)}")))
+        key = grammar.literal(f"{one.name}=")
+        written.append(
+            (one.required, grammar.rule(f"{key} {_write_value_rule(one.schema, grammar)}"))
+        )
     others = [
-        scope.rule(f'{scope.terminal(key)} "=" {_python_value(of, scope)}')
+        grammar.rule(f'{grammar.terminal(key)} "=" {_write_value_rule(of, grammar)}')
         for key, of in members.free
     ]
-    return separated(written, others, members, scope.literal(", "), scope)
+    return separated(written, others, members, grammar.literal(", "), grammar)
 
 
 def separated(
@@ -67,14 +67,14 @@ def separated(
     others: list[str],
     members: grammars.ObjectMembers,
     comma: str,
-    scope: GrammarText,
+    grammar: GrammarText,
 ) -> str:
     """Return the parts in order, then the others in any order; a pair's flag means required."""
-    other = scope.rule(" | ".join(others)) if others else ""
+    other = grammar.rule(" | ".join(others)) if others else ""
     rest = [f"({comma} {other}){members.how_many()}" if other else '""']  # behind what is written
     for needed, part in reversed(parts):
         one = f"{comma} {part}" if needed else f"({comma} {part})?"
-        rest.append(scope.rule(f"{one} {rest[-1]}"))
+        rest.append(grammar.rule(f"{one} {rest[-1]}"))
     rest.reverse()
     options = []
     for at, (needed, part) in enumerate(parts):
@@ -87,20 +87,17 @@ def separated(
             options.append(f"{other} {more}")
         if not (other and members.least):
             options.append('""')
-    return scope.rule(" | ".join(options))
+    return grammar.rule(" | ".join(options))
 
 
-def _python_value(schema: Schema, scope: GrammarText) -> str:
+def _write_value_rule(schema: Schema, grammar: GrammarText) -> str:
     written, others = words(choices(schema))
-    options = [f'"{word}"' for word in written] + ([scope.json(schema)] if others else [])
+    options = [f'"{word}"' for word in written] + ([grammar.json(schema)] if others else [])
     return f"({' | '.join(options)})"
 
 
 def words(found: Sequence[Schema]) -> tuple[list[str], bool]:
-    """Return the constants that values of some choices may be, and whether others are possible.
-
-    The values that a choice lists are written as JSON.
-    """
+    """Return Python's constants that values may be, and whether others are possible (as JSON)."""
     free = [kinds_of(choice) for choice in found if constants(choice) is None]
     expected = frozenset[str]().union(*free)
     written = [word for kind in sorted(expected & _WORDS.keys()) for word in _WORDS[kind]]
@@ -116,22 +113,24 @@ _BARE_KEY = "/[a-zA-Z0-9_.\\-]+/"
 _BARE = re.compile(r"[^\s:,{}\[\]\"'<]([^:,{}\[\]]*[^\s:,{}\[\]])?")
 
 
-def loose_grammar(quote: str, schema: Schema, scope: GrammarText) -> str:
-    writer = _Loose(quote, scope)
+def loose_grammar(quote: str, schema: Schema, grammar: GrammarText) -> str:
+    writer = _Loose(quote, grammar)
     return writer.finish(schema, map(writer.object, choices(schema)))
 
 
 class _Loose(grammars.JsonLikeRules):
     null = '"None"'
 
-    def __init__(self, quote: str, scope: GrammarText) -> None:
-        super().__init__(scope)
+    def __init__(self, quote: str, grammar: GrammarText) -> None:
+        super().__init__(grammar)
         self._quote = quote
 
     def constants(self, choice: Schema, values: Sequence[object]) -> Iterable[str]:
         if self._quote in json.dumps(values, ensure_ascii=False).replace('\\"', '"'):
             raise refused(choice, "a constant holds the text that ends a string of this model.")
-        return [self.scope.literal(loose_text(each, self._quote, ordered=True)) for each in values]
+        return [
+            self.grammar.literal(loose_text(each, self._quote, ordered=True)) for each in values
+        ]
 
     def object(self, choice: Schema) -> str | None:
         members = grammars.members_of(choice, _BARE_KEY, lambda name: self._quote not in name)
@@ -141,16 +140,16 @@ class _Loose(grammars.JsonLikeRules):
         parts = []
         for one in named:
             mark = "" if _BARE.fullmatch(one.name) else self._quote
-            key = self.scope.literal(f"{mark}{one.name}{mark}:")
+            key = self.grammar.literal(f"{mark}{one.name}{mark}:")
             parts.append((one.required, f"{key} {self.item(one.schema)}"))
         free = members.free
-        others = [f'{self.scope.terminal(key)} ":" {self.item(of)}' for key, of in free]
-        inside = separated(parts, others, members, '","', self.scope)
+        others = [f'{self.grammar.terminal(key)} ":" {self.item(of)}' for key, of in free]
+        inside = separated(parts, others, members, '","', self.grammar)
         return f'"{{" {inside} "}}"'
 
     def string(self, choice: Schema) -> str:
-        quote = self.scope.literal(self._quote)
+        quote = self.grammar.literal(self._quote)
         bounded = grammars.text_terminal(choice)
         if bounded is not None:
-            return f"{quote} {self.scope.closed(bounded, self._quote)}"
-        return f"{quote} {self.scope.until(self._quote)}"
+            return f"{quote} {self.grammar.closed(bounded, self._quote)}"
+        return f"{quote} {self.grammar.until(self._quote)}"

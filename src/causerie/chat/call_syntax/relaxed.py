@@ -47,13 +47,13 @@ class RelaxedReader(StepReader):
     def __init__(self, *, quote: str = "", parameters: Sequence[str] | None = None) -> None:
         super().__init__()
         self._quotes = tuple(mark for mark in (quote, '"', "'") if mark)
-        self._parameters = parameters
+        self._parameter_names = parameters
         # Names that Python has not, which functions may have all the same.
-        self._odd_names = [name for name in parameters or () if not name.isidentifier()]
-        self._open_brackets: list[_Open] = []
-        self._string_end = ""  # what ends the string being read
+        self._non_identifiers = [name for name in parameters or () if not name.isidentifier()]
+        self._bracket_stack: list[_Open] = []
+        self._closing_quote = ""  # what ends the string being read
         self._string_has_escapes = False
-        self._next_step = self._begin_list
+        self._next_step = self._read_list_start
 
     def feed(self, text: str) -> Read:
         """Read the next piece, in slices: each step copies what is left of one."""
@@ -70,63 +70,61 @@ class RelaxedReader(StepReader):
     @property
     def whole(self) -> bool:
         """Return whether the first value of a call has ended, and nothing follows it yet."""
-        ended = self._next_step == self._read_separator and len(self._open_brackets) == 1
-        return ended and self._open_brackets[0].count == 1 and not self._unread.strip()
+        ended = self._next_step == self._read_separator and len(self._bracket_stack) == 1
+        return ended and self._bracket_stack[0].count == 1 and not self._unread.strip()
 
     def _skip_space(self) -> str:
         self._unread = self._unread.lstrip()
         return self._unread[:1]
 
-    def _consume(self, size: int = 1) -> str:
-        taken, self._unread = self._unread[:size], self._unread[size:]
+    def _pop_text(self, length: int = 1) -> str:
+        taken, self._unread = self._unread[:length], self._unread[length:]
         return taken
 
-    def _begin_list(self) -> str | None:
-        if self._parameters is not None:
-            self._open_brackets.append(_Open(")", keyed=True))
+    def _read_list_start(self) -> str | None:
+        if self._parameter_names is not None:
+            self._bracket_stack.append(_Open(")", keyed=True))
             self._next_step = self._read_parameter
             return "{"
         if not self._skip_space():
             return None
         if self._unread[0] != "{":
             raise Unreadable
-        return self._enter_brackets(self._consume())
+        return self._enter_brackets(self._pop_text())
 
     def _enter_brackets(self, opener: str) -> str:
-        if len(self._open_brackets) == _MAX_DEPTH:
+        if len(self._bracket_stack) == _MAX_DEPTH:
             raise Unreadable
         keyed = opener == "{"
-        self._open_brackets.append(_Open(_CLOSERS[opener], keyed))
+        self._bracket_stack.append(_Open(_CLOSERS[opener], keyed))
         self._next_step = self._read_key if keyed else self._read_value
         return "{" if keyed else "["
 
     def _leave_brackets(self) -> str:
-        closed = self._open_brackets.pop()
+        closed = self._bracket_stack.pop()
         self._next_step = self._read_separator
-        self._is_complete = not self._open_brackets
-        if not (self._is_complete and self._parameters is not None):
-            self._consume()  # a call's bracket belongs to what follows
+        self._is_complete = not self._bracket_stack
+        if not (self._is_complete and self._parameter_names is not None):
+            self._pop_text()  # a call's bracket belongs to what follows
         return "}" if closed.keyed else "]"
 
-    def _item_separator(self) -> str:
-        return "" if self._open_brackets[-1].keyed else self._separator()
+    def _write_item_separator(self) -> str:
+        return "" if self._bracket_stack[-1].keyed else self._write_separator()
 
-    def _separator(self) -> str:
-        count, self._open_brackets[-1].count = (
-            self._open_brackets[-1].count,
-            self._open_brackets[-1].count + 1,
-        )
-        return ", " if count else ""
+    def _write_separator(self) -> str:
+        inner = self._bracket_stack[-1]
+        inner.count += 1
+        return ", " if inner.count > 1 else ""
 
     def _read_parameter(self) -> str | None:
         if not self._skip_space():
             return None
         if self._unread[0] == ")":
             return self._leave_brackets()
-        for name in self._odd_names:
+        for name in self._non_identifiers:
             if self._unread.startswith(f"{name}="):
-                self._consume(len(name) + 1)
-                return self._begin_value(name)
+                self._pop_text(len(name) + 1)
+                return self._begin_keyed_value(name)
             if f"{name}=".startswith(self._unread):
                 return None
         found = _KEYWORD.match(self._unread)
@@ -134,64 +132,64 @@ class RelaxedReader(StepReader):
             return None
         if found is not None and found.end() == len(self._unread):
             return None  # one ``=`` or two
-        place = self._open_brackets[-1].count
+        place = self._bracket_stack[-1].count
         if found is not None:
             name = found.group(1)
-            self._consume(found.end())
-        elif self._parameters is not None and place < len(self._parameters):
-            name = self._parameters[place]
+            self._pop_text(found.end())
+        elif self._parameter_names is not None and place < len(self._parameter_names):
+            name = self._parameter_names[place]
         else:
             raise Unreadable
-        return self._begin_value(name)
+        return self._begin_keyed_value(name)
 
-    def _begin_value(self, name: str) -> str:
+    def _begin_keyed_value(self, key: str) -> str:
         self._next_step = self._read_value
-        return f"{self._separator()}{_json_string(name)}: "
+        return f"{self._write_separator()}{_encode_json_string(key)}: "
 
     def _read_key(self) -> str | None:
         if not self._skip_space():
             return None
         if self._unread[0] == "}":
             return self._leave_brackets()
-        mark = self._quote_here()
+        mark = self._match_opening_quote()
         if mark is None:
             return None
-        found = _bare_key(self._unread) if mark == "" else _quoted_key(self._unread, mark)
+        found = _parse_quoted_key(self._unread, mark) if mark else _parse_bare_key(self._unread)
         if found is None:
             return None
         name, size = found
-        self._consume(size)
-        return self._begin_value(name)
+        self._pop_text(size)
+        return self._begin_keyed_value(name)
 
     def _read_value(self) -> str | None:
         first = self._skip_space()
         if not first:
             return None
-        inner = self._open_brackets[-1]
+        inner = self._bracket_stack[-1]
         if not inner.keyed and first == inner.closer:
             return self._leave_brackets()
-        mark = self._quote_here()
+        mark = self._match_opening_quote()
         if mark is None:
             return None
         if mark:
-            self._consume(len(mark))
-            self._string_end, self._string_has_escapes = mark, mark in "\"'"
+            self._pop_text(len(mark))
+            self._closing_quote, self._string_has_escapes = mark, mark in "\"'"
             self._next_step = self._read_string
-            return self._item_separator() + '"'
+            return self._write_item_separator() + '"'
         if first in _CLOSERS:
-            return self._item_separator() + self._enter_brackets(self._consume())
+            return self._write_item_separator() + self._enter_brackets(self._pop_text())
         found = _WORD.match(self._unread)
         if found is None:
             raise Unreadable
         if found.end() == len(self._unread):
             return None
-        written = _constant_json(self._consume(found.end()))
+        written = _encode_constant(self._pop_text(found.end()))
         if written is None:
             raise Unreadable
         self._next_step = self._read_separator
-        return self._item_separator() + written
+        return self._write_item_separator() + written
 
-    def _quote_here(self) -> str | None:
+    def _match_opening_quote(self) -> str | None:
         for mark in self._quotes:
             if self._unread.startswith(mark):
                 return mark
@@ -203,8 +201,8 @@ class RelaxedReader(StepReader):
         if self._string_has_escapes:
             out = ""
             while self._unread:
-                if self._unread[0] == self._string_end:
-                    self._consume()
+                if self._unread[0] == self._closing_quote:
+                    self._pop_text()
                     self._next_step = self._read_separator
                     return out + '"'
                 if self._unread[0] == "\\":
@@ -213,17 +211,17 @@ class RelaxedReader(StepReader):
                         break
                     out += escape
                     continue
-                stop = _STRING_STOP[self._string_end].search(self._unread)
-                out += _json_inside(self._consume(stop.start() if stop else len(self._unread)))
+                stop = _STRING_STOP[self._closing_quote].search(self._unread)
+                out += _escape_json(self._pop_text(stop.start() if stop else len(self._unread)))
             return out or None
-        end = self._unread.find(self._string_end)
+        end = self._unread.find(self._closing_quote)
         if end >= 0:
-            piece = self._consume(end)
-            self._consume(len(self._string_end))
+            piece = self._pop_text(end)
+            self._pop_text(len(self._closing_quote))
             self._next_step = self._read_separator
-            return _json_inside(piece) + '"'
-        ready = len(self._unread) - text_overlap(self._unread, self._string_end)
-        return _json_inside(self._consume(ready)) if ready else None
+            return _escape_json(piece) + '"'
+        ready = len(self._unread) - text_overlap(self._unread, self._closing_quote)
+        return _escape_json(self._pop_text(ready)) if ready else None
 
     def _read_escape(self) -> str | None:
         kind = self._unread[1:2]
@@ -235,25 +233,25 @@ class RelaxedReader(StepReader):
                 return None
             number = int(digits, 16) if re.fullmatch(r"[0-9a-fA-F]+", digits) else -1
             if kind == "u" and number >= 0:
-                return self._consume(2 + _HEX[kind])  # as JSON has it, halves of a pair too
+                return self._pop_text(2 + _HEX[kind])  # as JSON has it, halves of a pair too
             if 0 <= number < 0x110000 and not 0xD800 <= number < 0xE000:
-                self._consume(2 + _HEX[kind])
-                return _json_inside(chr(number))
-        self._consume(2)
+                self._pop_text(2 + _HEX[kind])
+                return _escape_json(chr(number))
+        self._pop_text(2)
         known = _SAME.get(kind, _SHORT.get(kind))
-        return known if known is not None else "\\\\" + _json_inside(kind)
+        return known if known is not None else "\\\\" + _escape_json(kind)
 
     def _read_separator(self) -> str | None:
         first = self._skip_space()
         if not first:
             return None
-        inner = self._open_brackets[-1]
+        inner = self._bracket_stack[-1]
         if first == inner.closer:
             return self._leave_brackets()
         if first != ",":
             raise Unreadable
-        self._consume()
-        if len(self._open_brackets) == 1 and self._parameters is not None:
+        self._pop_text()
+        if len(self._bracket_stack) == 1 and self._parameter_names is not None:
             self._next_step = self._read_parameter
         else:
             self._next_step = self._read_key if inner.keyed else self._read_value
@@ -288,7 +286,7 @@ def loose_text(value: object, quote: str, *, ordered: bool = False) -> str:
     return "{" + ",".join(members) + "}"
 
 
-def _bare_key(text: str) -> tuple[str, int] | None:
+def _parse_bare_key(text: str) -> tuple[str, int] | None:
     end = text.find(":")
     if end < 0:
         if re.search(r"[{}\[\],]", text):
@@ -300,27 +298,27 @@ def _bare_key(text: str) -> tuple[str, int] | None:
     return name, end + 1
 
 
-def _quoted_key(text: str, mark: str) -> tuple[str, int] | None:
-    inside = _ESCAPED.get(mark)
+def _parse_quoted_key(text: str, quote: str) -> tuple[str, int] | None:
+    inside = _ESCAPED.get(quote)
     if inside is None:
-        end = text.find(mark, len(mark))
+        end = text.find(quote, len(quote))
     else:
         found = inside.match(text, 1)
         end = found.end() if found and found.end() < len(text) else -1
     if end < 0:
         return None
-    colon = text[end + len(mark) :].lstrip()
+    colon = text[end + len(quote) :].lstrip()
     if not colon:
         return None
     if colon[0] != ":":
         raise Unreadable
-    name = text[len(mark) : end]
+    name = text[len(quote) : end]
     if inside is not None and "\\" in name:
-        name = json.loads(relaxed_json(text[: end + 1]) or _json_string(name))
+        name = json.loads(relaxed_json(text[: end + 1]) or _encode_json_string(name))
     return name, len(text) - len(colon) + 1
 
 
-def _constant_json(word: str) -> str | None:
+def _encode_constant(word: str) -> str | None:
     word = _CONSTANTS.get(word, word)
     if word in ("true", "false", "null") or _JSON_NUMBER.fullmatch(word):
         return word
@@ -335,9 +333,9 @@ def _constant_json(word: str) -> str | None:
     return repr(number) if number - number == 0 else None  # neither infinite nor no number
 
 
-def _json_string(text: str) -> str:
+def _encode_json_string(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def _json_inside(text: str) -> str:
-    return _json_string(text)[1:-1]
+def _escape_json(text: str) -> str:
+    return _encode_json_string(text)[1:-1]

@@ -41,26 +41,27 @@ def section_marks(calls: CallSection) -> tuple[str, ...]:
 class UnmarkedReader:
     """Reads a reply piece by piece, as long as it may be nothing but calls.
 
-    ``fenced`` admits only what begins with a code fence, for families whose own calls begin
-    with a brace.
+    ``fenced`` admits only replies in code fences, for families whose calls begin with a brace.
     """
 
     def __init__(self, tools: Tools, admits: Admits, marks: Iterable[str], *, fenced: bool) -> None:
         self._tools = tools
-        self._admits = admits
-        self._marks = tuple(marks)
-        self._fenced = fenced
-        self._openers = "`" if fenced else "`[{"
+        self._accepts_call = admits
+        self._markers = tuple(marks)
+        self._needs_fence = fenced
+        self._opening_characters = "`" if fenced else "`[{"
         self.pieces: list[str] = []
         self._unread = ""
-        self._steps = self._read_reply()
+        self._step_generator = self._read_reply()
         self._calls: list[tuple[str, str]] = []
         self._may_end_here = False  # the text so far could be the whole reply
         self.possible = True
         self.repeated = False  # the last call was equal to an earlier one, and is left out
 
     def __copy__(self) -> UnmarkedReader:
-        other = UnmarkedReader(self._tools, self._admits, self._marks, fenced=self._fenced)
+        other = UnmarkedReader(
+            self._tools, self._accepts_call, self._markers, fenced=self._needs_fence
+        )
         if self.started:
             other.feed(self.text)
         return other
@@ -80,28 +81,28 @@ class UnmarkedReader:
         return self._calls if whole else []
 
     def may_begin(self, text: str) -> bool:
-        return text.lstrip()[:1] in self._openers and not text.isspace()
+        return text.lstrip()[:1] in self._opening_characters and not text.isspace()
 
     def feed(self, text: str) -> None:
         """Read the next piece; ``possible`` tells whether the reply may still be a call."""
         self.pieces.append(text)
         self._unread += text
         try:
-            next(self._steps)
+            next(self._step_generator)
         except (Unreadable, StopIteration):
             self.possible = False
 
     # Steps. Each yields where it needs more text.
 
     def _read_reply(self) -> _Steps:
-        fenced = yield from self._read_fence()
-        listed = yield from self._consume("[")
+        fenced = yield from self._read_opening_fence()
+        listed = yield from self._skip_literal("[")
         while not self.repeated:
             yield from self._read_call(listed)
-            fenced, listed = yield from self._after_call(fenced, listed)
+            fenced, listed = yield from self._read_after_call(fenced, listed)
 
-    def _read_fence(self) -> Generator[None, None, bool]:
-        if not (yield from self._consume(_FENCE)):
+    def _read_opening_fence(self) -> Generator[None, None, bool]:
+        if not (yield from self._skip_literal(_FENCE)):
             return False
         self._may_end_here = False
         while (found := _WORD.match(self._unread)) and found.end() == len(self._unread):
@@ -113,90 +114,94 @@ class UnmarkedReader:
         self._unread = self._unread[found.end() :]
         return True
 
-    def _read_call(self, listed: bool) -> _Steps:
-        braced = yield from self._consume("{")
-        if not (braced or listed):
+    def _read_call(self, in_list: bool) -> _Steps:
+        braced = yield from self._skip_literal("{")
+        if not (braced or in_list):
             raise Unreadable
-        name, arguments = yield from (self._call_object() if braced else self._python_call())
-        if not self._admits(name, arguments):
+        name, arguments = yield from (
+            self._read_json_call() if braced else self._read_python_call()
+        )
+        if not self._accepts_call(name, arguments):
             raise Unreadable
         self.repeated = (name, arguments) in self._calls
         self._may_end_here = True
         if not self.repeated:
             self._calls.append((name, arguments))
 
-    def _python_call(self) -> _Call:
-        name = yield from self._read_by(NameReader())
+    def _read_python_call(self) -> _Call:
+        name = yield from self._read_segment(NameReader())
         if name not in self._tools:
             raise Unreadable
-        yield from self._expect("(")
-        arguments = yield from self._read_by(PythonReader(self._tools[name]))
-        yield from self._expect(")")
+        yield from self._require_literal("(")
+        arguments = yield from self._read_segment(PythonReader(self._tools[name]))
+        yield from self._require_literal(")")
         return name, arguments
 
-    def _call_object(self) -> _Call:
+    def _read_json_call(self) -> _Call:
         name = arguments = None
         while True:
             key = yield from self._read_quoted_name()
-            yield from self._expect(":")
+            yield from self._require_literal(":")
             if key == "name" and name is None:
                 name = yield from self._read_quoted_name()
                 if name not in self._tools:
                     raise Unreadable
             elif key in ("arguments", "parameters") and arguments is None:
-                arguments = yield from self._read_by(JsonReader())
+                arguments = yield from self._read_segment(JsonReader())
             elif key == "type":
-                yield from self._expect('"function"')
+                yield from self._require_literal('"function"')
             else:
                 raise Unreadable
-            if (yield from self._consume("}")):
+            if (yield from self._skip_literal("}")):
                 break
-            yield from self._expect(",")
+            yield from self._require_literal(",")
         if name is None or arguments is None:
             raise Unreadable
         return name, arguments
 
-    def _after_call(self, fenced: bool, listed: bool) -> Generator[None, None, tuple[bool, bool]]:
+    def _read_after_call(
+        self, in_fence: bool, in_list: bool
+    ) -> Generator[None, None, tuple[bool, bool]]:
         while not self.repeated:
-            if (yield from self._consume(",")) or self._unread[:1] == "{":
+            if (yield from self._skip_literal(",")) or self._unread[:1] == "{":
                 self._may_end_here = False
                 break
-            if listed and (yield from self._consume("]")):
-                listed = False
-            elif fenced and (yield from self._consume(_FENCE)):
-                fenced = False
-            elif not listed and (yield from self._read_fence()):
-                fenced, listed = True, (yield from self._consume("["))
+            if in_list and (yield from self._skip_literal("]")):
+                in_list = False
+            elif in_fence and (yield from self._skip_literal(_FENCE)):
+                in_fence = False
+            elif not in_list and (yield from self._read_opening_fence()):
+                in_fence, in_list = True, (yield from self._skip_literal("["))
                 break
             else:
-                for mark in self._marks:
-                    if (yield from self._consume(mark)):
+                for mark in self._markers:
+                    if (yield from self._skip_literal(mark)):
                         break
                 else:
                     raise Unreadable
-        return fenced, listed
+        return in_fence, in_list
 
-    def _consume(self, text: str) -> Generator[None, None, bool]:
+    def _skip_literal(self, literal: str) -> Generator[None, None, bool]:
         while True:
             self._unread = self._unread.lstrip()
-            if self._unread.startswith(text):
-                self._unread = self._unread[len(text) :]
+            if self._unread.startswith(literal):
+                self._unread = self._unread[len(literal) :]
                 return True
-            if self._unread and not text.startswith(self._unread):
+            if self._unread and not literal.startswith(self._unread):
                 return False
             yield
 
-    def _expect(self, text: str) -> _Steps:
-        if not (yield from self._consume(text)):
+    def _require_literal(self, literal: str) -> _Steps:
+        if not (yield from self._skip_literal(literal)):
             raise Unreadable
 
     def _read_quoted_name(self) -> Generator[None, None, str]:
-        yield from self._expect('"')
-        word = yield from self._read_by(NameReader())
-        yield from self._expect('"')
+        yield from self._require_literal('"')
+        word = yield from self._read_segment(NameReader())
+        yield from self._require_literal('"')
         return word
 
-    def _read_by(self, reader: Reader) -> Generator[None, None, str]:
+    def _read_segment(self, reader: Reader) -> Generator[None, None, str]:
         out: list[str] = []
         while True:
             read = reader.feed(self._unread)
@@ -222,38 +227,42 @@ def unmarked_grammar(
     the grammar has already. ``None`` if the schemas of the others are too long to write them:
     then only the reader holds the arguments to them.
     """
-    scope = GrammarText(control_tokens, prefix="unmarked_")
+    grammar = GrammarText(control_tokens, prefix="unmarked_")
     try:
         arguments = {
-            name: known.get(name) or _arguments_grammar(name, tools[name], scope)
+            name: known.get(name) or _write_arguments_rule(name, tools[name], grammar)
             for name in sorted(tools)
         }
-        expression = _calls_rule(arguments, marks, scope, several)
+        expression = _write_calls_rule(arguments, marks, grammar, several)
     except SchemaRefused:
         return None
-    if len(scope.rules) > MOST_RULES:
+    if len(grammar.rules) > MOST_RULES:
         return None
-    return expression, scope.rules, _call_opening(_FIRST, _any_of(tools))
+    return expression, grammar.rules, _build_opening_pattern(_FIRST, _build_name_pattern(tools))
 
 
-def _calls_rule(
-    arguments: Mapping[str, str], marks: Iterable[str], scope: GrammarText, several: int
+def _write_calls_rule(
+    argument_rules: Mapping[str, str], markers: Iterable[str], grammar: GrammarText, max_more: int
 ) -> str:
-    end = scope.terminal(_END)
+    end = grammar.terminal(_END)
 
     def calls(before: str) -> str:
         each = []
-        for name, written in arguments.items():
-            opening = scope.terminal(f"/{_call_opening(before, spelled(name))}{_LAST_WS}/")
+        for name, written in argument_rules.items():
+            opening = grammar.terminal(
+                f"/{_build_opening_pattern(before, spelled(name))}{_LAST_WS}/"
+            )
             each.append(f"{opening} {written} {end}")
-        return scope.rule(" | ".join(each))
+        return grammar.rule(" | ".join(each))
 
-    again = f"{calls(_NEXT)}{{0,{several}}}" if several else ""
-    shut = _call_opening(_NEXT, _any_of(arguments)) if several else rf"{_WS}(,|\{{|{_REOPENED})"
-    text = scope.terminal(f"{SOME} & ~/{shut}(.|\\n)*/")
-    held = [scope.literal(mark) for mark in marks if mark in scope.control_tokens]
+    again = f"{calls(_NEXT)}{{0,{max_more}}}" if max_more else ""
+    shut = rf"{_WS}(,|\{{|{_REOPENED})"
+    if max_more:
+        shut = _build_opening_pattern(_NEXT, _build_name_pattern(argument_rules))
+    text = grammar.terminal(f"{SOME} & ~/{shut}(.|\\n)*/")
+    held = [grammar.literal(mark) for mark in markers if mark in grammar.control_tokens]
     tail = f"({text}? ({' | '.join(held)}))* {text}?" if held else f"{text}?"
-    return scope.rule(f"{calls(_FIRST)} {again} {tail}")
+    return grammar.rule(f"{calls(_FIRST)} {again} {tail}")
 
 
 _FIRST = rf"{_WS}(```({'|'.join(_LANGUAGES)}){_WS})?(\[{_WS})?"
@@ -262,19 +271,19 @@ _NEXT = rf"{_WS}(,{_WS}|(\]{_WS})?{_REOPENED}({'|'.join(_LANGUAGES)}){_WS}(\[{_W
 _LAST_WS = r"( |\n[ \t]{0,32})?"
 
 
-def _call_opening(before: str, name: str) -> str:
+def _build_opening_pattern(prefix_pattern: str, name_pattern: str) -> str:
     kind = rf'("type"{_WS}:{_WS}"function"{_WS},{_WS})?'
     key = rf'"(arguments|parameters)"{_WS}:'
-    return rf'{before}\{{{_WS}{kind}"name"{_WS}:{_WS}"{name}"{_WS},{_WS}{key}'
+    return rf'{prefix_pattern}\{{{_WS}{kind}"name"{_WS}:{_WS}"{name_pattern}"{_WS},{_WS}{key}'
 
 
-def _any_of(names: Iterable[str]) -> str:
+def _build_name_pattern(names: Iterable[str]) -> str:
     return f"({'|'.join(map(spelled, sorted(names)))})"
 
 
-def _arguments_grammar(name: str, schema: Schema, scope: GrammarText) -> str:
-    scope.function = name
+def _write_arguments_rule(function_name: str, schema: Schema, grammar: GrammarText) -> str:
+    grammar.function = function_name
     try:
-        return pretty_grammar(schema, scope)
+        return pretty_grammar(schema, grammar)
     except (SchemaRefused, RecursionError):
-        return scope.json(schema)
+        return grammar.json(schema)

@@ -51,8 +51,7 @@ class JsonArguments(Struct, frozen=True, tag=True):
 class ParameterList(Struct, frozen=True, tag=True, forbid_unknown_fields=True):
     """Arguments written one by one, strings raw and everything else as JSON.
 
-    Each is ``before`` KEY ``between`` VALUE ``after``. The list is ended by the literal that
-    follows.
+    Each is ``before`` KEY ``between`` VALUE ``after``. The literal behind ends the list.
     """
 
     before: str
@@ -69,17 +68,11 @@ class ParameterList(Struct, frozen=True, tag=True, forbid_unknown_fields=True):
 
 
 class PythonArguments(Struct, frozen=True, tag=True):
-    """Keyword arguments as in a Python call: ``a=1, b="x", c=None``.
-
-    Ended by ``)``, which belongs to the literal that follows.
-    """
+    """Keyword arguments as in a Python call: ``a=1, b="x"``; the next literal begins with ``)``."""
 
 
 class LooseArguments(Struct, frozen=True, tag=True):
-    """An object with bare keys and strings between ``quote``: ``{a:<|"|>x<|"|>,n:1}``.
-
-    Its braces are part of it.
-    """
+    """An object in braces, with bare keys, strings between ``quote``: ``{a:<|"|>x<|"|>,n:1}``."""
 
     quote: str
 
@@ -87,8 +80,7 @@ class LooseArguments(Struct, frozen=True, tag=True):
 class ElementArguments(Struct, frozen=True, tag=True):
     """Arguments as nested elements, ``mark`` before every tag: ``<a>x</a>``.
 
-    Lists are ``<item>``s; null is left out. Ended by a closing tag that closes
-    none of them, which belongs to the literal that follows.
+    Lists are ``<item>``s; null is left out. The literal behind begins with another closing tag.
     """
 
     mark: str
@@ -170,8 +162,7 @@ class CallSection(Struct, frozen=True, forbid_unknown_fields=True):
     def is_named(self) -> bool:
         """Return whether nothing stands before the name of the first function.
 
-        Then an offered function, with the marker that follows its name, is a call at the very
-        beginning of the answer.
+        Then an offered function and the marker behind it, at the answer's beginning, are a call.
         """
         marked = self.begin or self.triggers or self.at_start
         return isinstance(self.call[0], Name) and not marked

@@ -24,10 +24,10 @@ def with_headless(form: ModelFormat) -> ModelFormat:
     if form.header is not None or calls.at_start or not isinstance(first, Literal):
         return form
     if calls.begin.strip() and first.text[:1] in ("<", "]"):
-        found.append(_without_begin_marker(calls, first.text.rstrip()))
+        found.append(_drop_begin_marker(calls, first.text.rstrip()))
     between_markers = first.text[0] in "<[" and first.text[-1] in ">]"
     if between_markers and isinstance(second, Name) and _begins_with_marker(calls.call[2:]):
-        found.append(_without_begin_marker(structs.replace(calls, call=calls.call[1:])))
+        found.append(_drop_begin_marker(structs.replace(calls, call=calls.call[1:])))
     return structs.replace(form, calls=structs.replace(calls, also=(*calls.also, *found)))
 
 
@@ -40,9 +40,9 @@ def _begins_with_marker(segments: Sequence[object]) -> bool:
     return first.text[0] in "<[" if first.text.strip() else _begins_with_marker(others)
 
 
-def _without_begin_marker(way: CallSection, *marks: str) -> CallSection:
+def _drop_begin_marker(section: CallSection, *triggers: str) -> CallSection:
     return structs.replace(
-        way, begin="", optional_end=True, triggers=marks, lead_ins=(), lead="", also=()
+        section, begin="", optional_end=True, triggers=triggers, lead_ins=(), lead="", also=()
     )
 
 
@@ -58,26 +58,28 @@ _SWITCHES = {
 _UNSPACED = {"after_open": "", "before_close": "", "after_close": ""}
 
 
-def _reasoning(table: _Table) -> _Table:
+def _parse_reasoning(table: _Table) -> _Table:
     fields = {key: of for key, of in table.items() if key != "spaced"}
     return fields if table.get("spaced", True) else {**_UNSPACED, **fields}
 
 
-def _thinking(table: _Table | str) -> _Table | forms.ThinkingSwitch:
+def _parse_thinking(table: _Table | str) -> _Table | forms.ThinkingSwitch:
     return _SWITCHES[table] if isinstance(table, str) else table
 
 
-def _header(table: _Table) -> _Table:
-    return {**table, "call": _calls(table["call"])} if "call" in table else table
+def _parse_header(table: _Table) -> _Table:
+    return {**table, "call": _parse_calls(table["call"])} if "call" in table else table
 
 
-def _calls(table: _Table) -> _Table:
+def _parse_calls(table: _Table) -> _Table:
     call = [table["call"]] if isinstance(table["call"], str) else table["call"]
-    parts = forms.segments(*(part if isinstance(part, str) else _segment(part) for part in call))
-    return {**table, "call": parts, "also": [*map(_calls, table.get("also", ()))]}
+    parts = forms.segments(
+        *(part if isinstance(part, str) else _build_segment(part) for part in call)
+    )
+    return {**table, "call": parts, "also": [*map(_parse_calls, table.get("also", ()))]}
 
 
-def _segment(table: _Table) -> forms.Segment:
+def _build_segment(table: _Table) -> forms.Segment:
     match table:
         case {"either": lists}:
             first, *also = map("".join, product(*lists))
@@ -92,29 +94,34 @@ def _segment(table: _Table) -> forms.Segment:
             return convert(table, ParameterList)
 
 
-_SHORT_FORMS = {"reasoning": _reasoning, "thinking": _thinking, "calls": _calls, "header": _header}
+_SHORT_FORMS = {
+    "reasoning": _parse_reasoning,
+    "thinking": _parse_thinking,
+    "calls": _parse_calls,
+    "header": _parse_header,
+}
 _FILE = tomllib.loads(Path(__file__).with_name("formats.toml").read_text("utf-8"))
 _TABLES: Mapping[str, _Table] = {table["name"]: table for table in _FILE["formats"]}
 
 
-def _with_inherited(table: _Table) -> _Table:
+def _merge_base_table(table: _Table) -> _Table:
     if "like" not in table:
         return table
-    base = _with_inherited(_TABLES[table["like"]])
+    base = _merge_base_table(_TABLES[table["like"]])
     both = [key for key in ("reasoning", "calls") if key in base and key in table]
     return {**base, **table, **{key: {**base[key], **table[key]} for key in both}}
 
 
-def _format(table: _Table) -> ModelFormat:
+def _build_format(table: _Table) -> ModelFormat:
     fields = {
         key: _SHORT_FORMS[key](of) if key in _SHORT_FORMS else of
-        for key, of in _with_inherited(table).items()
+        for key, of in _merge_base_table(table).items()
         if key not in ("like", "signs", "or_signs")
     }
     return with_headless(convert(fields, ModelFormat))
 
 
-_BY_NAME = {name: _format(table) for name, table in _TABLES.items()}
+_BY_NAME = {name: _build_format(table) for name, table in _TABLES.items()}
 _SIGNS = [
     (name, signs)
     for name, table in _TABLES.items()

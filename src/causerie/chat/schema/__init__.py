@@ -91,13 +91,12 @@ def prepare(
     """Return the constraint by which a JSON document follows ``schema``.
 
     Rules that no grammar has are left to the check of the finished document. Raises
-    :class:`SchemaRefused` with the JSON Pointer of whatever
-    neither can enforce; ``param`` names the field.
+    :class:`SchemaRefused` with the place of what neither can enforce; ``param`` names the field.
     """
     rules = Rewriter(schema, param).rewrite()
     rewriter = Rewriter(schema, param, for_grammar=True)
     written = rewriter.rewrite()
-    text = _constraint_text(written, param, white_space)
+    text = _encode_constraint(written, param, white_space)
     if rewriter.checked:
         rules = Rewriter(schema, param, checked=rewriter.checked).rewrite()
     return PreparedSchema(text, rewriter.ignored(), rules, rewriter.left())
@@ -113,12 +112,12 @@ def check_size(text: str, *, param: str) -> None:
 
 
 def constraint(schema: Schema, *, param: str, white_space: WhiteSpace) -> str:
-    """Return the text of the same for a part of a schema, all of which has been prepared."""
+    """Return the constraint's text for a part of a schema that :func:`prepare` has accepted."""
     written = Rewriter(schema, param, for_grammar=True).rewrite()
-    return _constraint_text(written, param, white_space)
+    return _encode_constraint(written, param, white_space)
 
 
-def _constraint_text(schema: Schema, param: str, white_space: WhiteSpace) -> str:
+def _encode_constraint(schema: Schema, param: str, white_space: WhiteSpace) -> str:
     options = {"whitespace_flexible": True} if white_space is WhiteSpace.ANY else _FIXED
     text = json.dumps({"x-guidance": options, **schema}, ensure_ascii=False, separators=(",", ":"))
     try:

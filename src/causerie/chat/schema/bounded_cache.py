@@ -13,8 +13,8 @@ class BoundedCache(Generic[Key, Value]):
     """Values by key, whose sizes add up to ``most``; one of more than ``largest`` is not kept."""
 
     def __init__(self, most: int, largest: int | None = None) -> None:
-        self._max_size = most
-        self._largest_size = most if largest is None else largest
+        self._max_total_size = most
+        self._max_entry_size = most if largest is None else largest
         self.size = 0
         self._entries: OrderedDict[Key, tuple[Value, int]] = OrderedDict()
 
@@ -27,10 +27,10 @@ class BoundedCache(Generic[Key, Value]):
     def keep(self, key: Key, value: Value, size: int) -> None:
         if key in self._entries:
             self.size -= self._entries.pop(key)[1]
-        if size > self._largest_size:
+        if size > self._max_entry_size:
             return
         self._entries[key] = value, size
         self.size += size
-        while self.size > self._max_size:
+        while self.size > self._max_total_size:
             _, (_, oldest) = self._entries.popitem(last=False)
             self.size -= oldest

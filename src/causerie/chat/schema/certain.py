@@ -26,14 +26,14 @@ class _Document:
             schema = waiting.pop()
             if isinstance(schema, Mapping) and id(schema) not in known:
                 known[id(schema)] = schema
-                waiting += [*as_list(schema.get("allOf")), *self._referenced_schemas(schema)]
+                waiting += [*as_list(schema.get("allOf")), *self._find_ref_targets(schema)]
                 if not self.certain:
                     waiting += [*as_list(schema.get("anyOf")), *as_list(schema.get("oneOf"))]
                     waiting += as_mapping(schema.get("dependentSchemas")).values()
                     waiting += [schema.get("then"), schema.get("else")]
         return AppliedSchemas(tuple(known.values()), self)
 
-    def _referenced_schemas(self, schema: Schema) -> list[object]:
+    def _find_ref_targets(self, schema: Schema) -> list[object]:
         reference = schema.get("$ref")
         if not isinstance(reference, str):
             return []
@@ -44,22 +44,22 @@ class _Document:
         if id(schema) not in self._checked:
             other = {"additionalProperties"} if "patternProperties" not in schema else set[str]()
             open_parts = [of for key, of in schema.items() if key not in _CERTAIN | other]
-            self._checked[id(schema)] = CHECKED in schema or self._holds_checked(open_parts)
+            self._checked[id(schema)] = CHECKED in schema or self._has_checked_mark(open_parts)
         return self._checked[id(schema)]
 
-    def _holds_checked(self, waiting: list[object]) -> bool:
+    def _has_checked_mark(self, parts: list[object]) -> bool:
         seen = set[int]()
-        while waiting:
-            part = waiting.pop()
+        while parts:
+            part = parts.pop()
             if id(part) in seen:
                 continue
             seen.add(id(part))
             if isinstance(part, list):
-                waiting += part
+                parts += part
             elif isinstance(part, Mapping):
                 if CHECKED in part:
                     return True
-                waiting += [*part.values(), *self._referenced_schemas(part)]
+                parts += [*part.values(), *self._find_ref_targets(part)]
         return False
 
 
@@ -67,8 +67,7 @@ class _Document:
 class AppliedSchemas:
     """All subschemas that surely apply to one value of a document, or all that may.
 
-    Of those that may, all alternatives and patterns are among them: rather an array is held to
-    differing items without need than one that has to keep to it is not.
+    Those that may include all alternatives and patterns: some arrays are checked needlessly.
     """
 
     schemas: tuple[Schema, ...]
@@ -92,7 +91,7 @@ class AppliedSchemas:
             if index < len(first):
                 found.append(first[index])
             else:
-                found += self._unnamed(schema, "items", "unevaluatedItems")
+                found += self._list_fallbacks(schema, "items", "unevaluatedItems")
         return self._document.closed(found)
 
     def property(self, name: str) -> AppliedSchemas:
@@ -104,11 +103,13 @@ class AppliedSchemas:
             if name in named:
                 found.append(named[name])
             elif patterns is None or not self._document.certain:
-                found += self._unnamed(schema, "additionalProperties", "unevaluatedProperties")
+                found += self._list_fallbacks(
+                    schema, "additionalProperties", "unevaluatedProperties"
+                )
         return self._document.closed(found)
 
-    def _unnamed(self, schema: Schema, sure: str, possible: str) -> list[object]:
-        keys = (sure,) if self._document.certain else (sure, possible)
+    def _list_fallbacks(self, schema: Schema, certain_key: str, possible_key: str) -> list[object]:
+        keys = (certain_key,) if self._document.certain else (certain_key, possible_key)
         return [schema.get(key) for key in keys]
 
 

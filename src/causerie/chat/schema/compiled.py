@@ -47,10 +47,7 @@ class Work:
 
 
 PATTERNS = BoundedCache[tuple[str, str], tuple[LLMatcher, int]](MOST_KEPT_BYTES, _MOST_BYTES)
-"""Patterns and formats of all schemas, compiled when they are first asked for.
-
-With each stands the memory that it takes, by estimate.
-"""
+"""Compiled patterns and formats of all schemas, each with an estimate of its memory."""
 _PATTERNS_LOCK = Lock()
 
 
@@ -93,9 +90,9 @@ def follows(text: str, matcher: LLMatcher, work: Work) -> bool:
 
 def matcher_of(grammar: str, limits: LLParserLimits | None = None) -> LLMatcher:
     limits = limits or LLParserLimits(verbose_errors=False)
-    return LLMatcher(_byte_tokenizer(), grammar, log_level=0, limits=limits)
+    return LLMatcher(_build_byte_tokenizer(), grammar, log_level=0, limits=limits)
 
 
 @lru_cache(maxsize=1)
-def _byte_tokenizer() -> LLTokenizer:
+def _build_byte_tokenizer() -> LLTokenizer:
     return LLTokenizer("byte")

@@ -13,7 +13,7 @@ from llguidance import LLMatcher, LLParserLimits
 from causerie.chat.schema.compiled import HEADER, Work, matcher_of
 from causerie.chat.schema.keywords import Schema, as_list, as_mapping, constants, one_or_several
 from causerie.chat.schema.rewriting import declared_types, is_never
-from causerie.chat.schema.values import canonical, is_number, json_type
+from causerie.chat.schema.values import canonical, is_number, json_type_name
 
 # Patterns with different fixed beginnings are told apart at once. To compare two others takes about
 # a millisecond, so a few pairs of a schema are compared, and all others may overlap. Python's own
@@ -38,7 +38,7 @@ def matches(pattern: str, name: str) -> bool:
         if start:
             return name == text if end else name.startswith(text)
         return name.endswith(text) if end else text in name
-    matcher = _matcher_of_strings(pattern).deep_copy()
+    matcher = _compile_string_matcher(pattern).deep_copy()
     raw = list(json.dumps(name, ensure_ascii=False).encode(errors="replace"))
     taken = matcher.try_consume_tokens(raw)
     return (taken == len(raw) and matcher.is_accepting()) or matcher.is_error()
@@ -46,12 +46,12 @@ def matches(pattern: str, name: str) -> bool:
 
 def beginnings_meet(one: str, other: str) -> bool:
     """Return whether the fixed beginnings of two patterns do not exclude each other."""
-    first, second = _fixed_beginning(one), _fixed_beginning(other)
+    first, second = _extract_literal_prefix(one), _extract_literal_prefix(other)
     return first.startswith(second) or second.startswith(first)
 
 
 @lru_cache(maxsize=1024)
-def _fixed_beginning(pattern: str) -> str:
+def _extract_literal_prefix(pattern: str) -> str:
     found = _HEAD.match(pattern)
     if found is None or "|" in pattern:
         return ""
@@ -63,12 +63,12 @@ def _fixed_beginning(pattern: str) -> str:
 
 @lru_cache(maxsize=256)
 def may_overlap(one: str, other: str) -> bool:
-    matcher = _matcher_of_strings(one, other)
+    matcher = _compile_string_matcher(one, other)
     return not (matcher.is_error() and "empty" in matcher.get_error().lower())
 
 
 @lru_cache(maxsize=256)
-def _matcher_of_strings(*patterns: str) -> LLMatcher:
+def _compile_string_matcher(*patterns: str) -> LLMatcher:
     schema = {"type": "string", "allOf": [{"pattern": each} for each in patterns]}
     return matcher_of(f"{HEADER}%json {json.dumps(schema, ensure_ascii=False)}", _LIMITS)
 
@@ -90,28 +90,23 @@ class SchemaDisjointness:
     """Compares schemas of one document; ``resolve`` finds what a ``$ref`` names."""
 
     def __init__(self, resolve: Callable[[str], object]) -> None:
-        self._resolve = resolve
+        self._resolve_reference = resolve
         self._remaining_work = Work(_MAX_STEPS)
-        self._compared: list[object] = []  # kept, so that no other has the identity of one
-        self._disjoint_pairs: dict[tuple[int, int, frozenset[str]], bool] = {}  # by identity
-        self._constants_by_schema: dict[int, Mapping[str, str]] = {}  # likewise
+        self._compared_schemas: list[object] = []  # kept, so that no other has the identity of one
+        self._is_disjoint_by_pair: dict[tuple[int, int, frozenset[str]], bool] = {}  # by identity
+        self._constant_kinds_by_schema_id: dict[int, Mapping[str, str]] = {}  # likewise
 
     def overlaps(self, options: Sequence[object], *, within: object) -> Iterator[tuple[int, int]]:
-        """Yield the pairs of options that are not shown to exclude each other.
-
-        ``within`` is the ``type`` that holds alongside the ``oneOf``.
-        """
-        frame = _kinds_of_type(within)
+        """Yield the pairs that may overlap; ``within`` is the ``type`` next to the ``oneOf``."""
+        frame = _expand_types(within)
         for second in range(len(options)):
             for first in range(second):
-                if not self._excludes(options[first], options[second], frame, 0):
+                if not self._are_disjoint(options[first], options[second], frame, 0):
                     yield first, second
 
     def possible(self, options: Sequence[object]) -> list[int]:
-        """Return the options that may be the only one to hold.
-
-        An option that is there twice is never alone. Beside one that always holds, no other is.
-        """
+        """Return the indexes of the options that may be the only one to hold."""
+        # One that is there twice is never alone; beside one that always holds, no other is.
         always = [at for at, option in enumerate(options) if option is True or option == {}]
         texts = [self._canonical_text(option) for option in options]
         times = Counter(texts)
@@ -123,37 +118,39 @@ class SchemaDisjointness:
         self._spend_steps(len(text) // _CHARACTERS_A_STEP)
         return text
 
-    def _excludes(self, a: object, b: object, frame: frozenset[str], depth: int) -> bool:
-        pair = id(a), id(b), frame
-        if pair not in self._disjoint_pairs:
-            self._compared += (a, b)
-            found = self._excludes_uncached(a, b, frame, depth)
+    def _are_disjoint(self, a: object, b: object, types: frozenset[str], depth: int) -> bool:
+        pair = id(a), id(b), types
+        if pair not in self._is_disjoint_by_pair:
+            self._compared_schemas += (a, b)
+            found = self._prove_disjoint(a, b, types, depth)
             if self._remaining_work.left > 0:
-                self._disjoint_pairs[pair] = found
+                self._is_disjoint_by_pair[pair] = found
             return found
-        return self._disjoint_pairs[pair]
+        return self._is_disjoint_by_pair[pair]
 
-    def _excludes_uncached(self, a: object, b: object, frame: frozenset[str], depth: int) -> bool:
+    def _prove_disjoint(self, a: object, b: object, types: frozenset[str], depth: int) -> bool:
         if not self._spend_steps(1) or depth > _MAX_DEPTH:
             return False
         if is_never(a) or is_never(b):
             return True
         if not isinstance(a, Mapping) or not isinstance(b, Mapping):
             return False
-        frame = frame & _kinds_of_type(declared_types(a)) & _kinds_of_type(declared_types(b))
-        if not frame or self._rules_exclude(a, b, frame, depth):
+        types = types & _expand_types(declared_types(a)) & _expand_types(declared_types(b))
+        if not types or self._has_disjoint_rules(a, b, types, depth):
             return True
-        return self._part_excludes(a, b, frame, depth) or self._part_excludes(b, a, frame, depth)
+        return self._has_disjoint_part(a, b, types, depth) or self._has_disjoint_part(
+            b, a, types, depth
+        )
 
-    def _rules_exclude(self, a: Schema, b: Schema, frame: frozenset[str], depth: int) -> bool:
-        mine, theirs = self._constants_of(a), self._constants_of(b)
+    def _has_disjoint_rules(self, a: Schema, b: Schema, types: frozenset[str], depth: int) -> bool:
+        mine, theirs = self._read_constant_kinds(a), self._read_constant_kinds(b)
         if mine is not None and theirs is not None:
             few = min(len(mine), len(theirs))
             return self._spend_steps(few // _NAMES_A_STEP) and mine.keys().isdisjoint(theirs.keys())
         for values in (mine, theirs):
-            if values is not None and not frame.intersection(values.values()):
+            if values is not None and not types.intersection(values.values()):
                 return True
-        if frame != {"object"}:
+        if types != {"object"}:
             return False
         names = len(as_list(a.get("required"))) + len(as_list(b.get("required")))
         if not self._spend_steps(names // _NAMES_A_STEP):
@@ -161,21 +158,21 @@ class SchemaDisjointness:
         if _forbids_required(a, b.get("required")) or _forbids_required(b, a.get("required")):
             return True
         mine_named, theirs_named = (as_mapping(each.get("properties")) for each in (a, b))
-        required = {*_string_items(a.get("required")), *_string_items(b.get("required"))}
+        required = {*_list_strings(a.get("required")), *_list_strings(b.get("required"))}
         return any(
-            self._excludes(mine_named[name], theirs_named[name], _ALL, depth + 1)
+            self._are_disjoint(mine_named[name], theirs_named[name], _ALL, depth + 1)
             for name in required
             if None not in (mine_named.get(name), theirs_named.get(name))
         )
 
-    def _constants_of(self, schema: Schema) -> Mapping[str, str] | None:
+    def _read_constant_kinds(self, schema: Schema) -> Mapping[str, str] | None:
         values = constants(schema)
         if values is None:
             return None
-        known = self._constants_by_schema.get(id(schema))
+        known = self._constant_kinds_by_schema_id.get(id(schema))
         if known is None:
-            known = {canonical(value): _value_kind(value) for value in values}
-            self._constants_by_schema[id(schema)] = known
+            known = {canonical(value): _classify_constant(value) for value in values}
+            self._constant_kinds_by_schema_id[id(schema)] = known
             characters = sum(map(len, known)) // _CHARACTERS_A_STEP
             self._spend_steps(len(known) // _CONSTANTS_A_STEP + characters)
         return known
@@ -184,38 +181,38 @@ class SchemaDisjointness:
         self._remaining_work.left -= steps
         return self._remaining_work.left > 0
 
-    def _part_excludes(self, a: Schema, b: object, frame: frozenset[str], depth: int) -> bool:
+    def _has_disjoint_part(self, a: Schema, b: object, types: frozenset[str], depth: int) -> bool:
         reference = a.get("$ref")
-        target = self._resolve(reference) if isinstance(reference, str) else True
-        if self._excludes(target, b, frame, depth + 1):
+        target = self._resolve_reference(reference) if isinstance(reference, str) else True
+        if self._are_disjoint(target, b, types, depth + 1):
             return True
-        if any(self._excludes(part, b, frame, depth + 1) for part in as_list(a.get("allOf"))):
+        if any(self._are_disjoint(part, b, types, depth + 1) for part in as_list(a.get("allOf"))):
             return True
         for key in ("anyOf", "oneOf"):
             options = as_list(a.get(key))
-            if options and all(self._excludes(one, b, frame, depth + 1) for one in options):
+            if options and all(self._are_disjoint(one, b, types, depth + 1) for one in options):
                 return True
         return False
 
 
-def _kinds_of_type(declared: object) -> frozenset[str]:
-    names = one_or_several(declared)
+def _expand_types(type_keyword: object) -> frozenset[str]:
+    names = one_or_several(type_keyword)
     known = [_KINDS[name] for name in names if isinstance(name, str) and name in _KINDS]
     return frozenset[str]().union(*known) if known else _ALL
 
 
-def _value_kind(value: object) -> str:
-    if is_number(value):
-        return "whole" if value == int(value) else "fraction"
-    return json_type(value)
+def _classify_constant(constant: object) -> str:
+    if is_number(constant):
+        return "whole" if constant == int(constant) else "fraction"
+    return json_type_name(constant)
 
 
 def _forbids_required(schema: Schema, required: object) -> bool:
     if schema.get("additionalProperties") is not False or "patternProperties" in schema:
         return False
     named = schema.get("properties", {})
-    return isinstance(named, Mapping) and any(name not in named for name in _string_items(required))
+    return isinstance(named, Mapping) and any(name not in named for name in _list_strings(required))
 
 
-def _string_items(value: object) -> list[str]:
-    return [name for name in as_list(value) if isinstance(name, str)]
+def _list_strings(items: object) -> list[str]:
+    return [name for name in as_list(items) if isinstance(name, str)]

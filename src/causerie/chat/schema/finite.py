@@ -20,45 +20,42 @@ _MANY = math.inf
 
 
 class Contradictions:
-    """Finds contradictions in one document; ``resolve`` returns the target of a ``$ref``.
-
-    The work is bounded; beyond the bound nothing is found.
-    """
+    """Finds contradictions, within limits of work; ``resolve`` returns the target of a ``$ref``."""
 
     def __init__(self, resolve: Callable[[str], object]) -> None:
-        self._resolve = resolve
+        self._resolve_reference = resolve
         self._steps_left = _MOST_STEPS
 
     def of(self, kind: str, schema: Schema) -> str:
         """Return why no value of a JSON type satisfies a schema, or an empty text."""
         if kind == "array":
-            return self._array_contradiction(schema)
-        return _object_contradiction(schema) if kind == "object" else ""
+            return self._find_array_contradiction(schema)
+        return _find_object_contradiction(schema) if kind == "object" else ""
 
     def possible(self, schema: Schema | bool) -> Schema | bool:
         """Return the schema without the types that contradict themselves, ``False`` if all do."""
         if isinstance(schema, bool):
             return schema
-        kinds = _kinds_or_all(schema)
+        kinds = _list_possible_types(schema)
         left = [kind for kind in kinds if not self.of(kind, schema)]
         if len(left) == len(kinds):
             return schema
         return {**schema, "type": left} if left else False
 
-    def _array_contradiction(self, schema: Schema) -> str:
-        least, most = _size_or(schema, "minItems", 0), _size_or(schema, "maxItems", _MANY)
+    def _find_array_contradiction(self, schema: Schema) -> str:
+        least, most = _read_size(schema, "minItems", 0), _read_size(schema, "maxItems", _MANY)
         if least > most:
             return f"minItems is {least}, and maxItems is {most}"
         if "contains" in schema:
-            least_found = _size_or(schema, "minContains", 1)
-            most_found = _size_or(schema, "maxContains", _MANY)
+            least_found = _read_size(schema, "minContains", 1)
+            most_found = _read_size(schema, "maxContains", _MANY)
             if least_found > most_found:
                 return f"minContains is {least_found}, and maxContains is {most_found}"
             if least_found > most:
                 return f"it has to contain {least_found} items, and maxItems is {most}"
         if schema.get("uniqueItems") is not True or least < 2:
             return ""
-        first, rest = _item_schemas(schema)
+        first, rest = _read_item_schemas(schema)
         different = len(first) + self._count_values(rest, 0)
         if least > different:
             return f"at most {different} items can differ, and minItems is {least}"
@@ -70,14 +67,14 @@ class Contradictions:
         self._steps_left -= 1
         if depth > _DEEPEST_COUNT or self._steps_left < 0:
             return _MANY
-        bounds = [sum(_count_values_of_type(kind, schema) for kind in _kinds_or_all(schema))]
+        bounds = [sum(_count_values_of_type(kind, schema) for kind in _list_possible_types(schema))]
         listed = constants(schema)
         if listed is not None:
             few = islice(listed, _MOST_COUNTED + 1)
             bounds.append(len({canonical(value) for value in few}))
         reference = schema.get("$ref")
         if isinstance(reference, str):
-            bounds.append(self._count_values(self._resolve(reference), depth + 1))
+            bounds.append(self._count_values(self._resolve_reference(reference), depth + 1))
         for key in ("anyOf", "oneOf"):
             if key in schema and len(options := as_list(schema[key])) <= _MOST_COUNTED:
                 bounds.append(sum(self._count_values(each, depth + 1) for each in options))
@@ -86,14 +83,14 @@ class Contradictions:
         return min(bounds)
 
 
-def _object_contradiction(schema: Schema) -> str:
-    least, most = _size_or(schema, "minProperties", 0), _size_or(schema, "maxProperties", _MANY)
+def _find_object_contradiction(schema: Schema) -> str:
+    least, most = _read_size(schema, "minProperties", 0), _read_size(schema, "maxProperties", _MANY)
     if least > most:
         return f"minProperties is {least}, and maxProperties is {most}"
     needed = [name for name in as_list(schema.get("required")) if isinstance(name, str)]
     if len(set(needed)) > most:
         return f"{len(set(needed))} properties are required, and maxProperties is {most}"
-    names = _only_possible_names(schema)
+    names = _list_allowed_names(schema)
     if names is None:
         return ""
     if least > len(names):
@@ -102,7 +99,7 @@ def _object_contradiction(schema: Schema) -> str:
     return "" if missing is None else f"{missing[:60]!r} is required, and may not be there"
 
 
-def _only_possible_names(schema: Schema) -> frozenset[str] | None:
+def _list_allowed_names(schema: Schema) -> frozenset[str] | None:
     listed = constants(as_mapping(schema.get("propertyNames")))
     if listed is not None:
         return frozenset(name for name in listed if isinstance(name, str))
@@ -114,20 +111,20 @@ def _only_possible_names(schema: Schema) -> frozenset[str] | None:
     return frozenset(name for name, of in named.items() if of is not False)
 
 
-def _count_values_of_type(kind: str, schema: Schema) -> float:
-    if kind == "integer":
+def _count_values_of_type(type_name: str, schema: Schema) -> float:
+    if type_name == "integer":
         return _count_integers(schema)
-    size = {"string": "maxLength", "array": "maxItems", "object": "maxProperties"}.get(kind)
+    size = {"string": "maxLength", "array": "maxItems", "object": "maxProperties"}.get(type_name)
     if size is not None and schema.get(size) == 0:
         return 1
-    return {"null": 1, "boolean": 2}.get(kind, _MANY)
+    return {"null": 1, "boolean": 2}.get(type_name, _MANY)
 
 
 def _count_integers(schema: Schema) -> float:
-    lows = [math.ceil(of) for of in _finite_bounds(schema, "minimum")]
-    lows += [math.floor(of) + 1 for of in _finite_bounds(schema, "exclusiveMinimum")]
-    highs = [math.floor(of) for of in _finite_bounds(schema, "maximum")]
-    highs += [math.ceil(of) - 1 for of in _finite_bounds(schema, "exclusiveMaximum")]
+    lows = [math.ceil(of) for of in _read_finite_bound(schema, "minimum")]
+    lows += [math.floor(of) + 1 for of in _read_finite_bound(schema, "exclusiveMinimum")]
+    highs = [math.floor(of) for of in _read_finite_bound(schema, "maximum")]
+    highs += [math.ceil(of) - 1 for of in _read_finite_bound(schema, "exclusiveMaximum")]
     if not lows or not highs:
         return _MANY
     low, high = max(lows), min(highs)
@@ -138,14 +135,14 @@ def _count_integers(schema: Schema) -> float:
     return max(high // each - -(-low // each) + 1, 0)
 
 
-def _finite_bounds(schema: Schema, key: str) -> list[int | float]:
-    of = schema.get(key)
+def _read_finite_bound(schema: Schema, keyword: str) -> list[int | float]:
+    of = schema.get(keyword)
     return [of] if is_number(of) and math.isfinite(of) else []
 
 
-def _size_or(schema: Schema, key: str, otherwise: float) -> float:
-    of = schema.get(key, otherwise)
-    return of if isinstance(of, int | float) else otherwise
+def _read_size(schema: Schema, keyword: str, default: float) -> float:
+    of = schema.get(keyword, default)
+    return of if isinstance(of, int | float) else default
 
 
 # A grammar that may enter a part without an end never leaves it, and engines stop enforcing a
@@ -168,14 +165,13 @@ class Endless(Exception):
 
 
 def without_endless(schema: dict[str, object]) -> dict[str, object]:
-    """Return ``schema`` with ``False`` for each part that no finite document satisfies.
+    """Put ``False`` for parts that no finite document satisfies; raise :class:`Endless` at top.
 
     References point into its ``$defs``; definitions that nothing satisfies are removed.
-    Raises :class:`Endless`.
     """
     definitions = as_mapping(schema.get("$defs"))
     counting = Contradictions(lambda name: definitions.get(name.removeprefix(_PREFIX), True))
-    finite = _finite_names(definitions, counting)
+    finite = _find_finite_definitions(definitions, counting)
     top = {key: value for key, value in schema.items() if key != "$defs"}
     verdicts: dict[int, bool] = {}
     judge = _Judge(finite, definitions, counting, verdicts)
@@ -189,9 +185,11 @@ def without_endless(schema: dict[str, object]) -> dict[str, object]:
     return {**found, "$defs": kept} if kept else found
 
 
-def _finite_names(definitions: Mapping[str, object], counting: Contradictions) -> frozenset[str]:
+def _find_finite_definitions(
+    definitions: Mapping[str, object], contradictions: Contradictions
+) -> frozenset[str]:
     known: set[str] = set()
-    judge = _Judge(known, definitions, counting)
+    judge = _Judge(known, definitions, contradictions)
     left = list(definitions)
     for _ in range(_MAX_ROUNDS):
         before = len(known)
@@ -231,44 +229,46 @@ class _Judge:
             options = as_list(schema.get(key))
             if options and not any(map(self.admits, options)):
                 return False
-        return any(self._admits_kind(kind, schema) for kind in _kinds_or_all(schema))
+        return any(self._can_have_type(kind, schema) for kind in _list_possible_types(schema))
 
-    def _admits_kind(self, kind: str, schema: Schema) -> bool:
-        if self.contradictions.of(kind, schema):
+    def _can_have_type(self, type_name: str, schema: Schema) -> bool:
+        if self.contradictions.of(type_name, schema):
             return False
-        return all(self.admits(part) for part, _ in self._required_subschemas(kind, schema, "#"))
+        return all(
+            self.admits(part) for part, _ in self._iter_required_children(type_name, schema, "#")
+        )
 
     def culprit(self, schema: object, pointer: str = "#", depth: int = 0) -> tuple[str, str]:
         if depth > _DEEPEST:
             return "#", ""
         if not isinstance(schema, Mapping):
             return pointer, ""
-        reasons = [self.contradictions.of(kind, schema) for kind in _kinds_or_all(schema)]
+        reasons = [self.contradictions.of(kind, schema) for kind in _list_possible_types(schema)]
         if all(reasons):
             return pointer, reasons[0]
-        for part, place in self._required_parts(schema, pointer):
+        for part, place in self._iter_required_parts(schema, pointer):
             if not self.admits(part):
                 return self.culprit(part, place, depth + 1)
         return pointer, ""
 
-    def _required_parts(self, schema: Schema, pointer: str) -> Iterator[tuple[object, str]]:
-        reference, kinds = schema.get("$ref"), _kinds_or_all(schema)
+    def _iter_required_parts(self, schema: Schema, pointer: str) -> Iterator[tuple[object, str]]:
+        reference, kinds = schema.get("$ref"), _list_possible_types(schema)
         if isinstance(reference, str):
             target = self.definitions.get(reference.removeprefix(_PREFIX))
             place = target.get("$comment", pointer) if isinstance(target, Mapping) else pointer
             yield target, str(place)
         if len(kinds) == 1:
-            yield from self._required_subschemas(kinds[0], schema, pointer)
+            yield from self._iter_required_children(kinds[0], schema, pointer)
 
-    def _required_subschemas(
-        self, kind: str, schema: Schema, pointer: str
+    def _iter_required_children(
+        self, type_name: str, schema: Schema, pointer: str
     ) -> Iterator[tuple[object, str]]:
         named, fewest = as_mapping(schema.get("properties")), schema.get("minItems", 0)
-        if kind == "object":
+        if type_name == "object":
             for name in as_list(schema.get("required")):
                 yield named.get(name), words.step(pointer, "properties", str(name))
-        if kind == "array" and isinstance(fewest, int):
-            first, rest = _item_schemas(schema)
+        if type_name == "array" and isinstance(fewest, int):
+            first, rest = _read_item_schemas(schema)
             for at, part in enumerate(first[:fewest]):
                 yield part, words.step(pointer, "prefixItems", at)
             if fewest > len(first):
@@ -280,8 +280,8 @@ class _Judge:
         if not self.admits(schema):
             return False
         out = dict(schema)
-        kinds = [kind for kind in _kinds_or_all(schema) if self._admits_kind(kind, schema)]
-        if len(kinds) < len(_kinds_or_all(schema)):
+        kinds = [kind for kind in _list_possible_types(schema) if self._can_have_type(kind, schema)]
+        if len(kinds) < len(_list_possible_types(schema)):
             out["type"] = kinds[0] if len(kinds) == 1 else kinds
         for key, value in schema.items():
             if key in ("properties", "patternProperties") and isinstance(value, Mapping):
@@ -295,11 +295,11 @@ class _Judge:
         return out
 
 
-def _kinds_or_all(schema: Schema) -> list[str]:
+def _list_possible_types(schema: Schema) -> list[str]:
     return [str(kind) for kind in one_or_several(schema.get("type", list(words.KINDS)))]
 
 
-def _item_schemas(schema: Schema) -> tuple[list[object], object]:
+def _read_item_schemas(schema: Schema) -> tuple[list[object], object]:
     items = schema.get("items", True)
     if isinstance(items, list):
         return items, schema.get("additionalItems", True)
@@ -308,7 +308,7 @@ def _item_schemas(schema: Schema) -> tuple[list[object], object]:
 
 def circle(definitions: Mapping[str, object]) -> str | None:
     """Return the name of a definition that refers to itself outside properties and items."""
-    graph = {name: set(_definitions_in_place(of)) for name, of in definitions.items()}
+    graph = {name: set(_iter_in_place_references(of)) for name, of in definitions.items()}
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
@@ -317,7 +317,7 @@ def circle(definitions: Mapping[str, object]) -> str | None:
     return None
 
 
-def _definitions_in_place(schema: object) -> Iterator[str]:
+def _iter_in_place_references(schema: object) -> Iterator[str]:
     if not isinstance(schema, Mapping):
         return
     reference = schema.get("$ref")
@@ -325,6 +325,6 @@ def _definitions_in_place(schema: object) -> Iterator[str]:
         yield reference.removeprefix(_PREFIX)
     for key in ("allOf", "anyOf", "oneOf"):
         for option in as_list(schema.get(key)):
-            yield from _definitions_in_place(option)
+            yield from _iter_in_place_references(option)
     for key in ("not", "if", "then", "else"):
-        yield from _definitions_in_place(schema.get(key))
+        yield from _iter_in_place_references(schema.get(key))

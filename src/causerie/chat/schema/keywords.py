@@ -31,7 +31,7 @@ class SchemaRefused(ValueError):
         self.param, self.reason, self.pointer = param, reason, pointer
 
     def of_function(self, name: str) -> SchemaRefused:
-        """Return the same refusal, with the function whose parameters it is about."""
+        """Return a copy of the refusal that names the function whose parameters it is about."""
         return SchemaRefused(self.param, self.reason, self.pointer, name)
 
 
@@ -109,32 +109,26 @@ APPLIED = _RULES | {"$defs", "definitions", "additionalItems"}
 _PART = re.compile(r"<([a-z0-9-]+)>")
 
 
-def _patterns(table: str, known: Mapping[str, str]) -> dict[str, str]:
+def _expand_patterns(table_name: str, known_patterns: Mapping[str, str]) -> dict[str, str]:
     found: dict[str, str] = {}
-    for name, pattern in _TABLES[table].items():
-        found[name] = _PART.sub(lambda part: found.get(part[1]) or known[part[1]], pattern)
+    for name, pattern in _TABLES[table_name].items():
+        found[name] = _PART.sub(lambda part: found.get(part[1]) or known_patterns[part[1]], pattern)
     return found
 
 
-_PARTS = _patterns("parts", {})
-FORMATS = _patterns("formats", _PARTS)
-SPELLED = _patterns("spelled", _PARTS | FORMATS)
+_PARTS = _expand_patterns("parts", {})
+FORMATS = _expand_patterns("formats", _PARTS)
+SPELLED = _expand_patterns("spelled", _PARTS | FORMATS)
 _LEAST_SIMILAR = 0.8
 
 
 def is_annotation(key: str) -> bool:
-    """Return whether a keyword has no effect on validity.
-
-    The standard makes every unknown keyword an annotation (JSON Schema Core 2020-12, 6.5).
-    """
+    """Return whether a keyword has no effect on validity, as unknown ones (Core 2020-12, 6.5)."""
     return key not in _RULES
 
 
 def is_unknown(key: str) -> bool:
-    """Return whether a keyword is an annotation that nobody knows, perhaps a misspelt rule.
-
-    Names that begin with ``x-`` are notes by convention.
-    """
+    """Return whether a keyword is unknown, perhaps a misspelt rule, and no note (``x-``)."""
     if key in _RULES or key in _ANNOTATIONS:
         return False
     return not key.startswith("x-") or key == "x-guidance"
@@ -145,17 +139,17 @@ def ignored_keyword(key: str) -> str:
     rules = {rule.casefold(): rule for rule in sorted(_RULES)}
     near = get_close_matches(key[:_LONGEST_NAME].casefold(), rules, n=1, cutoff=_LEAST_SIMILAR)
     hint = f" (similar to {rules[near[0]]})" if near else ""
-    return f"keyword {_in_header(key)} ignored{hint}"
+    return f"keyword {_encode_for_header(key)} ignored{hint}"
 
 
 def ignored_sibling(key: str) -> str:
     """Return how a response header names a keyword that its draft ignores."""
-    return f"keyword {_in_header(key)} next to $ref ignored"
+    return f"keyword {_encode_for_header(key)} next to $ref ignored"
 
 
 def ignored_format(name: str) -> str:
-    return f"format {_in_header(name)} ignored"
+    return f"format {_encode_for_header(name)} ignored"
 
 
-def _in_header(name: str) -> str:
-    return quote(name[:_LONGEST_NAME], safe="$@:/", errors="replace")
+def _encode_for_header(word: str) -> str:
+    return quote(word[:_LONGEST_NAME], safe="$@:/", errors="replace")

@@ -35,7 +35,7 @@ _READ = _RULES | {"oneOf", "minProperties", "maxProperties", "patternProperties"
 
 
 @dataclass(slots=True)
-class _Parts:
+class _Result:
     schema: dict[str, object]
     pointer: str
     added: list[Schema]
@@ -53,7 +53,7 @@ class SchemaNarrowing:
     """Narrows schemas of one document; ``resolve`` finds what a ``$ref`` names."""
 
     def __init__(self, resolve: Callable[[str], object]) -> None:
-        self._resolve = resolve
+        self._resolve_reference = resolve
         self._negation = SchemaNegation(resolve)
         self._disjointness = SchemaDisjointness(resolve)
 
@@ -65,21 +65,21 @@ class SchemaNarrowing:
         if schema.keys().isdisjoint(_READ):
             return dict(schema), ()
         kept = {key: value for key, value in schema.items() if key not in _RULES}
-        parts = _Parts(kept, pointer, [], [], alone)
+        result = _Result(kept, pointer, [], [], alone)
         for key, read in _READERS.items():
             if key in schema:
-                read(self, parts, schema)
-        self._dependencies(parts, schema)
-        self._narrow_property_counts(parts, schema)
-        if alone and parts.added and _is_closed(schema):
-            named = as_mapping(parts.schema["properties"])
-            others = {name: True for way in parts.added for name in self._named_properties(way)}
-            parts.schema |= {"properties": {**named, **_not_named(others, named)}, **_NO_OTHERS}
-        if len(parts.added) == 1 and parts.added[0].keys().isdisjoint(parts.schema):
-            parts.schema |= parts.added[0]
-        elif parts.added:
-            parts.schema["allOf"] = [*as_list(parts.schema.get("allOf")), *parts.added]
-        return parts.schema, parts.left
+                read(self, result, schema)
+        self._narrow_dependencies(result, schema)
+        self._narrow_property_counts(result, schema)
+        if alone and result.added and _can_be_closed(schema):
+            named = as_mapping(result.schema["properties"])
+            others = {name: True for way in result.added for name in self._named_properties(way)}
+            result.schema |= {"properties": {**named, **_omit_keys(others, named)}, **_NO_OTHERS}
+        if len(result.added) == 1 and result.added[0].keys().isdisjoint(result.schema):
+            result.schema |= result.added[0]
+        elif result.added:
+            result.schema["allOf"] = [*as_list(result.schema.get("allOf")), *result.added]
+        return result.schema, result.left
 
     def _named_properties(self, schema: object) -> Iterator[str]:
         waiting, seen = [schema], set[str]()
@@ -98,60 +98,60 @@ class SchemaNarrowing:
             reference = part.get("$ref")
             if isinstance(reference, str) and reference not in seen:
                 seen.add(reference)
-                waiting.append(self._resolve(reference))
+                waiting.append(self._resolve_reference(reference))
 
     # Conditions
 
-    def _narrow_not(self, parts: _Parts, schema: Schema) -> None:
+    def _narrow_not(self, result: _Result, schema: Schema) -> None:
         opposite = self._negation.of(schema["not"])
-        ways = _without_contradictions(opposite.ways, schema)
+        ways = _drop_contradictions(opposite.ways, schema)
         if (not ways and not opposite.complete) or len(ways) > _MOST_WAYS:
-            parts.left.append("not")
+            result.left.append("not")
         else:
-            parts.either(ways or [_NEVER])
+            result.either(ways or [_NEVER])
 
-    def _narrow_if(self, parts: _Parts, schema: Schema) -> None:
+    def _narrow_if(self, result: _Result, schema: Schema) -> None:
         if "then" not in schema and "else" not in schema:
             return
         opposite = self._negation.of(schema["if"])
-        others = _without_contradictions(opposite.ways, schema)
+        others = _drop_contradictions(opposite.ways, schema)
         if (not others and not opposite.complete) or len(others) > _MOST_WAYS:
-            parts.left.append("if")
+            result.left.append("if")
             return
-        held = [parts.place("if"), *([parts.place("then")] if "then" in schema else [])]
+        held = [result.place("if"), *([result.place("then")] if "then" in schema else [])]
         ways: list[Schema] = [{"allOf": held}]
         if others:
             broken: Schema = others[0] if len(others) == 1 else {"anyOf": others}
-            last = [parts.place("else")] if "else" in schema else []
+            last = [result.place("else")] if "else" in schema else []
             ways.append({"allOf": [broken, *last]} if last else broken)
-        parts.either(ways)
+        result.either(ways)
 
-    def _dependencies(self, parts: _Parts, schema: Schema) -> None:
-        found = list(_dependencies(parts, schema))
+    def _narrow_dependencies(self, result: _Result, schema: Schema) -> None:
+        found = list(_iter_dependencies(result, schema))
         required = as_list(schema.get("required"))
         asked = [each for each in found if each[0] not in required]
         for name, needs in found:
             if name in required:
-                parts.added.append(needs)
+                result.added.append(needs)
             elif len(asked) <= _MOST_CONDITIONS:
                 held = {"type": "object", "required": [name]}
-                parts.either([_lacking([name]), {"allOf": [held, needs]}])
+                result.either([_forbid_names([name]), {"allOf": [held, needs]}])
         if len(asked) > _MOST_CONDITIONS:
-            parts.left.append("dependencies")
+            result.left.append("dependencies")
 
     # Strings
 
-    def _narrow_max_length(self, parts: _Parts, schema: Schema) -> None:
+    def _narrow_max_length(self, result: _Result, schema: Schema) -> None:
         # Engines cannot bound the length of a long text beside a pattern that counts its words.
         pattern, most = schema.get("pattern"), schema["maxLength"]
         long = isinstance(most, int) and most > _LONGEST_COUNTED
         if long and isinstance(pattern, str) and counts_groups(pattern):
-            del parts.schema["maxLength"]
-            parts.left.append("maxLength")
+            del result.schema["maxLength"]
+            result.left.append("maxLength")
 
     # Alternatives
 
-    def _narrow_one_of(self, parts: _Parts, schema: Schema) -> None:
+    def _narrow_one_of(self, result: _Result, schema: Schema) -> None:
         options = schema["oneOf"]
         if not isinstance(options, list) or not options:
             return
@@ -159,163 +159,167 @@ class SchemaNarrowing:
         pairs = list(islice(found, _MOST_PAIRS + 1))
         if not pairs:
             return
-        del parts.schema["oneOf"]
+        del result.schema["oneOf"]
         possible = self._disjointness.possible(options)
         if len(pairs) > _MOST_PAIRS:
-            parts.left.append("oneOf")
-            parts.either([parts.place("oneOf", at) for at in possible] or [_NEVER])
+            result.left.append("oneOf")
+            result.either([result.place("oneOf", at) for at in possible] or [_NEVER])
             return
         ways = []
         for at in possible:
             rivals = [a if b == at else b for a, b in pairs if at in (a, b)]
-            way = self._option_without_rivals(parts, schema, options[at], at, rivals)
+            way = self._build_option_without_rivals(result, schema, options[at], at, rivals)
             ways += [way] if way is not None else []
-        parts.either(ways or [_NEVER])
+        result.either(ways or [_NEVER])
 
-    def _option_without_rivals(
-        self, parts: _Parts, schema: Schema, option: object, at: int, rivals: Sequence[int]
+    def _build_option_without_rivals(
+        self, result: _Result, schema: Schema, option: object, index: int, rivals: Sequence[int]
     ) -> Schema | None:
         held: list[Schema] = []
         count = 1
         for rival in rivals:
             excluded = as_list(schema["oneOf"])[rival]
             opposite = self._negation.of(excluded)
-            ways = _without_contradictions(opposite.ways, schema)
-            ways = _without_contradictions(ways, self._dereferenced(option))
+            ways = _drop_contradictions(opposite.ways, schema)
+            ways = _drop_contradictions(ways, self._follow_references(option))
             apart = self._disjointness
             ways = [way for way in ways if any(apart.overlaps([way, option], within=None))]
-            others = self._ways_by_other_names(excluded, option)
+            others = self._build_alternatives_outside_rival(excluded, option)
             ways += others[: max(_MOST_WAYS // count - len(ways), 0)]
             count *= max(len(ways), 1)
             if not ways and opposite.complete:
                 return None
             if not ways or count > _MOST_WAYS:
-                parts.left.append("oneOf")
-                return parts.place("oneOf", at)
+                result.left.append("oneOf")
+                return result.place("oneOf", index)
             held.append(ways[0] if len(ways) == 1 else {"anyOf": ways})
         if not held:
-            return parts.place("oneOf", at)
-        closing = self._closing_keywords(schema, option) if parts.alone else {}
-        return {"allOf": [parts.place("oneOf", at), *held], **closing}
+            return result.place("oneOf", index)
+        closing = self._build_closing_keywords(schema, option) if result.alone else {}
+        return {"allOf": [result.place("oneOf", index), *held], **closing}
 
-    def _ways_by_other_names(self, rival: object, option: object) -> list[Schema]:
-        closed = self._dereferenced(rival)
+    def _build_alternatives_outside_rival(self, rival: object, option: object) -> list[Schema]:
+        closed = self._follow_references(rival)
         if closed.get("additionalProperties") is not False or "patternProperties" in closed:
             return []
         known = as_mapping(closed.get("properties"))
         names = dict.fromkeys(name for name in self._named_properties(option) if name not in known)
         return [{"type": "object", "required": [name]} for name in names]
 
-    def _closing_keywords(self, schema: Schema, closed_option: object) -> Schema:
-        target = self._dereferenced(closed_option)
-        if not _is_closed(target) or schema.keys() & (_OTHERS_IN_PLACE | {"properties"}):
+    def _build_closing_keywords(self, schema: Schema, option: object) -> Schema:
+        target = self._follow_references(option)
+        if not _can_be_closed(target) or schema.keys() & (_OTHERS_IN_PLACE | {"properties"}):
             return {}
         named = as_mapping(target["properties"])
         return {"properties": dict.fromkeys(named, True), **_NO_OTHERS}
 
-    def _dereferenced(self, schema: object) -> Schema:
+    def _follow_references(self, schema: object) -> Schema:
         for _ in range(_MOST_CONDITIONS):
             if not isinstance(schema, Mapping) or schema.keys() != {"$ref"}:
                 break
-            schema = self._resolve(str(schema["$ref"]))
+            schema = self._resolve_reference(str(schema["$ref"]))
         return as_mapping(schema)
 
     # Arrays
 
-    def _narrow_contains(self, parts: _Parts, schema: Schema) -> None:
+    def _narrow_contains(self, result: _Result, schema: Schema) -> None:
         least, most = schema.get("minContains", 1), schema.get("maxContains")
         if not isinstance(least, int) or least > _MOST_WAYS:
-            parts.left.append("contains")
+            result.left.append("contains")
             return
         if most is not None:
-            parts.left.append("maxContains")
+            result.left.append("maxContains")
         if not least:
             return
         listed = "prefixItems" in schema or isinstance(schema.get("items"), list)
         if listed or declared_types(schema) != "array":
-            parts.left.append("contains")
+            result.left.append("contains")
             return
-        first = parts.place("contains")
+        first = result.place("contains")
         if "items" in schema:
-            first = {"allOf": [parts.place("items"), first]}
+            first = {"allOf": [result.place("items"), first]}
         fewest = schema.get("minItems", 0)
-        parts.schema["prefixItems"] = [first] * least
-        parts.schema["minItems"] = max(least, fewest) if isinstance(fewest, int) else fewest
+        result.schema["prefixItems"] = [first] * least
+        result.schema["minItems"] = max(least, fewest) if isinstance(fewest, int) else fewest
 
-    def _narrow_unique_items(self, parts: _Parts, schema: Schema) -> None:
+    def _narrow_unique_items(self, result: _Result, schema: Schema) -> None:
         most = schema.get("maxItems")
         if schema["uniqueItems"] is not True or (isinstance(most, int) and most <= 1):
             return
-        parts.left.append("uniqueItems")
-        values = as_list(self._dereferenced(schema.get("items")).get("enum"))
+        result.left.append("uniqueItems")
+        values = as_list(self._follow_references(schema.get("items")).get("enum"))
         if values and not (isinstance(most, int) and most <= len(values)):
-            parts.schema["maxItems"] = len(values)
+            result.schema["maxItems"] = len(values)
 
     # Objects
 
-    def _narrow_pattern_properties(self, parts: _Parts, schema: Schema) -> None:
+    def _narrow_pattern_properties(self, result: _Result, schema: Schema) -> None:
         patterns, named = schema["patternProperties"], schema.get("properties")
         if not isinstance(patterns, Mapping) or not isinstance(named, Mapping):
             return
         if len(patterns) * len(named) > MOST_MATCHED:
-            parts.left.append("patternProperties")
+            result.left.append("patternProperties")
             return
-        known = {pattern: _rewritten_patterns(pattern) for pattern in patterns}
+        known = {pattern: _rewrite_pattern(pattern) for pattern in patterns}
         found = dict(named)
         for name in named:
             held = [
-                parts.place("patternProperties", pattern)
+                result.place("patternProperties", pattern)
                 for pattern, parts_of in known.items()
                 if parts_of and all(matches(each, name) for each in parts_of)
             ]
             if held:
-                found[name] = {"allOf": [parts.place("properties", name), *held]}
-        parts.schema["properties"] = found
+                found[name] = {"allOf": [result.place("properties", name), *held]}
+        result.schema["properties"] = found
 
-    def _leave_property_names(self, parts: _Parts, schema: Schema) -> None:
+    def _narrow_property_names(self, result: _Result, schema: Schema) -> None:
         if schema["propertyNames"] not in (True, {}, {"type": "string"}):
-            parts.left.append("propertyNames")
+            result.left.append("propertyNames")
 
-    def _narrow_property_counts(self, parts: _Parts, schema: Schema) -> None:
+    def _narrow_property_counts(self, result: _Result, schema: Schema) -> None:
         required, names = as_list(schema.get("required")), [*as_mapping(schema.get("properties"))]
         free = [name for name in names if name not in required]
         least, most = schema.get("minProperties", 0), schema.get("maxProperties")
         if not isinstance(least, int) or not isinstance(most, int | None):
             return
-        closed = schema.get("additionalProperties") is False or _is_closed(schema)
+        closed = schema.get("additionalProperties") is False or _can_be_closed(schema)
         closed = closed and "patternProperties" not in schema and {*required} <= {*names}
         if least > len(required) and (free or least > len(required) + 1):
-            del parts.schema["minProperties"]
+            del result.schema["minProperties"]
             if closed and least == len(required) + 1 and len(free) <= _MOST_COUNTED:
-                parts.either([{"required": [name]} for name in free] or [_NEVER])
+                result.either([{"required": [name]} for name in free] or [_NEVER])
             else:
-                parts.left.append("minProperties")
+                result.left.append("minProperties")
         if most is not None and free:
-            del parts.schema["maxProperties"]
+            del result.schema["maxProperties"]
             if not (closed and most >= len(names)):
-                self._bound_count(parts, most - len(required), free, closed=closed)
+                self._narrow_max_properties(result, most - len(required), free, closed=closed)
 
-    def _bound_count(self, parts: _Parts, most: int, free: Sequence[str], *, closed: bool) -> None:
-        if not closed or most not in (0, 1) or len(free) > _MOST_COUNTED:
-            parts.left.append("maxProperties")
+    def _narrow_max_properties(
+        self, result: _Result, max_optional: int, names: Sequence[str], *, closed: bool
+    ) -> None:
+        if not closed or max_optional not in (0, 1) or len(names) > _MOST_COUNTED:
+            result.left.append("maxProperties")
             return
-        others = [[other for other in free if other != name] for name in free]
-        parts.either([_lacking(each) for each in others] if most else [_lacking(free)])
+        others = [[other for other in names if other != name] for name in names]
+        result.either(
+            [_forbid_names(each) for each in others] if max_optional else [_forbid_names(names)]
+        )
 
     # What other keywords leave over
 
-    def _narrow_unevaluated_properties(self, parts: _Parts, schema: Schema) -> None:
+    def _narrow_unevaluated_properties(self, result: _Result, schema: Schema) -> None:
         if schema["unevaluatedProperties"] in (True, {}):
             return
         closed = schema["unevaluatedProperties"] is False and schema.keys().isdisjoint(_OTHERS)
         if closed:
             others = dict.fromkeys(self._named_properties(schema), True)
             own = as_mapping(schema.get("properties"))
-            parts.schema |= {"properties": {**own, **_not_named(others, own)}, **_NO_OTHERS}
-        if not closed or self._depends_on_document(schema):
-            parts.left.append("unevaluatedProperties")
+            result.schema |= {"properties": {**own, **_omit_keys(others, own)}, **_NO_OTHERS}
+        if not closed or self._has_varying_evaluated_properties(schema):
+            result.left.append("unevaluatedProperties")
 
-    def _depends_on_document(self, schema: Schema) -> bool:
+    def _has_varying_evaluated_properties(self, schema: Schema) -> bool:
         waiting: list[object] = [schema]
         for _ in range(_MOST_STEPS):
             if not waiting:
@@ -331,18 +335,18 @@ class SchemaNarrowing:
                 return True
             waiting += as_list(part.get("allOf"))
             if "$ref" in part:
-                waiting.append(self._resolve(str(part["$ref"])))
+                waiting.append(self._resolve_reference(str(part["$ref"])))
         return True
 
-    def _narrow_unevaluated_items(self, parts: _Parts, schema: Schema) -> None:
+    def _narrow_unevaluated_items(self, result: _Result, schema: Schema) -> None:
         if schema["unevaluatedItems"] not in (True, {}):
-            parts.left.append("unevaluatedItems")
+            result.left.append("unevaluatedItems")
             others = words.IN_PLACE | words.CONDITIONS | {"items"}
             if schema.keys().isdisjoint(others - {"unevaluatedItems"}):
-                parts.schema["items"] = parts.place("unevaluatedItems")
+                result.schema["items"] = result.place("unevaluatedItems")
 
 
-def _dependencies(parts: _Parts, schema: Schema) -> Iterator[tuple[str, Schema]]:
+def _iter_dependencies(result: _Result, schema: Schema) -> Iterator[tuple[str, Schema]]:
     for key in ("dependentRequired", "dependentSchemas", "dependencies"):
         for name, needs in as_mapping(schema.get(key)).items():
             if isinstance(needs, list):
@@ -351,37 +355,37 @@ def _dependencies(parts: _Parts, schema: Schema) -> Iterator[tuple[str, Schema]]
             elif isinstance(needs, str):
                 yield name, {"type": "object", "required": [needs]}
             elif needs not in (True, {}):
-                yield name, parts.place(key, name)
+                yield name, result.place(key, name)
 
 
-def _not_named(others: Mapping[str, object], named: Mapping[str, object]) -> dict[str, object]:
-    return {name: of for name, of in others.items() if name not in named}
+def _omit_keys(properties: Mapping[str, object], keys: Mapping[str, object]) -> dict[str, object]:
+    return {name: of for name, of in properties.items() if name not in keys}
 
 
-def _rewritten_patterns(pattern: str) -> list[str]:
+def _rewrite_pattern(pattern: str) -> list[str]:
     try:
         return searches(pattern)
     except Refused:
         return []
 
 
-def _lacking(names: Sequence[str]) -> Schema:
-    return {"properties": dict.fromkeys(names, False)}
+def _forbid_names(property_names: Sequence[str]) -> Schema:
+    return {"properties": dict.fromkeys(property_names, False)}
 
 
-def _is_closed(schema: Schema) -> bool:
+def _can_be_closed(schema: Schema) -> bool:
     named, required = as_mapping(schema.get("properties")), as_list(schema.get("required"))
     if not named or not schema.keys().isdisjoint(_SILENT):
         return False
     return not schema.keys() & _OTHERS_IN_PLACE and all(name in named for name in required)
 
 
-def _without_contradictions(ways: Sequence[Schema], schema: Schema) -> list[Schema]:
+def _drop_contradictions(alternatives: Sequence[Schema], schema: Schema) -> list[Schema]:
     types = _possible_types(schema)
     required = as_list(schema.get("required"))
     return [
         way
-        for way in ways
+        for way in alternatives
         if _possible_types(way) & types
         and not any(as_mapping(way.get("properties")).get(str(name)) is False for name in required)
     ]
@@ -393,7 +397,7 @@ def _possible_types(schema: Schema) -> frozenset[str]:
     return frozenset("number" if name == "integer" else str(name) for name in names)
 
 
-_READERS: Mapping[str, Callable[[SchemaNarrowing, _Parts, Schema], None]] = {
+_READERS: Mapping[str, Callable[[SchemaNarrowing, _Result, Schema], None]] = {
     "not": SchemaNarrowing._narrow_not,
     "if": SchemaNarrowing._narrow_if,
     "oneOf": SchemaNarrowing._narrow_one_of,
@@ -401,7 +405,7 @@ _READERS: Mapping[str, Callable[[SchemaNarrowing, _Parts, Schema], None]] = {
     "contains": SchemaNarrowing._narrow_contains,
     "uniqueItems": SchemaNarrowing._narrow_unique_items,
     "patternProperties": SchemaNarrowing._narrow_pattern_properties,
-    "propertyNames": SchemaNarrowing._leave_property_names,
+    "propertyNames": SchemaNarrowing._narrow_property_names,
     "unevaluatedProperties": SchemaNarrowing._narrow_unevaluated_properties,
     "unevaluatedItems": SchemaNarrowing._narrow_unevaluated_items,
 }

@@ -58,105 +58,102 @@ class Rewriter:
     """Pointers of schemas of which the grammar admits more than they do; they are marked."""
     _definition_names: dict[tuple[str, bool], str] = field(default_factory=dict)
     _unwritten_definitions: list[tuple[str, bool]] = field(default_factory=list)
-    _unknown: dict[str, str] = field(default_factory=dict)  # by the pointer of one that has it
+    _notices: dict[str, str] = field(default_factory=dict)  # by the pointer of one that has it
     _ignored_keywords: set[str] = field(default_factory=set)
-    _unenforced: dict[str, str] = field(default_factory=dict)  # by pointer
-    _marked_places: set[str] = field(default_factory=set)
-    _values: Values = field(init=False)
+    _unenforced_keywords: dict[str, str] = field(default_factory=dict)  # by pointer
+    _marked_pointers: set[str] = field(default_factory=set)
+    _value_checks: Values = field(init=False)
     _narrowing: SchemaNarrowing = field(init=False)
-    _contradictions: Contradictions = field(init=False)
-    _comparisons_left: int = MOST_COMPARED
+    _contradiction_finder: Contradictions = field(init=False)
+    _pattern_comparisons_left: int = MOST_COMPARED
 
     def __post_init__(self) -> None:
-        self._values = Values(self._refusal_at)
-        self._narrowing = SchemaNarrowing(self._resolve)
-        self._contradictions = Contradictions(self._resolve)
+        self._value_checks = Values(self._new_refusal)
+        self._narrowing = SchemaNarrowing(self._resolve_reference)
+        self._contradiction_finder = Contradictions(self._resolve_reference)
         if not isinstance(self.root, bool):
             said, siblings = without_siblings(self.root)
             for key in siblings:
-                self._note_ignored(f"$ref {key}", words.ignored_sibling(key))
+                self._add_ignored_notice(f"$ref {key}", words.ignored_sibling(key))
             self.root = placed(said)
 
     def rewrite(self) -> Node:
-        """Return the whole schema; raise :class:`SchemaRefused`."""
+        """Return the whole schema rewritten; raise :class:`SchemaRefused`."""
         top = self._rewrite_schema(self.root, "#", 0, True)
         if top is False:
-            raise self._refusal_at("#", "`false` admits no document at all.")
+            raise self._new_refusal("#", "`false` admits no document at all.")
         top = {} if isinstance(top, bool) else top
         definitions: Node = {}
         while self._unwritten_definitions:
             pointer, alone = self._unwritten_definitions.pop()
-            target = self._rewrite_schema(self._resolve(pointer), pointer, 0, alone)
+            target = self._rewrite_schema(self._resolve_reference(pointer), pointer, 0, alone)
             named = {"$comment": pointer, **target} if isinstance(target, dict) else target
             definitions[self._definition_names[pointer, alone]] = named
-        if not self.for_grammar and self.checked - self._marked_places:
+        if not self.for_grammar and self.checked - self._marked_pointers:
             top[CHECKED] = True
         turning = circle(definitions)
         if turning is not None:
             pointer = next(
                 at for (at, _), name in self._definition_names.items() if name == turning
             )
-            raise self._refusal_at(pointer, "it refers to itself in the same place.")
+            raise self._new_refusal(pointer, "it refers to itself in the same place.")
         try:
             return without_endless({**top, "$defs": definitions} if definitions else top)
         except Endless as endless:
-            raise self._refusal_at(endless.pointer, str(endless)) from None
+            raise self._new_refusal(endless.pointer, str(endless)) from None
 
     def ignored(self) -> tuple[str, ...]:
-        """Return the unknown keywords and formats that were ignored, as a header names them.
-
-        Something that only holds definitions, to which references point, is not among them.
-        """
+        """Return the ignored keywords and formats, but not those around definitions in use."""
         used = [reference for reference, _ in self._definition_names]
         names = [
             name
-            for pointer, name in self._unknown.items()
+            for pointer, name in self._notices.items()
             if not any(reference.startswith(pointer + "/") for reference in used)
         ]
         return tuple(f"{self.param} {name}" for name in names)
 
     def left(self) -> tuple[tuple[str, str], ...]:
         """Return the pointers and keywords of which the grammar admits more than they do."""
-        return tuple(self._unenforced.items())
+        return tuple(self._unenforced_keywords.items())
 
-    def _leave_to_check(self, schema: str, pointer: str, keyword: str) -> None:
+    def _leave_to_check(self, schema_pointer: str, keyword_pointer: str, keyword: str) -> None:
         # Equal items are watched for in another way.
-        self._unenforced[pointer] = keyword
+        self._unenforced_keywords[keyword_pointer] = keyword
         if keyword != "uniqueItems":
-            self.checked.add(schema)
+            self.checked.add(schema_pointer)
 
-    def _note_ignored_keyword(self, pointer: str, key: str) -> None:
-        if len(self._ignored_keywords) < _MOST_IGNORED and key not in self._ignored_keywords:
-            self._ignored_keywords.add(key)
-            self._note_ignored(step(pointer, key), words.ignored_keyword(key))
+    def _note_ignored_keyword(self, pointer: str, keyword: str) -> None:
+        if len(self._ignored_keywords) < _MOST_IGNORED and keyword not in self._ignored_keywords:
+            self._ignored_keywords.add(keyword)
+            self._add_ignored_notice(step(pointer, keyword), words.ignored_keyword(keyword))
 
-    def _note_ignored(self, pointer: str, name: str) -> None:
-        if len(self._unknown) < _MOST_IGNORED and name not in self._unknown.values():
-            self._unknown[pointer] = name
+    def _add_ignored_notice(self, pointer: str, notice: str) -> None:
+        if len(self._notices) < _MOST_IGNORED and notice not in self._notices.values():
+            self._notices[pointer] = notice
 
-    def _refusal_at(self, pointer: str, reason: str) -> words.SchemaRefused:
+    def _new_refusal(self, pointer: str, reason: str) -> words.SchemaRefused:
         return words.SchemaRefused(self.param, reason, pointer)
 
     def _rewrite_schema(self, schema: object, pointer: str, depth: int, alone: bool) -> Node | bool:
-        self._values.count(pointer, subschemas=1)
+        self._value_checks.count(pointer, subschemas=1)
         if isinstance(schema, bool):
             return schema
         if not isinstance(schema, Mapping):
-            raise self._refusal_at(pointer, "a schema is an object or a boolean.")
+            raise self._new_refusal(pointer, "a schema is an object or a boolean.")
         if depth > MAX_DEPTH:
-            raise self._refusal_at(pointer, f"it nests deeper than {MAX_DEPTH} levels.")
+            raise self._new_refusal(pointer, f"it nests deeper than {MAX_DEPTH} levels.")
         out: Node = {}
         if self.for_parts and schema:
-            schema, pointer = _without_single_all_of(schema, pointer)
+            schema, pointer = _unwrap_single_all_of(schema, pointer)
             alone, out = False, {words.AT: pointer}
-        schema = self._simplified_schema(schema, pointer, alone)
+        schema = self._simplify_schema(schema, pointer, alone)
         if isinstance(schema, bool):
             return schema
         place = Place(schema, pointer, depth, alone, out)
         self._write_keywords(place)
-        self._mark_and_close(place, out)
+        self._mark_checked_and_close(place, out)
         if is_leaky_range(out):
-            raise self._refusal_at(step(pointer, "exclusiveMinimum"), LEAKY_RANGE)
+            raise self._new_refusal(step(pointer, "exclusiveMinimum"), LEAKY_RANGE)
         return out
 
     def _write_keywords(self, place: Place) -> None:
@@ -165,14 +162,14 @@ class Rewriter:
             if handler is not None:
                 handler(self, place, key, value, step(place.pointer, key))
             elif key in words.REFUSED:
-                raise self._refusal_at(place.pointer, f"`{key}` is not supported; use $ref.")
+                raise self._new_refusal(place.pointer, f"`{key}` is not supported; use $ref.")
             elif words.is_unknown(key):
                 self._note_ignored_keyword(place.pointer, key)
 
-    def _simplified_schema(self, schema: Schema, pointer: str, alone: bool) -> Schema | bool:
+    def _simplify_schema(self, schema: Schema, pointer: str, alone: bool) -> Schema | bool:
         if not (self.for_grammar or self.for_parts):
             return satisfiable(schema)
-        said = self._contradictions.possible(plain(schema, pointer, self._resolve))
+        said = self._contradiction_finder.possible(plain(schema, pointer, self._resolve_reference))
         if isinstance(said, bool):
             return said
         narrowed, left = self._narrowing.of(said, pointer, alone=alone)
@@ -180,119 +177,125 @@ class Rewriter:
             self._leave_to_check(pointer, step(pointer, keyword), keyword)
         return narrowed
 
-    def _child(self, place: Place, of: object, *keys: str | int, alone: bool = True) -> Node | bool:
-        return self._rewrite_schema(of, step(place.pointer, *keys), place.depth + 1, alone)
+    def _rewrite_child(
+        self, place: Place, subschema: object, *keys: str | int, alone: bool = True
+    ) -> Node | bool:
+        return self._rewrite_schema(subschema, step(place.pointer, *keys), place.depth + 1, alone)
 
-    def _refuse_inner_id(self, place: Place, key: str, value: object, at: str) -> None:
+    def _refuse_inner_id(self, place: Place, key: str, value: object, pointer: str) -> None:
         if place.pointer != "#":
-            raise self._refusal_at(
-                at,
+            raise self._new_refusal(
+                pointer,
                 "a schema inside another may have no address of its own, but a plain name that "
                 "nothing else has, and then no references that begin with `#`; leave `$id` out.",
             )
 
     # Keywords that hold for any value
 
-    def _write_type(self, place: Place, key: str, value: object, at: str) -> None:
+    def _write_type(self, place: Place, key: str, value: object, pointer: str) -> None:
         named = one_or_several(value)
         if not named or any(name not in words.TYPES for name in named):
-            raise self._refusal_at(at, f"it must be one or several of {', '.join(words.TYPES)}.")
+            raise self._new_refusal(
+                pointer, f"it must be one or several of {', '.join(words.TYPES)}."
+            )
         place.out["type"] = named[0] if len(named) == 1 else list(dict.fromkeys(named))
 
-    def _write_const(self, place: Place, key: str, value: object, at: str) -> None:
-        written = self._values.constant(value, at)
+    def _write_const(self, place: Place, key: str, value: object, pointer: str) -> None:
+        written = self._value_checks.constant(value, pointer)
         place.out[key] = value if self.for_parts else written
 
-    def _write_enum(self, place: Place, key: str, value: object, at: str) -> None:
+    def _write_enum(self, place: Place, key: str, value: object, pointer: str) -> None:
         if not isinstance(value, list):
-            raise self._refusal_at(at, "it must be an array.")
+            raise self._new_refusal(pointer, "it must be an array.")
         if not value:
-            raise self._refusal_at(at, "it lists nothing, so no document can satisfy it.")
-        places = (step(at, index) for index in range(len(value)))
-        written = [*map(self._values.constant, value, places)]
+            raise self._new_refusal(pointer, "it lists nothing, so no document can satisfy it.")
+        places = (step(pointer, index) for index in range(len(value)))
+        written = [*map(self._value_checks.constant, value, places)]
         place.out[key] = value if self.for_parts else written
 
-    def _write_reference(self, place: Place, key: str, value: object, at: str) -> None:
+    def _write_reference(self, place: Place, key: str, value: object, pointer: str) -> None:
         if not isinstance(value, str) or not (value == "#" or value.startswith("#/")):
-            raise self._refusal_at(
-                at,
+            raise self._new_refusal(
+                pointer,
                 f"{str(value)[:200]!r} names a document that is not in the schema; "
                 "put it below `$defs`, with its `$id`.",
             )
-        self._resolve(value, at=at)
+        self._resolve_reference(value, pointer=pointer)
         target = (value, self._applies_alone(place, key))
         if target not in self._definition_names:
             self._definition_names[target] = f"d{len(self._definition_names)}"
             self._unwritten_definitions.append(target)
         place.out["$ref"] = f"#/$defs/{self._definition_names[target]}"
 
-    def _resolve(self, reference: str, at: str = "#") -> object:
+    def _resolve_reference(self, reference: str, pointer: str = "#") -> object:
         try:
             return part_at(self.root, reference)
         except LookupError:
             reason = f"{reference[:200]!r} points to nothing in the schema."
-            raise self._refusal_at(at, reason) from None
+            raise self._new_refusal(pointer, reason) from None
 
-    def _write_all_of(self, place: Place, key: str, value: object, at: str) -> None:
-        options = self._rewrite_options(place, key, value, alone=False)
+    def _write_all_of(self, place: Place, key: str, value: object, pointer: str) -> None:
+        options = self._rewrite_schema_list(place, key, value, alone=False)
         place.out["allOf"] = [*as_list(place.out.get("allOf")), *options]
 
-    def _write_alternatives(self, place: Place, key: str, value: object, at: str) -> None:
-        options = self._rewrite_options(place, key, value, alone=self._applies_alone(place, key))
+    def _write_alternatives(self, place: Place, key: str, value: object, pointer: str) -> None:
+        options = self._rewrite_schema_list(
+            place, key, value, alone=self._applies_alone(place, key)
+        )
         _add_keyword(place.out, "anyOf" if self.for_grammar else key, options)
 
-    def _write_subschema(self, place: Place, key: str, value: object, at: str) -> None:
-        place.out[key] = self._child(place, value, key, alone=key == "additionalProperties")
+    def _write_subschema(self, place: Place, key: str, value: object, pointer: str) -> None:
+        place.out[key] = self._rewrite_child(place, value, key, alone=key == "additionalProperties")
 
-    def _write_dependencies(self, place: Place, key: str, value: object, at: str) -> None:
-        for name, needs in self._named_schemas(value, at):
+    def _write_dependencies(self, place: Place, key: str, value: object, pointer: str) -> None:
+        for name, needs in self._read_schema_map(value, pointer):
             if isinstance(needs, str | list):
                 needs = {"required": [needs] if isinstance(needs, str) else needs}
             held: Node = {"type": "object", "required": [name]}
-            part = self._child(place, needs, key, name, alone=False)
+            part = self._rewrite_child(place, needs, key, name, alone=False)
             place.out["allOf"] = [*as_list(place.out.get("allOf")), {"if": held, "then": part}]
 
-    def _applies_alone(self, place: Place, key: str) -> bool:
-        return place.alone and words.APPLIES.isdisjoint(place.schema.keys() - {key})
+    def _applies_alone(self, place: Place, keyword: str) -> bool:
+        return place.alone and words.APPLIES.isdisjoint(place.schema.keys() - {keyword})
 
-    def _rewrite_options(
+    def _rewrite_schema_list(
         self, place: Place, key: str, value: object, *, alone: bool = True
     ) -> list[Node | bool]:
         if not isinstance(value, list) or not value:
             at = step(place.pointer, key)
-            raise self._refusal_at(at, "it must be an array of at least one schema.")
-        return [self._child(place, of, key, at, alone=alone) for at, of in enumerate(value)]
+            raise self._new_refusal(at, "it must be an array of at least one schema.")
+        return [self._rewrite_child(place, of, key, at, alone=alone) for at, of in enumerate(value)]
 
     # Keywords of strings and numbers
 
-    def _write_size(self, place: Place, key: str, value: object, at: str) -> None:
-        number = self._values.finite(value, at)
+    def _write_size(self, place: Place, key: str, value: object, pointer: str) -> None:
+        number = self._value_checks.finite(value, pointer)
         if not isinstance(number, int) or number < 0:
-            raise self._refusal_at(at, "it must be a whole number from 0 up.")
+            raise self._new_refusal(pointer, "it must be a whole number from 0 up.")
         limit = MAX_LENGTH if key.endswith("Length") else MAX_ITEMS
         if number > limit and key.startswith("min"):
-            raise self._refusal_at(at, f"it is beyond {limit}, the most that is enforced.")
+            raise self._new_refusal(pointer, f"it is beyond {limit}, the most that is enforced.")
         place.out[key] = min(number, limit) if self.for_grammar else number
 
-    def _write_pattern(self, place: Place, key: str, value: object, at: str) -> None:
-        for pattern in self._rewritten_pattern(value, at):
+    def _write_pattern(self, place: Place, key: str, value: object, pointer: str) -> None:
+        for pattern in self._rewrite_pattern(value, pointer):
             _add_keyword(place.out, "pattern", pattern)
 
-    def _rewritten_pattern(self, pattern: object, pointer: str) -> list[str]:
+    def _rewrite_pattern(self, pattern: object, pointer: str) -> list[str]:
         if not isinstance(pattern, str):
-            raise self._refusal_at(pointer, "it must be a string.")
-        self._values.count(pointer, text=len(pattern))
+            raise self._new_refusal(pointer, "it must be a string.")
+        self._value_checks.count(pointer, text=len(pattern))
         try:
             rewritten = searches(pattern)
         except Refused as refused:
-            raise self._refusal_at(pointer, str(refused)) from None
+            raise self._new_refusal(pointer, str(refused)) from None
         return [pattern] if self.for_parts else rewritten
 
-    def _write_format(self, place: Place, key: str, value: object, at: str) -> None:
+    def _write_format(self, place: Place, key: str, value: object, pointer: str) -> None:
         if "string" not in one_or_several(place.schema.get("type", "string")):
             return  # says nothing about other values (`int32`, `double`)
         if not isinstance(value, str):
-            raise self._refusal_at(at, "it must be a string.")
+            raise self._new_refusal(pointer, "it must be a string.")
         if value in words.FORMATS or (self.for_parts and value in words.SPELLED):
             place.out[key] = value
         elif value in words.SPELLED:
@@ -300,85 +303,89 @@ class Rewriter:
         elif value not in words.NOTES and not (
             value in words.SAID_BY_PATTERN and place.schema.keys() & {"pattern", "allOf"}
         ):
-            self._note_ignored(at, words.ignored_format(value))
+            self._add_ignored_notice(pointer, words.ignored_format(value))
 
-    def _write_bound(self, place: Place, key: str, value: object, at: str) -> None:
+    def _write_bound(self, place: Place, key: str, value: object, pointer: str) -> None:
         plain = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}.get(key)
         if plain is not None and isinstance(value, bool):
             if not value:
                 return
             value = place.schema.get(plain)
-        number = self._values.finite(value, at)
+        number = self._value_checks.finite(value, pointer)
         if not self.for_grammar:
             place.out[key] = number
             return
-        _add_keyword(place.out, *self._values.bound(key, number, at))
+        _add_keyword(place.out, *self._value_checks.bound(key, number, pointer))
 
-    def _write_multiple_of(self, place: Place, key: str, value: object, at: str) -> None:
-        number = self._values.finite(value, at)
+    def _write_multiple_of(self, place: Place, key: str, value: object, pointer: str) -> None:
+        number = self._value_checks.finite(value, pointer)
         if number <= 0:
-            raise self._refusal_at(at, "it must be above 0.")
+            raise self._new_refusal(pointer, "it must be above 0.")
         most, below = place.schema.get("maximum"), place.schema.get("exclusiveMaximum")
         if (is_number(most) and most < 0) or (is_number(below) and below <= 0):
-            raise self._refusal_at(at, "multiples of negative numbers alone are not supported.")
+            raise self._new_refusal(
+                pointer, "multiples of negative numbers alone are not supported."
+            )
         if not self.for_grammar:
             place.out[key] = number
             return
         kind = place.schema.get("type")
-        number = self._values.multiple(number, at, whole=kind == "integer")
+        number = self._value_checks.multiple(number, pointer, whole=kind == "integer")
         if not (kind == "integer" and number == 1):
             place.out[key] = number
 
     # Keywords of arrays
 
-    def _write_items(self, place: Place, key: str, value: object, at: str) -> None:
+    def _write_items(self, place: Place, key: str, value: object, pointer: str) -> None:
         if not isinstance(value, list):
-            place.out["items"] = self._child(place, value, key)
+            place.out["items"] = self._rewrite_child(place, value, key)
             return
         if "prefixItems" in place.schema:
-            raise self._refusal_at(place.pointer, "it has both prefixItems and an array of items.")
-        self._write_prefix_items(place, key, value, at)
+            raise self._new_refusal(place.pointer, "it has both prefixItems and an array of items.")
+        self._write_prefix_items(place, key, value, pointer)
         if "additionalItems" in place.schema:
             rest = place.schema["additionalItems"]
-            place.out["items"] = self._child(place, rest, "additionalItems")
+            place.out["items"] = self._rewrite_child(place, rest, "additionalItems")
 
-    def _write_prefix_items(self, place: Place, key: str, value: object, at: str) -> None:
-        options = self._rewrite_options(place, key, value)
+    def _write_prefix_items(self, place: Place, key: str, value: object, pointer: str) -> None:
+        options = self._rewrite_schema_list(place, key, value)
         if len(options) > MAX_ITEMS:
-            raise self._refusal_at(at, f"it lists more than {MAX_ITEMS} items.")
+            raise self._new_refusal(pointer, f"it lists more than {MAX_ITEMS} items.")
         place.out["prefixItems"] = options
 
-    def _write_unique_items(self, place: Place, key: str, value: object, at: str) -> None:
+    def _write_unique_items(self, place: Place, key: str, value: object, pointer: str) -> None:
         if not isinstance(value, bool):
-            raise self._refusal_at(at, "it must be true or false.")
+            raise self._new_refusal(pointer, "it must be true or false.")
         place.out[key] = value
 
     # Keywords of objects
 
-    def _write_properties(self, place: Place, key: str, value: object, at: str) -> None:
+    def _write_properties(self, place: Place, key: str, value: object, pointer: str) -> None:
         place.out[key] = {
-            name: self._child(place, schema, key, name)
-            for name, schema in self._named_schemas(value, at)
+            name: self._rewrite_child(place, schema, key, name)
+            for name, schema in self._read_schema_map(value, pointer)
         }
 
-    def _named_schemas(self, value: object, pointer: str) -> Sequence[tuple[str, object]]:
-        if not isinstance(value, Mapping):
-            raise self._refusal_at(pointer, "it must be an object of schemas.")
-        self._values.count(pointer, text=sum(map(len, value)))
-        return list(value.items())
+    def _read_schema_map(self, schemas: object, pointer: str) -> Sequence[tuple[str, object]]:
+        if not isinstance(schemas, Mapping):
+            raise self._new_refusal(pointer, "it must be an object of schemas.")
+        self._value_checks.count(pointer, text=sum(map(len, schemas)))
+        return list(schemas.items())
 
-    def _write_pattern_properties(self, place: Place, key: str, value: object, at: str) -> None:
+    def _write_pattern_properties(
+        self, place: Place, key: str, value: object, pointer: str
+    ) -> None:
         if self.for_grammar and not place.by_itself:
             # Alongside other schemas of the object, grammars have none.
-            self._leave_to_check(place.pointer, at, key)
+            self._leave_to_check(place.pointer, pointer, key)
             return
         parts: dict[str, object] = {}
-        for pattern, schema in self._named_schemas(value, at):
-            inside = step(at, pattern)
-            rewritten, *ahead = self._rewritten_pattern(pattern, inside)
+        for pattern, schema in self._read_schema_map(value, pointer):
+            inside = step(pointer, pattern)
+            rewritten, *ahead = self._rewrite_pattern(pattern, inside)
             if ahead:
-                raise self._refusal_at(inside, LOOKS)
-            part = self._child(place, schema, key, pattern)
+                raise self._new_refusal(inside, LOOKS)
+            part = self._rewrite_child(place, schema, key, pattern)
             if not self.for_grammar:
                 held = [parts[rewritten]] if rewritten in parts else []
                 parts[rewritten] = {"allOf": [*held, part]} if held else part
@@ -393,23 +400,25 @@ class Rewriter:
                 parts[rewritten] = part
         place.out[key] = parts
 
-    def _is_rival(self, one: str, other: str, parts: Mapping[str, object], part: object) -> bool:
-        if not beginnings_meet(one, other):
+    def _is_rival(
+        self, pattern: str, other: str, schemas: Mapping[str, object], schema: object
+    ) -> bool:
+        if not beginnings_meet(pattern, other):
             return False
-        if parts[one] == part or one == other or not self._comparisons_left:
+        if schemas[pattern] == schema or pattern == other or not self._pattern_comparisons_left:
             return True
-        self._comparisons_left -= 1
-        return may_overlap(one, other)
+        self._pattern_comparisons_left -= 1
+        return may_overlap(pattern, other)
 
-    def _write_required(self, place: Place, key: str, value: object, at: str) -> None:
+    def _write_required(self, place: Place, key: str, value: object, pointer: str) -> None:
         if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
-            raise self._refusal_at(at, "it must be an array of property names.")
-        self._values.count(at, values=len(value), text=sum(map(len, value)))
+            raise self._new_refusal(pointer, "it must be an array of property names.")
+        self._value_checks.count(pointer, values=len(value), text=sum(map(len, value)))
         place.out[key] = list(dict.fromkeys(value))
 
-    def _mark_and_close(self, place: Place, out: Node) -> None:
+    def _mark_checked_and_close(self, place: Place, out: Node) -> None:
         if not self.for_grammar and place.pointer in self.checked:
-            self._marked_places.add(place.pointer)
+            self._marked_pointers.add(place.pointer)
             out[CHECKED] = True
         required = as_list(out.get("required"))
         fewest = out.get("minProperties")
@@ -424,18 +433,18 @@ class Rewriter:
             out["additionalProperties"] = False
 
 
-def _without_single_all_of(schema: Schema, pointer: str) -> tuple[Schema, str]:
+def _unwrap_single_all_of(schema: Schema, pointer: str) -> tuple[Schema, str]:
     match schema:
         case {"allOf": [Mapping() as part], **rest} if all(map(words.is_annotation, rest)):
             return {**rest, **part}, step(pointer, "allOf", 0)
     return schema, pointer
 
 
-def _add_keyword(out: Node, key: str, value: object) -> None:
-    if key in out:
-        out["allOf"] = [*as_list(out.get("allOf")), {key: value}]
+def _add_keyword(schema: Node, keyword: str, value: object) -> None:
+    if keyword in schema:
+        schema["allOf"] = [*as_list(schema.get("allOf")), {keyword: value}]
     else:
-        out[key] = value
+        schema[keyword] = value
 
 
 _Handler = Callable[[Rewriter, Place, str, object, str], None]

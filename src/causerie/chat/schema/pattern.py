@@ -49,15 +49,11 @@ _START, _OR = Piece("start", "^", 0), Piece("or", "|", 0)
 
 def searches(pattern: str) -> list[str]:
     """Return the pattern rewritten as patterns that are all found wherever it is found."""
-    return ["".join(piece.text for piece in parts) for parts in _with_lookaheads(pattern)]
+    return ["".join(piece.text for piece in parts) for parts in _split_lookaheads(pattern)]
 
 
 def whole(pattern: str) -> str:
-    """Return a pattern that is to match a whole text, with its redundant ``^`` and ``$`` left out.
-
-    ``^`` at the start and ``$`` at the end of an alternative say nothing then;
-    anywhere else they are refused.
-    """
+    """Drop ``^`` and ``$`` at the ends of alternatives, to match whole texts; refuse others."""
     parts = pieces(pattern)
     out = []
     for before, piece, after in zip([_OR, *parts], parts, [*parts[1:], _OR], strict=False):
@@ -70,17 +66,20 @@ def whole(pattern: str) -> str:
 
 def anywhere(pattern: str) -> list[str]:
     """Return patterns that each match the whole of every text in which the pattern is found."""
-    return ["|".join(map(_unanchored, alternatives(parts))) for parts in _with_lookaheads(pattern)]
+    return [
+        "|".join(map(_expand_to_whole_text, split_at_bars(parts)))
+        for parts in _split_lookaheads(pattern)
+    ]
 
 
-def _with_lookaheads(pattern: str) -> list[list[Piece]]:
+def _split_lookaheads(pattern: str) -> list[list[Piece]]:
     reader = _Reader(pattern)
     aheads = [
-        _negated_lookahead(ahead) if forbids else _lookahead(ahead)
+        _rewrite_negative_lookahead(ahead) if forbids else _rewrite_lookahead(ahead)
         for forbids, ahead in reader.ahead()
     ]
     parts = reader.read()
-    if aheads and len(alternatives(parts)) > 1:
+    if aheads and len(split_at_bars(parts)) > 1:
         raise Refused(LOOKS)
     return [parts, *aheads]
 
@@ -90,8 +89,8 @@ def between_slashes(pattern: str) -> str:
     return "/" + pattern.replace("/", "\\/") + "/"
 
 
-def alternatives(parts: Sequence[Piece], depth: int = 0) -> list[list[Piece]]:
-    """Return the alternatives of a pattern, or of the inside of a group of it at a depth."""
+def split_at_bars(parts: Sequence[Piece], depth: int = 0) -> list[list[Piece]]:
+    """Split a pattern at each ``|`` that stands inside exactly ``depth`` groups."""
     ways: list[list[Piece]] = [[]]
     for piece in parts:
         if piece.kind == "or" and piece.depth == depth:
@@ -101,27 +100,27 @@ def alternatives(parts: Sequence[Piece], depth: int = 0) -> list[list[Piece]]:
     return ways
 
 
-def _unanchored(way: list[Piece]) -> str:
-    start = bool(way) and way[0].kind == "start"
-    end = len(way) > start and way[-1].kind == "end"
-    inside = way[start : len(way) - end]
+def _expand_to_whole_text(alternative: list[Piece]) -> str:
+    start = bool(alternative) and alternative[0].kind == "start"
+    end = len(alternative) > start and alternative[-1].kind == "end"
+    inside = alternative[start : len(alternative) - end]
     if any(piece.kind in ("start", "end") for piece in inside):
         raise Refused("`^` and `$` may only stand at the very start and end of the pattern.")
     text = "".join(piece.text for piece in inside)
     return f"{'' if start else f'{_ANY}*'}{text}{'' if end else f'{_ANY}*'}"
 
 
-def _lookahead(ahead: Sequence[Piece]) -> list[Piece]:
+def _rewrite_lookahead(inner_pieces: Sequence[Piece]) -> list[Piece]:
     found: list[Piece] = []
-    for way in alternatives(ahead):
+    for way in split_at_bars(inner_pieces):
         anchored = bool(way) and way[0].kind == "start"
         found += [_OR] if found else []
         found += way if anchored else [_START, *way]
     return found
 
 
-def _negated_lookahead(ahead: Sequence[Piece]) -> list[Piece]:
-    match ahead[1:] if ahead[:1] == [_START] else ahead:
+def _rewrite_negative_lookahead(inner_pieces: Sequence[Piece]) -> list[Piece]:
+    match inner_pieces[1:] if inner_pieces[:1] == [_START] else inner_pieces:
         case [Piece("atom", run), Piece("quantifier", "*" | "+" as often), Piece("end") as end] if (
             not run.startswith(("[^", "(?"))
         ):
@@ -133,10 +132,7 @@ def _negated_lookahead(ahead: Sequence[Piece]) -> list[Piece]:
 
 
 def counts_groups(pattern: str) -> bool:
-    """Return whether a pattern counts groups of varying length, such as words.
-
-    That beside the length of a long text is too much for engines.
-    """
+    """Return whether a pattern counts groups of varying length, such as words."""
     varying: list[bool] = []  # the groups that are open
     closed = False  # one of varying length has just ended
     for token in _COUNTED.findall(pattern):
@@ -162,13 +158,13 @@ class _Reader:
             raise Refused(f"The pattern is longer than {MAX_LENGTH} characters.")
         self._pattern = pattern
         self._offset = 0
-        self._depth = 0
+        self._group_depth = 0
         self._written_pieces: list[Piece] = []
 
     def read(self) -> list[Piece]:
         while self._offset < len(self._pattern):
             self._read_piece()
-        if self._depth:
+        if self._group_depth:
             raise Refused("A group is opened with `(` and never closed.")
         return self._written_pieces
 
@@ -178,7 +174,7 @@ class _Reader:
         self._read_piece()
         while found := _AHEAD.match(self._pattern, self._offset):
             before, self._written_pieces, self._offset = self._written_pieces, [], found.end()
-            while self._depth or not self._pattern.startswith(")", self._offset):
+            while self._group_depth or not self._pattern.startswith(")", self._offset):
                 if self._offset >= len(self._pattern):
                     raise Refused("A group is opened with `(` and never closed.")
                 self._read_piece()
@@ -192,42 +188,44 @@ class _Reader:
         if quantifier is not None:
             self._read_quantifier(quantifier)
         elif character == "(":
-            self._open_group()
+            self._read_group_opening()
         elif character == ")":
-            if not self._depth:
+            if not self._group_depth:
                 raise Refused("A `)` closes no group; write `\\)` for the character.")
-            self._depth -= 1
+            self._group_depth -= 1
             self._offset += 1
-            self._append("close", ")")
+            self._add_piece("close", ")")
         elif character == "[":
-            self._append("atom", self._read_class())
+            self._add_piece("atom", self._read_character_class())
         elif character == "\\":
-            self._append("atom", self._read_escape())
+            self._add_piece("atom", self._read_escape())
         elif character in _KINDS:
             self._offset += 1
-            self._append(_KINDS[character], character)
+            self._add_piece(_KINDS[character], character)
         else:
             self._offset += 1
-            self._append("atom", DOT if character == "." else _escaped(character, _META))
+            self._add_piece(
+                "atom", DOT if character == "." else _escape_character(character, _META)
+            )
 
-    def _append(self, kind: str, text: str) -> None:
-        self._written_pieces.append(Piece(kind, text, self._depth))
+    def _add_piece(self, kind: str, text: str) -> None:
+        self._written_pieces.append(Piece(kind, text, self._group_depth))
 
-    def _read_quantifier(self, found: re.Match[str]) -> None:
+    def _read_quantifier(self, match: re.Match[str]) -> None:
         before = self._written_pieces[-1].kind if self._written_pieces else "open"
         if before == "quantifier":
-            raise Refused(f"`{found[0]}` repeats a repetition; put the inner one into a group.")
+            raise Refused(f"`{match[0]}` repeats a repetition; put the inner one into a group.")
         if before not in ("atom", "close"):
-            raise Refused(f"`{found[0]}` has nothing before it to repeat.")
-        low, comma, high = found.group(1), found.group(2), found.group(3)
+            raise Refused(f"`{match[0]}` has nothing before it to repeat.")
+        low, comma, high = match.group(1), match.group(2), match.group(3)
         if low is not None and high and (not comma or int(high) < int(low)):
-            raise Refused(f"`{found[0]}` counts backwards.")
-        self._append("quantifier", found[0])
-        self._offset = found.end()
+            raise Refused(f"`{match[0]}` counts backwards.")
+        self._add_piece("quantifier", match[0])
+        self._offset = match.end()
         if self._pattern[self._offset : self._offset + 1] == "?":
             self._offset += 1  # lazy: the same texts match, only found in another order
 
-    def _open_group(self) -> None:
+    def _read_group_opening(self) -> None:
         rest = self._pattern[self._offset : self._offset + 4]
         if rest.startswith(("(?=", "(?!", "(?<=", "(?<!")):
             raise Refused(LOOKS)
@@ -235,12 +233,12 @@ class _Reader:
         if opening is None:
             raise Refused("Inline flags are not supported; spell the alternatives out.")
         self._offset = opening.end()
-        self._append("open", "(?:")
-        self._depth += 1
+        self._add_piece("open", "(?:")
+        self._group_depth += 1
 
     def _read_escape(self) -> str:
         self._offset += 1
-        letter = self._escaped_letter()
+        letter = self._peek_escaped_letter()
         if letter.lower() in _SETS:
             self._offset += 1
             if letter.isupper():
@@ -248,7 +246,7 @@ class _Reader:
             return f"[{_SETS[letter]}]"
         if letter in "bB":
             raise Refused("Word boundaries (`\\b`) are not supported.")
-        return self._read_property() or _escaped(self._read_character(), _META)
+        return self._read_property() or _escape_character(self._read_escaped_character(), _META)
 
     def _read_property(self) -> str:
         if not (found := _PROPERTY.match(self._pattern, self._offset)):
@@ -256,13 +254,13 @@ class _Reader:
         self._offset = found.end()
         return "\\" + found.group()
 
-    def _escaped_letter(self) -> str:
+    def _peek_escaped_letter(self) -> str:
         if self._offset >= len(self._pattern):
             raise Refused("The pattern ends with a lone backslash.")
         return self._pattern[self._offset]
 
-    def _read_character(self) -> str:
-        letter = self._escaped_letter()
+    def _read_escaped_character(self) -> str:
+        letter = self._peek_escaped_letter()
         found = _HEX.match(self._pattern, self._offset)
         if found is not None:
             self._offset = found.end()
@@ -285,11 +283,11 @@ class _Reader:
             raise Refused(f"The escape `\\{letter}` is not supported.")
         return letter
 
-    def _read_class(self) -> str:
+    def _read_character_class(self) -> str:
         self._offset += 1
         negated = self._pattern.startswith("^", self._offset)
         self._offset += negated
-        members, inverse = self._read_members()
+        members, inverse = self._read_class_members()
         if {"s", "d", "w"} & inverse & {name for name in inverse if _SETS[name] in members}:
             if negated:
                 raise Refused("A class that excludes every character matches nothing.")
@@ -307,7 +305,7 @@ class _Reader:
             options.append(f"[{''.join(members)}]")
         return f"(?:{'|'.join(options)})"
 
-    def _read_members(self) -> tuple[list[str], set[str]]:
+    def _read_class_members(self) -> tuple[list[str], set[str]]:
         members: list[str] = []
         inverse: set[str] = set()
         while True:
@@ -322,35 +320,35 @@ class _Reader:
                 continue
             rest = self._pattern[self._offset : self._offset + 2]
             if len(rest) < 2 or rest[0] != "-" or rest[1] == "]":
-                members.append(_escaped(low, _CLASS_META))
+                members.append(_escape_character(low, _CLASS_META))
                 continue
             self._offset += 1
             high = self._read_class_member(inverse)
             if high is None or len(high) != 1 or high < low:
                 raise Refused(f"The range from {low!r} in a class has no proper end.")
-            ends = _escaped(low, _CLASS_META), _escaped(high, _CLASS_META)
+            ends = _escape_character(low, _CLASS_META), _escape_character(high, _CLASS_META)
             members.append("-".join(ends))
 
-    def _read_class_member(self, inverse: set[str]) -> str | None:
+    def _read_class_member(self, inverse_sets: set[str]) -> str | None:
         character = self._pattern[self._offset]
         self._offset += 1
         if character != "\\":
             return character
-        letter = self._escaped_letter()
+        letter = self._peek_escaped_letter()
         if letter.lower() in _SETS:
             self._offset += 1
             if letter.islower():
                 return _SETS[letter]
-            inverse.add(letter.lower())
+            inverse_sets.add(letter.lower())
             return None
         if letter == "b":
             self._offset += 1
             return "\b"
-        return self._read_property() or self._read_character()
+        return self._read_property() or self._read_escaped_character()
 
 
-def _escaped(character: str, escaped: Collection[str]) -> str:
-    if character in escaped:
+def _escape_character(character: str, special: Collection[str]) -> str:
+    if character in special:
         return "\\" + character
     if 0xD800 <= ord(character) <= 0xDFFF:
         raise Refused("The pattern holds half of a surrogate pair.")

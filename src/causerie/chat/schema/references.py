@@ -39,21 +39,25 @@ _Visit = Callable[[Schema, _Position], tuple[Schema, str]]
 _WHOLE = _Position()
 
 
-def _mapped(value: object, visit: _Visit, at: _Position = _WHOLE) -> object:
-    if len(at.path) > DEEPEST:
+def _map_schemas(value: object, visit: _Visit, position: _Position = _WHOLE) -> object:
+    if len(position.path) > DEEPEST:
         return value
     if isinstance(value, list):
-        return [_mapped(item, visit, at.below(index)) for index, item in enumerate(value)]
+        return [
+            _map_schemas(item, visit, position.below(index)) for index, item in enumerate(value)
+        ]
     if not isinstance(value, Mapping):
         return value
-    value, base = visit(value, at)
-    at, out = replace(at, base=base), dict(value)
+    value, base = visit(value, position)
+    position, out = replace(position, base=base), dict(value)
     for key, of in value.items():
-        below = at.below(key, known=key in words.APPLIED)
+        below = position.below(key, known=key in words.APPLIED)
         if key in BY_NAME and isinstance(of, Mapping):
-            out[key] = {name: _mapped(each, visit, below.below(name)) for name, each in of.items()}
+            out[key] = {
+                name: _map_schemas(each, visit, below.below(name)) for name, each in of.items()
+            }
         elif key not in DATA:
-            out[key] = _mapped(of, visit, below)
+            out[key] = _map_schemas(of, visit, below)
     return out
 
 
@@ -66,13 +70,13 @@ class Addresses:
     documents: set[str] = field(default_factory=set)  # the documents that references name
     places: dict[str, _Path] = field(default_factory=dict)
     _schemas_by_address: dict[str, object] = field(default_factory=dict)
-    _noted_references: list[tuple[str, object, _Position]] = field(default_factory=list)
+    _noted_addresses: list[tuple[str, object, _Position]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        _mapped(self.whole, self._note_addresses)
+        _map_schemas(self.whole, self._note_addresses)
         # What stands below an unknown keyword is a schema only where no other has its address.
-        certain = {address for address, _, at in self._noted_references if at.known}
-        for address, schema, at in self._noted_references:
+        certain = {address for address, _, at in self._noted_addresses if at.known}
+        for address, schema, at in self._noted_addresses:
             if at.known or address not in certain:
                 self.places.setdefault(address, at.path)
                 if self._schemas_by_address.setdefault(address, schema) != schema:
@@ -101,16 +105,16 @@ class Addresses:
         except LookupError:
             return None
 
-    def _note_addresses(self, schema: Schema, at: _Position) -> tuple[Schema, str]:
-        base, name = at.base, schema.get("$id")
+    def _note_addresses(self, schema: Schema, position: _Position) -> tuple[Schema, str]:
+        base, name = position.base, schema.get("$id")
         if isinstance(name, str) and name.strip("#"):
             address = joined(base, name)
-            self._noted_references.append((address, schema, at))
+            self._noted_addresses.append((address, schema, position))
             base = base if name.startswith("#") else address
         for key in ANCHORS:
             anchor = schema.get(key)
             if isinstance(anchor, str):
-                self._noted_references.append((f"{base}#{anchor}", schema, at))
+                self._noted_addresses.append((f"{base}#{anchor}", schema, position))
         reference = schema.get("$ref")
         if isinstance(reference, str):
             self.documents.add(joined(base, reference).partition("#")[0])
@@ -130,7 +134,7 @@ Documents = Mapping[str, Schema]
 
 
 def with_documents(found: Addresses, given: Documents) -> Addresses:
-    """Return the same with those of some documents that it refers to, also by way of others."""
+    """Return addresses with those of all ``given`` documents that they need, also indirectly."""
     while True:
         named = {name for name in found.documents if name in given and name not in found.places}
         definitions = found.whole.get("$defs", {})
@@ -141,7 +145,7 @@ def with_documents(found: Addresses, given: Documents) -> Addresses:
 
 
 @cache
-def _meta_schemas() -> Documents:
+def _load_meta_schemas() -> Documents:
     from jsonschema_specifications import REGISTRY  # noqa: PLC0415 - few schemas refer to one
 
     return {name: REGISTRY.contents(name) for name in REGISTRY if "draft-03" not in name}
@@ -168,20 +172,18 @@ def without_siblings(schema: Schema) -> tuple[Schema, list[str]]:
         return kept, at.base
 
     unnamed = {key: value for key, value in schema.items() if key != "$schema"}
-    return as_mapping(_mapped(unnamed, cut)), [*ignored]
+    return as_mapping(_map_schemas(unnamed, cut)), [*ignored]
 
 
 def placed(schema: Schema) -> Schema:
-    """Return the same schema, in which references name places (``#/$defs/name``), without rules
-    next to a reference that its draft ignores.
+    """Return a schema whose references name places (``#/$defs/name``), by the rules of its draft.
 
-    References to what is not in the schema stay as they are, unless it is a meta-schema of the
-    standard.
+    References to what is not in it stay as they are, unless it is a meta-schema of the standard.
     """
     schema, _ = without_siblings(schema)
     found = Addresses(schema)
     if any("json-schema.org/" in name for name in found.documents):
-        found = with_documents(found, _meta_schemas())
+        found = with_documents(found, _load_meta_schemas())
     if not found.places:
         return schema
 
@@ -200,4 +202,4 @@ def placed(schema: Schema) -> Schema:
                 out[key] = of
         return out, inner
 
-    return as_mapping(_mapped(found.whole, moved))
+    return as_mapping(_map_schemas(found.whole, moved))

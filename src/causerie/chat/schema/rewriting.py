@@ -12,7 +12,7 @@ from typing import Any
 from causerie.chat.schema import keywords as words
 from causerie.chat.schema.keywords import Schema, as_list, constants, one_or_several, step
 from causerie.chat.schema.pattern import Refused, searches
-from causerie.chat.schema.values import is_number, json_type
+from causerie.chat.schema.values import is_number, json_type_name
 
 SIZES = frozenset({
     "minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties",
@@ -38,16 +38,13 @@ def satisfiable(schema: Schema) -> Schema | bool:
 
 
 def plain(schema: Schema, pointer: str, resolve: Callable[[str], object]) -> Schema | bool:
-    """Return a schema that says the same, plainly.
-
-    ``pointer`` is where it stands, ``resolve`` gives what a reference stands for.
-    """
+    """Rewrite ``propertyNames`` by plainer keywords; ``resolve`` returns what a reference names."""
     said = satisfiable(schema)
     if isinstance(said, bool) or "propertyNames" not in said:
         return said
     schema = said
-    named = _resolved_rules(schema.get("propertyNames"), resolve)
-    names, pattern = _listed_names(named), _as_pattern(named)
+    named = _follow_references(schema.get("propertyNames"), resolve)
+    names, pattern = _list_allowed_names(named), _convert_to_pattern(named)
     known, others = schema.get("properties", {}), schema.get("additionalProperties", True)
     if "patternProperties" in schema or not isinstance(known, Mapping):
         return schema
@@ -63,10 +60,7 @@ def plain(schema: Schema, pointer: str, resolve: Callable[[str], object]) -> Sch
 
 
 def declared_types(schema: Schema) -> object:
-    """Return the ``type`` of a schema, with ``null`` if it is ``nullable`` (OpenAPI 3.0.3).
-
-    Without a type alongside, ``nullable`` says nothing.
-    """
+    """Return the ``type`` of a schema, with ``null`` if it is also ``nullable`` (OpenAPI 3.0.3)."""
     types = schema.get("type")
     if schema.get("nullable") is not True or types is None:
         return types
@@ -78,29 +72,29 @@ def is_never(schema: object) -> bool:
     if not isinstance(schema, Mapping):
         return schema is False
     never = schema.get("not", False)
-    return never is True or (isinstance(never, Mapping) and not _without_annotations(never))
+    return never is True or (isinstance(never, Mapping) and not _drop_annotations(never))
 
 
-def _resolved_rules(schema: object, resolve: Callable[[str], object]) -> Schema:
-    said = _without_annotations(schema)
+def _follow_references(schema: object, resolve: Callable[[str], object]) -> Schema:
+    said = _drop_annotations(schema)
     for _ in range(_MOST_STEPS):
         reference = said.get("$ref")
         if len(said) > 1 or not (isinstance(reference, str) and reference.startswith("#")):
             break
-        said = _without_annotations(resolve(reference))
+        said = _drop_annotations(resolve(reference))
     return said
 
 
-def _listed_names(said: Schema) -> Sequence[str] | None:
-    options = said.get("anyOf") if said.keys() <= {"type", "anyOf"} else None
-    if not isinstance(options, list) or said.get("type", "string") != "string":
-        return _as_constants(said)
-    each = [_as_constants(_without_annotations(option)) for option in options]
+def _list_allowed_names(schema: Schema) -> Sequence[str] | None:
+    options = schema.get("anyOf") if schema.keys() <= {"type", "anyOf"} else None
+    if not isinstance(options, list) or schema.get("type", "string") != "string":
+        return _read_string_constants(schema)
+    each = [_read_string_constants(_drop_annotations(option)) for option in options]
     return [name for names in each for name in names or ()] if None not in each else None
 
 
-def _as_pattern(said: Schema) -> str | None:
-    rules = {key: value for key, value in said.items() if (key, value) != ("type", "string")}
+def _convert_to_pattern(schema: Schema) -> str | None:
+    rules = {key: value for key, value in schema.items() if (key, value) != ("type", "string")}
     if rules.get("format") in words.SAID_BY_PATTERN and "pattern" in rules:
         del rules["format"]
     pattern = rules.get("pattern")
@@ -116,16 +110,16 @@ def _as_pattern(said: Schema) -> str | None:
         return None
 
 
-def _without_annotations(schema: object) -> Schema:
+def _drop_annotations(schema: object) -> Schema:
     if not isinstance(schema, Mapping):
         return {}
     return {key: value for key, value in schema.items() if not words.is_annotation(key)}
 
 
-def _as_constants(said: Schema) -> Sequence[str] | None:
-    if said.get("type", "string") != "string" or len(said.keys() - {"type"}) != 1:
+def _read_string_constants(schema: Schema) -> Sequence[str] | None:
+    if schema.get("type", "string") != "string" or len(schema.keys() - {"type"}) != 1:
         return None
-    options = constants(said)
+    options = constants(schema)
     return None if options is None else [name for name in options if isinstance(name, str)]
 
 
@@ -166,10 +160,7 @@ _NOTHING_SAID = Opposite((), False)
 
 @dataclass(slots=True)
 class SchemaNegation:
-    """Negates schemas of one document; ``resolve`` finds what a ``$ref`` names.
-
-    After some work it says nothing more.
-    """
+    """Negates schemas, within limits of work; ``resolve`` finds what a ``$ref`` names."""
 
     resolve: Callable[[str], object]
     _work_left: int = _MOST_CHARACTERS_IN_ALL
@@ -181,53 +172,53 @@ class SchemaNegation:
         if depth > _DEEPEST or self._work_left < 0:
             return _NOTHING_SAID
         each = [
-            self._opposite_of_keyword(key, value, schema, depth)
+            self._negate_keyword(key, value, schema, depth)
             for key, value in schema.items()
             if not words.is_annotation(key)
         ]
-        found = _union_of_opposites(each)
+        found = _unite_opposites(each)
         self._work_left -= sum(_A_WAY + len(str(way.get("pattern", ""))) for way in found.ways)
         return found
 
-    def _opposite_of_keyword(self, key: str, value: object, schema: Schema, depth: int) -> Opposite:
-        if key == "$ref" and isinstance(value, str) and value.startswith("#"):
+    def _negate_keyword(self, keyword: str, value: object, schema: Schema, depth: int) -> Opposite:
+        if keyword == "$ref" and isinstance(value, str) and value.startswith("#"):
             return self.of(self.resolve(value), depth + 1)
-        if key in ("const", "enum"):
-            return _opposite_of_constants([value] if key == "const" else as_list(value))
-        if key == "type":
+        if keyword in ("const", "enum"):
+            return _negate_constants([value] if keyword == "const" else as_list(value))
+        if keyword == "type":
             names = set(map(str, one_or_several(declared_types(schema))))
             excluded = names | ({"number"} if "integer" in names else set())
             others = [kind for kind in words.KINDS if kind not in excluded]
             complete = "integer" not in names or "number" in names
             return Opposite(({"type": others},) if others else (), complete)
-        if key == "not":
+        if keyword == "not":
             return Opposite((value,) if isinstance(value, Mapping) else (), True)
-        if key == "required":
+        if keyword == "required":
             lacking = [{"type": "object", "properties": {name: False}} for name in as_list(value)]
             return Opposite(tuple(lacking), True)
-        if key == "properties" and isinstance(value, Mapping):
-            return self._opposite_of_properties(value, depth)
-        if key == "items" and isinstance(value, Mapping) and "prefixItems" not in schema:
+        if keyword == "properties" and isinstance(value, Mapping):
+            return self._negate_properties(value, depth)
+        if keyword == "items" and isinstance(value, Mapping) and "prefixItems" not in schema:
             ways = self.of(value, depth + 1).ways
             first = ({"type": "array", "minItems": 1, "prefixItems": [way]} for way in ways)
             return Opposite(tuple(first), False)
-        if key == "allOf":
-            return _union_of_opposites(self.of(part, depth + 1) for part in as_list(value))
-        if key in ("anyOf", "oneOf"):
-            none = self._opposite_of_all(as_list(value), depth)
-            return none if key == "anyOf" else Opposite(none.ways, False)
-        return _outside_bound(key, value) if key in _BOUNDS and is_number(value) else _NOTHING_SAID
+        if keyword == "allOf":
+            return _unite_opposites(self.of(part, depth + 1) for part in as_list(value))
+        if keyword in ("anyOf", "oneOf"):
+            none = self._negate_any_of(as_list(value), depth)
+            return none if keyword == "anyOf" else Opposite(none.ways, False)
+        return _negate_bound(keyword, value)
 
-    def _opposite_of_properties(self, named: Schema, depth: int) -> Opposite:
+    def _negate_properties(self, properties: Schema, depth: int) -> Opposite:
         ways, complete = [], True
-        for name, schema in named.items():
+        for name, schema in properties.items():
             opposite = self.of(schema, depth + 1)
             complete = complete and opposite.complete
             held = {"type": "object", "required": [name]}
             ways += [{**held, "properties": {name: way}} for way in opposite.ways]
         return Opposite(tuple(ways[:_MOST]), complete and len(ways) <= _MOST)
 
-    def _opposite_of_all(self, options: Sequence[object], depth: int) -> Opposite:
+    def _negate_any_of(self, options: Sequence[object], depth: int) -> Opposite:
         each = [self.of(option, depth + 1) for option in options]
         if prod(len(one.ways) for one in each) > _MOST:
             return _NOTHING_SAID
@@ -239,28 +230,30 @@ class SchemaNegation:
         return Opposite(ways, all(one.complete for one in each))
 
 
-def _outside_bound(key: str, bound: int | float) -> Opposite:
-    kind, other, away = _BOUNDS[key]
+def _negate_bound(keyword: str, bound: object) -> Opposite:
+    if keyword not in _BOUNDS or not is_number(bound):
+        return _NOTHING_SAID
+    kind, other, away = _BOUNDS[keyword]
     if away < 0 and bound <= 0:
         return _NOTHING_SAID
     return Opposite(({"type": kind, other: int(bound) + away if away else bound},), True)
 
 
-def _union_of_opposites(opposites: Iterable[Opposite]) -> Opposite:
+def _unite_opposites(opposites: Iterable[Opposite]) -> Opposite:
     each = list(opposites)
     ways = [way for one in each for way in one.ways]
     return Opposite(tuple(ways[:_MOST]), len(ways) <= _MOST and all(o.complete for o in each))
 
 
-def _opposite_of_constants(values: Sequence[object]) -> Opposite:
-    kinds = set(map(json_type, values))
+def _negate_constants(values: Sequence[object]) -> Opposite:
+    kinds = set(map(json_type_name, values))
     ways: list[Schema] = []
     if others := [kind for kind in words.KINDS if kind not in kinds]:
         ways.append({"type": others})
     texts = [value for value in values if isinstance(value, str)]
     said = sum(map(len, texts)) <= _MOST_CHARACTERS and not _ESCAPED.search("".join(texts))
     if texts and said:
-        ways.append({"type": "string", "pattern": pattern_without(texts)})
+        ways.append({"type": "string", "pattern": build_pattern_excluding(texts)})
     if "boolean" in kinds:
         ways += [{"const": flag} for flag in (True, False) if not any(of is flag for of in values)]
     numbers = sorted({value for value in values if is_number(value)})
@@ -274,22 +267,24 @@ def _opposite_of_constants(values: Sequence[object]) -> Opposite:
     return Opposite(tuple(ways), said and apart and not kinds & {"array", "object"})
 
 
-def pattern_without(texts: Iterable[str]) -> str:
-    """Return a pattern for all texts but some, which look-ahead would say where it is known."""
+def build_pattern_excluding(texts: Iterable[str]) -> str:
+    """Build a pattern that matches every text but ``texts``, without look-ahead."""
     trie: dict[str, Any] = {}
     for text in texts:
         node = trie
         for character in text:
             node = node.setdefault(character, {})
         node[""] = {}
-    return f"^{_pattern_beyond(trie)}$"
+    return f"^{_build_excluding_pattern(trie)}$"
 
 
-def _pattern_beyond(node: Mapping[str, Any]) -> str:
+def _build_excluding_pattern(node: Mapping[str, Any]) -> str:
     known = [character for character in node if character]
     others = re.sub(r"[\\\]^\-\[]", r"\\\g<0>", "".join(known))
     ways = [f"[^{others}][\\s\\S]*"] if known else ["[\\s\\S]+"]
-    ways += [f"{re.escape(character)}{_pattern_beyond(node[character])}" for character in known]
+    ways += [
+        f"{re.escape(character)}{_build_excluding_pattern(node[character])}" for character in known
+    ]
     if "" not in node:
         ways.append("")
     return f"(?:{'|'.join(ways)})"

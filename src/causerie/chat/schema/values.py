@@ -32,17 +32,17 @@ class Values:
 
     refuse: Callable[[str, str], SchemaRefused]
     _subschema_count: int = 0
-    _value_count: int = 0
+    _constant_count: int = 0
     _character_count: int = 0
 
     def count(self, pointer: str, *, subschemas: int = 0, values: int = 0, text: int = 0) -> None:
         """Add to what the schema holds; refuses where it is too much."""
         self._subschema_count += subschemas
-        self._value_count += values
+        self._constant_count += values
         self._character_count += text
         for have, limit, what in (
             (self._subschema_count, MAX_SUBSCHEMAS, "subschemas"),
-            (self._value_count, MAX_VALUES, "constants"),
+            (self._constant_count, MAX_VALUES, "constants"),
             (self._character_count, MAX_CHARACTERS, "characters of names, patterns and constants"),
         ):
             if have > limit:
@@ -93,10 +93,7 @@ class Values:
         return ("maximum", _EXACT) if upper else ("minimum", -_EXACT)
 
     def multiple(self, of: int | float, pointer: str, *, whole: bool) -> int | float:
-        """Return ``multipleOf`` as a grammar has it.
-
-        Of ``whole`` numbers only those of the numerator are multiples of a fraction.
-        """
+        """Return ``multipleOf`` for a grammar; for ``whole`` numbers a fraction's numerator."""
         numerator = Fraction(str(self.number(of, pointer))).numerator
         if numerator > _MOST_REMAINDERS:
             reason = f"a numerator above {_MOST_REMAINDERS:,} is not supported."
@@ -112,8 +109,7 @@ def is_far(value: int | float) -> bool:
 def is_leaky_range(schema: Schema) -> bool:
     """Return whether the grammar of a range would admit its excluded integer lower bound.
 
-    All versions of llguidance show this if the range lies between two consecutive
-    integers: above 0 and at most 0.5 admits 0.
+    All versions of llguidance do so between neighbours: above 0 and at most 0.5 admits 0.
     """
     low = schema.get("exclusiveMinimum")
     tops = [schema.get(name) for name in ("maximum", "exclusiveMaximum")]
@@ -129,8 +125,8 @@ def is_number(value: object) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def json_type(value: object) -> str:
-    """Return the name of a value's type, one for all numbers."""
+def json_type_name(value: object) -> str:
+    """Return the name of a value's JSON type, ``number`` for integers too."""
     for kind, types in (("boolean", bool), ("string", str), ("array", list), ("object", Mapping)):
         if isinstance(value, types):
             return kind
@@ -138,15 +134,15 @@ def json_type(value: object) -> str:
 
 
 def canonical(value: object) -> str:
-    """Return a text that equal JSON values share: 1 and 1.0 are equal, and the order of keys."""
-    return json.dumps(_whole_as_int(value), sort_keys=True)
+    """Return a text that equal JSON values share: 1 equals 1.0; the order of keys is ignored."""
+    return json.dumps(_convert_whole_floats(value), sort_keys=True)
 
 
-def _whole_as_int(value: object) -> object:
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    if isinstance(value, list):
-        return [_whole_as_int(item) for item in value]
-    if isinstance(value, Mapping):
-        return {key: _whole_as_int(item) for key, item in value.items()}
-    return value
+def _convert_whole_floats(json_value: object) -> object:
+    if isinstance(json_value, float) and json_value.is_integer():
+        return int(json_value)
+    if isinstance(json_value, list):
+        return [_convert_whole_floats(item) for item in json_value]
+    if isinstance(json_value, Mapping):
+        return {key: _convert_whole_floats(item) for key, item in json_value.items()}
+    return json_value

@@ -15,7 +15,7 @@ from causerie.protocol.parameters import SAMPLING
 _TABLE = Path(__file__).with_name("questions.toml")
 
 
-def _questions_of_row(row: dict[str, Any]) -> Iterator[ProbeQuestion]:
+def _build_questions(row: dict[str, Any]) -> Iterator[ProbeQuestion]:
     name, given, effect = row.pop("script", row["id"]), row.pop("with", {}), row.pop("effect", None)
     if effect is None:
         decides = tuple(row.pop("decides", ()))
@@ -32,7 +32,7 @@ def _questions_of_row(row: dict[str, Any]) -> Iterator[ProbeQuestion]:
 QUESTIONS: tuple[ProbeQuestion, ...] = tuple(
     question
     for row in tomllib.loads(_TABLE.read_text("utf-8"))["questions"]
-    for question in _questions_of_row(row)
+    for question in _build_questions(row)
 )
 QUICK_QUESTIONS: tuple[ProbeQuestion, ...] = tuple(one for one in QUESTIONS if one.quick)
 """What decides whether usual clients work; a minute is enough for a server on this machine."""

@@ -52,7 +52,7 @@ def listed_length(entry: object) -> int | None:
 
 
 @script("base")
-def _base_has_version(subject: Subject) -> Script:
+def _probe_url_version(subject: Subject) -> Script:
     yield from ()
     if _VERSION.search(subject.base_url):
         return yes()
@@ -60,7 +60,7 @@ def _base_has_version(subject: Subject) -> Script:
 
 
 @script("models")
-def _lists_models(subject: Subject) -> Script:
+def _probe_model_list(subject: Subject) -> Script:
     reply = yield LIST
     reply.settle()
     if not isinstance(reply.at("data"), list):
@@ -73,7 +73,7 @@ def _lists_models(subject: Subject) -> Script:
 
 
 @script("models.parameters")
-def _entry_claims_parameters(subject: Subject) -> Script:
+def _probe_claimed_parameters(subject: Subject) -> Script:
     yield from ()
     claimed = dig(subject.entry, "supported_parameters")
     if isinstance(claimed, list):
@@ -82,7 +82,7 @@ def _entry_claims_parameters(subject: Subject) -> Script:
 
 
 @script("models.open")
-def _listing_without_key(subject: Subject) -> Script:
+def _probe_list_without_key(subject: Subject) -> Script:
     if not subject.keyed:
         return unclear("asked without a key anyway")
     reply = yield ProbeRequest("GET", "/models", credential="none")
@@ -106,7 +106,7 @@ def longest_prompt(length: int) -> int:
     return length + length // 8
 
 
-def _told_length(reply: ProbeReply) -> int | None:
+def _read_refusal_context_length(reply: ProbeReply) -> int | None:
     told = reply.at("error", "metadata", "context_length")
     if not isinstance(told, int):
         told = reply.at("error", "n_ctx")
@@ -117,32 +117,34 @@ def _told_length(reply: ProbeReply) -> int | None:
 
 
 @script("context_length")
-def _context_length(subject: Subject) -> Script:
+def _probe_context_length(subject: Subject) -> Script:
     if subject.context_length is not None:
         return yes(f"{subject.context_length} tokens, by the list of models")
     again = entry_of((yield LIST), subject.model)
     if (length := listed_length(again)) is not None:  # known once the model has been loaded
-        return _learned(subject, length, "by the list of models", whole=True)
+        return _build_length_verdict(subject, length, "by the list of models", whole=True)
     reply = yield ProbeRequest("GET", "/props", at_root=True)
     slot = reply.at("default_generation_settings", "n_ctx")
     if isinstance(slot, int) and slot > 0:
-        return _learned(subject, slot, "by GET /props")
+        return _build_length_verdict(subject, slot, "by GET /props")
     limit = subject.limit
     reply = yield subject.ask("Say ok.", 4, **{limit: _HUGE})
-    length = _told_length(reply) if reply.refusal is not None else None
+    length = _read_refusal_context_length(reply) if reply.refusal is not None else None
     if length is not None:
-        return _learned(subject, length, "by the refusal of a huge output limit")
+        return _build_length_verdict(subject, length, "by the refusal of a huge output limit")
     return unclear("nothing tells it")
 
 
-def _learned(subject: Subject, length: int, how: str, *, whole: bool = False) -> ProbeVerdict:
-    words = f"{length} tokens, {how}"
-    known = replace(subject, context_length=length)
+def _build_length_verdict(
+    subject: Subject, context_length: int, source: str, *, whole: bool = False
+) -> ProbeVerdict:
+    words = f"{context_length} tokens, {source}"
+    known = replace(subject, context_length=context_length)
     return (yes if whole else partly)(words, learned=known)
 
 
 @script(TOO_LONG)
-def _refuses_long_prompt(subject: Subject) -> Script:
+def _probe_long_prompt(subject: Subject) -> Script:
     length = subject.context_length
     if length is None:
         return unclear("not asked: the context length is not known")
@@ -166,7 +168,7 @@ def _refuses_long_prompt(subject: Subject) -> Script:
 _QUERY, _NEAR, _FAR = "Which animal barks?", "A dog barks.", "Iron is a metal."
 
 
-def _operation_request(subject: Subject, operation: str, **fields: object) -> Steps[ProbeReply]:
+def _request_operation(subject: Subject, operation: str, **fields: object) -> Steps[ProbeReply]:
     body = msgspec.json.encode({"model": subject.model, **fields})
     reply = yield ProbeRequest("POST", f"/{operation}", body)
     reply.settle()
@@ -174,8 +176,8 @@ def _operation_request(subject: Subject, operation: str, **fields: object) -> St
 
 
 @script("embeddings")
-def _embeddings(subject: Subject) -> Script:
-    reply = yield from _operation_request(subject, "embeddings", input=[_NEAR, _FAR])
+def _probe_embeddings(subject: Subject) -> Script:
+    reply = yield from _request_operation(subject, "embeddings", input=[_NEAR, _FAR])
     first, second = (reply.at("data", index, "embedding") for index in range(2))
     if not (isinstance(first, list) and first and isinstance(second, list) and second):
         return no("the reply has no vector for each text")
@@ -188,8 +190,8 @@ def _embeddings(subject: Subject) -> Script:
 
 
 @script("rerank")
-def _rerank(subject: Subject) -> Script:
-    reply = yield from _operation_request(subject, "rerank", query=_QUERY, documents=[_FAR, _NEAR])
+def _probe_rerank(subject: Subject) -> Script:
+    reply = yield from _request_operation(subject, "rerank", query=_QUERY, documents=[_FAR, _NEAR])
     results = reply.at("results") or reply.at("data")
     if not isinstance(dig(results, 0, "relevance_score"), int | float):
         return no("the reply has no `relevance_score`")
@@ -199,8 +201,8 @@ def _rerank(subject: Subject) -> Script:
 
 
 @script("completions")
-def _completions(subject: Subject) -> Script:
-    reply = yield from _operation_request(
+def _probe_completions(subject: Subject) -> Script:
+    reply = yield from _request_operation(
         subject, "completions", prompt="One, two, three,", max_tokens=4
     )
     if not isinstance(reply.at("choices", 0, "text"), str):

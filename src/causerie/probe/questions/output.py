@@ -39,12 +39,12 @@ _CHOICES = ["zebra-17", "okapi-23"]
 _CODE = re.compile(r"code-[0-9]{3}")
 
 
-def _schema_format(schema: object) -> dict[str, object]:
+def _build_response_format(schema: object) -> dict[str, object]:
     inner = {"name": "probe", "strict": True, "schema": schema}
     return {"type": "json_schema", "json_schema": inner}
 
 
-def _json_or_none(text: str) -> object:
+def _decode_json_or_none(text: str) -> object:
     try:
         return bounded_json.decode(text.encode())
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
@@ -52,25 +52,25 @@ def _json_or_none(text: str) -> object:
 
 
 @script("response_format.object")
-def _json_object(subject: Subject) -> Script:
+def _probe_json_object(subject: Subject) -> Script:
     answer = (yield subject.ask(_SAID, 96, response_format={"type": "json_object"})).answer()
-    if isinstance(_json_or_none(answer.text), dict):
+    if isinstance(_decode_json_or_none(answer.text), dict):
         return yes()
     if answer.finish == "length" and re.match(r'\s*\{\s*("|\Z)', answer.text):
         return yes("an object that the output limit cut")
     return no(f"accepted, no effect: {answer.text!r:.80}")
 
 
-def _follows(schema: Mapping[str, object], text: str) -> bool:
-    value = _json_or_none(text)
+def _matches_schema(schema: Mapping[str, object], text: str) -> bool:
+    value = _decode_json_or_none(text)
     return value is not None and Draft202012Validator(schema).is_valid(value)
 
 
 @script("schema")
-def _json_schema(subject: Subject, *, loud: bool = False) -> Script:
+def _probe_json_schema(subject: Subject, *, loud: bool = False) -> Script:
     ask, most = (subject.loudly, 320) if loud else (subject.ask, 64)
-    answer = (yield ask(_SAID, most, response_format=_schema_format(_SCHEMA))).answer()
-    if not _follows(_SCHEMA, answer.text):
+    answer = (yield ask(_SAID, most, response_format=_build_response_format(_SCHEMA))).answer()
+    if not _matches_schema(_SCHEMA, answer.text):
         if answer.finish == "length":
             return no(f"not done within the output limit: {answer.text!r:.80}")
         return no(f"accepted, not followed: {answer.text!r:.80}")
@@ -80,15 +80,15 @@ def _json_schema(subject: Subject, *, loud: bool = False) -> Script:
 
 
 @script("response_format.strict")
-def _strict_schema(subject: Subject) -> Script:
+def _probe_strict_schema(subject: Subject) -> Script:
     # With a keyword that few providers enforce.
-    reply = yield subject.ask(_SAID, 48, response_format=_schema_format(_UNIQUE))
+    reply = yield subject.ask(_SAID, 48, response_format=_build_response_format(_UNIQUE))
     if (refused := reply.refusal) is not None:
         return yes(refused)
     if reply.status >= 500:
         return partly("an error after the answer was made: its rule was broken, or more is wrong")
     answer = reply.answer()
-    if _follows(_UNIQUE, answer.text):
+    if _matches_schema(_UNIQUE, answer.text):
         return yes("it held")
     if answer.finish == "length":
         return unclear("not done within the output limit")
@@ -96,21 +96,21 @@ def _strict_schema(subject: Subject) -> Script:
 
 
 _STRUCTURES: Mapping[str, tuple[object, Callable[[str], bool]]] = {
-    "json": (_SCHEMA, partial(_follows, _SCHEMA)),
+    "json": (_SCHEMA, partial(_matches_schema, _SCHEMA)),
     "regex": (_CODE.pattern, lambda text: _CODE.fullmatch(text) is not None),
     "choice": (_CHOICES, lambda text: text in _CHOICES),
 }
 
 
 @script("structured")
-def _structured_output(subject: Subject, *, kind: str) -> Script:
+def _probe_structured_output(subject: Subject, *, kind: str) -> Script:
     value, holds = _STRUCTURES[kind]
     answer = (yield subject.ask(_SAID, 48, structured_outputs={kind: value})).answer()
     return yes() if holds(answer.text) else no(f"accepted, not followed: {answer.text!r:.80}")
 
 
 @script("structured_outputs.grammar")
-def _grammar_output(subject: Subject) -> Script:
+def _probe_grammar_output(subject: Subject) -> Script:
     last = no("")
     for text in _GRAMMARS:
         reply = yield subject.ask(_SAID, 32, structured_outputs={"grammar": text})
@@ -133,7 +133,7 @@ _CALL, _RESULT = SAMPLES["call"], SAMPLES["result"]
 
 
 # If several calls came and the output limit cut the last one, the others are judged.
-def _call_faults(answer: ProbeAnswer) -> list[str]:
+def _find_call_faults(answer: ProbeAnswer) -> list[str]:
     if answer.finish == "length" and len(answer.calls) > 1:
         answer = replace(answer, calls=answer.calls[:-1], finish="tool_calls")
     missing = []
@@ -143,13 +143,13 @@ def _call_faults(answer: ProbeAnswer) -> list[str]:
     if any(call.type != "function" for call in answer.calls):
         missing.append("`type` is not function")
     for call in answer.calls:
-        missing += _argument_faults(call)
+        missing += _find_argument_faults(call)
     if answer.finish != "tool_calls":
         missing.append(f"finish reason {answer.finish!r} instead of tool_calls")
     return missing
 
 
-def _argument_faults(call: ProbeCall) -> list[str]:
+def _find_argument_faults(call: ProbeCall) -> list[str]:
     if not isinstance(call.name, str) or call.name not in _PARAMETERS:
         return [f"the function {call.name!r:.40} was not offered"]
     if not isinstance(call.arguments, str):
@@ -167,23 +167,23 @@ WANTED = "What is the weather in Paris in celsius? Use the function."
 MOST = 128
 
 
-def _may_call(subject: Subject) -> ProbeRequest:
-    return subject.ask(WANTED, MOST, tools=_WEATHER).once()
+def _build_optional_call_request(subject: Subject) -> ProbeRequest:
+    return subject.ask(WANTED, MOST, tools=_WEATHER).with_reuse()
 
 
 @script("tools")
-def _calls_tools(subject: Subject) -> Script:
-    free = (yield _may_call(subject)).answer()
+def _probe_tool_call(subject: Subject) -> Script:
+    free = (yield _build_optional_call_request(subject)).answer()
     if free.calls:
-        return weighed(_call_faults(free), of=4, how="called by itself")
-    reply = yield subject.ask(WANTED, MOST, tools=_WEATHER, tool_choice="required").once()
+        return weighed(_find_call_faults(free), of=4, how="called by itself")
+    reply = yield subject.ask(WANTED, MOST, tools=_WEATHER, tool_choice="required").with_reuse()
     if reply.refusal is None and (forced := reply.answer()).calls:
-        return weighed(_call_faults(forced), of=4, how="called when required, not by itself")
+        return weighed(_find_call_faults(forced), of=4, how="called when required, not by itself")
     return no(f"accepted, no call came: {free.text!r:.80}")
 
 
 @script("tools.stream")
-def _tool_stream(subject: Subject) -> Script:
+def _probe_tool_stream(subject: Subject) -> Script:
     fields = {"tools": _WEATHER, "tool_choice": "required", "stream": True}
     stream = (yield subject.ask(WANTED, MOST, **fields)).stream()
     answer = stream.answer()
@@ -195,7 +195,7 @@ def _tool_stream(subject: Subject) -> Script:
         if isinstance(calls := delta.get("tool_calls"), list)
         for piece in calls
     ]
-    missing = _call_faults(answer)
+    missing = _find_call_faults(answer)
     first = pieces[0]
     if not all(dig(first, *path) is not None for path in (("index",), ("id",), ("type",))):
         missing.append("the first piece lacks index, id or type")
@@ -207,7 +207,7 @@ def _tool_stream(subject: Subject) -> Script:
 
 
 @script("tools.exchange")
-def _tool_exchange(subject: Subject) -> Script:
+def _probe_tool_exchange(subject: Subject) -> Script:
     said = {"role": "assistant", "content": "", "tool_calls": [_CALL]}
     talk: Messages = [user(WANTED), said, _RESULT]
     answer = (yield subject.ask(talk, 48, tools=_WEATHER)).answer()
@@ -219,7 +219,7 @@ def _tool_exchange(subject: Subject) -> Script:
 
 
 @script("tools.history")
-def _odd_history(subject: Subject) -> Script:
+def _probe_unusual_history(subject: Subject) -> Script:
     broken = _CALL | {"function": {"name": "get_weather", "arguments": '{"city": '}}
     stray = _RESULT | {"tool_call_id": "call_nobody"}
     missing = []
@@ -241,8 +241,8 @@ def _odd_history(subject: Subject) -> Script:
 
 
 @script("tool_choice.none")
-def _choice_of_none(subject: Subject) -> Script:
-    free = (yield _may_call(subject)).answer()
+def _probe_tool_choice_none(subject: Subject) -> Script:
+    free = (yield _build_optional_call_request(subject)).answer()
     answer = (yield subject.ask(WANTED, MOST, tools=_WEATHER, tool_choice="none")).answer()
     if answer.calls:
         return no("accepted, no effect: a call came")
@@ -254,7 +254,7 @@ def _choice_of_none(subject: Subject) -> Script:
 
 
 @script("parallel_tool_calls")
-def _parallel_calls(subject: Subject) -> Script:
+def _probe_parallel_calls(subject: Subject) -> Script:
     said = "Get the weather in Paris and the weather in Rome. Make two calls."
     fields = {"tools": _TOOLS, "tool_choice": "required"}
     many = (yield subject.ask(said, 160, **fields, parallel_tool_calls=True)).answer()
@@ -268,7 +268,7 @@ def _parallel_calls(subject: Subject) -> Script:
 
 
 @script("forced call")
-def _forced_call(
+def _probe_forced_call(
     subject: Subject,
     *,
     choice: object,
@@ -283,7 +283,7 @@ def _forced_call(
     names = {str(call.name) for call in answer.calls}
     if name is not None and names != {name}:
         return no(f"asked for {name}, called {', '.join(sorted(names))}")
-    faults = _call_faults(answer)
+    faults = _find_call_faults(answer)
     if loud and not faults and not answer.reasoning:
         return partly("called, but without thinking")
     return weighed(faults, of=len(faults) + 1)

@@ -35,8 +35,8 @@ MOST = 24
 
 
 @script("completion")
-def _completion(subject: Subject) -> Script:
-    reply = yield subject.ask(HELLO, MOST).once()
+def _probe_completion(subject: Subject) -> Script:
+    reply = yield subject.ask(HELLO, MOST).with_reuse()
     tried = [
         replace(subject, limit="max_completion_tokens"),
         replace(subject, steady={}),
@@ -44,7 +44,7 @@ def _completion(subject: Subject) -> Script:
     ]
     while reply.refusal is not None and reply.status in (400, 422) and tried:
         subject = tried.pop(0)
-        reply = yield subject.ask(HELLO, MOST).once()
+        reply = yield subject.ask(HELLO, MOST).with_reuse()
     answer = reply.answer()
     missing = []
     for field in SAMPLES["fields"]:
@@ -56,8 +56,8 @@ def _completion(subject: Subject) -> Script:
 
 
 @script("usage")
-def _usage(subject: Subject) -> Script:
-    answer = (yield subject.ask(HELLO, MOST).once()).answer()
+def _probe_usage(subject: Subject) -> Script:
+    answer = (yield subject.ask(HELLO, MOST).with_reuse()).answer()
     usage = answer.at("usage")
     parts, total = (answer.prompt or 0) + (answer.completion or 0), dig(usage, "total_tokens")
     details = (
@@ -72,8 +72,8 @@ def _usage(subject: Subject) -> Script:
 
 
 @script("identity")
-def _identity(subject: Subject) -> Script:
-    reply = yield subject.ask(HELLO, MOST).once()
+def _probe_reply_identity(subject: Subject) -> Script:
+    reply = yield subject.ask(HELLO, MOST).with_reuse()
     document = reply.answer().document
     id, model = str(dig(document, "id") or ""), dig(document, "model")
     return checked(
@@ -89,7 +89,7 @@ _HINTS: Mapping[str, object] = SAMPLES["hints"]
 
 
 @script("messages.roles")
-def _message_roles(subject: Subject) -> Script:
+def _probe_message_roles(subject: Subject) -> Script:
     refused = []
     for sample in SAMPLES["roles"]:
         reply = yield subject.ask(sample["messages"], 4)
@@ -101,7 +101,7 @@ def _message_roles(subject: Subject) -> Script:
 
 
 @script("hints")
-def _optional_parameters(subject: Subject) -> Script:
+def _probe_optional_parameters(subject: Subject) -> Script:
     reply = yield subject.ask("Say ok.", 4, **_HINTS)
     if reply.refusal is None:
         reply.answer()
@@ -118,7 +118,7 @@ def _optional_parameters(subject: Subject) -> Script:
 
 
 @script("unknown")
-def _unknown_field(subject: Subject) -> Script:
+def _probe_unknown_field(subject: Subject) -> Script:
     reply = yield subject.ask("Say ok.", 4, zz_unknown_field=1)
     refused = reply.refusal
     if refused is not None:
@@ -131,7 +131,7 @@ def _unknown_field(subject: Subject) -> Script:
 
 
 @script("lengthens")
-def _lengthens(subject: Subject, *, least: int, what: str, **fields: object) -> Script:
+def _probe_prompt_growth(subject: Subject, *, least: int, what: str, **fields: object) -> Script:
     plain = (yield subject.ask(HELLO, 4)).answer()
     more = (yield subject.ask(HELLO, 4, **fields)).answer()
     if plain.prompt is None or more.prompt is None:
@@ -142,7 +142,7 @@ def _lengthens(subject: Subject, *, least: int, what: str, **fields: object) -> 
 
 
 @script("accepted")
-def _accepted(subject: Subject, *, how: str, clear: bool, **fields: object) -> Script:
+def _probe_acceptance(subject: Subject, *, how: str, clear: bool, **fields: object) -> Script:
     (yield subject.ask("Say ok.", 4, **fields)).answer()
     return (yes if clear else unclear)(f"accepted; {how}")
 
@@ -150,15 +150,15 @@ def _accepted(subject: Subject, *, how: str, clear: bool, **fields: object) -> S
 # Errors and keys: wrong requests get the right status and form.
 
 
-def _say_ok(subject: Subject, credential: Credential) -> ProbeRequest:
+def _build_short_request(subject: Subject, credential: Credential) -> ProbeRequest:
     fields = {"model": subject.model, "messages": [_SAY], subject.limit: 4}
     return replace(chat(fields), credential=credential)
 
 
-def _refusal_faults(reply: ProbeReply, statuses: Sequence[int]) -> list[str]:
+def _find_refusal_faults(reply: ProbeReply, expected_statuses: Sequence[int]) -> list[str]:
     missing = []
-    if reply.status not in statuses:
-        wanted = " or ".join(map(str, statuses))
+    if reply.status not in expected_statuses:
+        wanted = " or ".join(map(str, expected_statuses))
         missing.append(f"status {reply.status} instead of {wanted}: {reply.message}")
     error = reply.at("error")
     if not isinstance(error, dict):
@@ -175,41 +175,43 @@ _WRONG_REQUESTS: Mapping[str, Callable[[Subject], ProbeRequest]] = {
         chat({}), body=b'{"model": "' + one.model.encode() + b'", "messages": ['
     ),
     "no messages": lambda one: chat({"model": one.model}),
-    "no such model": lambda one: _say_ok(replace(one, model="no-such-model-probe"), "ours"),
+    "no such model": lambda one: _build_short_request(
+        replace(one, model="no-such-model-probe"), "ours"
+    ),
     "out of range": lambda one: one.ask("Say ok.", 4, temperature=-3),
     "no such path": lambda _: ProbeRequest("GET", "/no/such/path"),
 }
 
 
 @script("refused")
-def _refuses_wrong_request(subject: Subject, *, request: str, statuses: Sequence[int]) -> Script:
+def _probe_wrong_request(subject: Subject, *, request: str, statuses: Sequence[int]) -> Script:
     reply = yield _WRONG_REQUESTS[request](subject)
     if not reply.status:
         return unclear(reply.trouble)
     if reply.status == 200:
         return no("taken: status 200")
-    return weighed(_refusal_faults(reply, statuses), of=2)
+    return weighed(_find_refusal_faults(reply, statuses), of=2)
 
 
 @script("key")
-def _refuses_key(subject: Subject, *, credential: Credential) -> Script:
+def _probe_key_refusal(subject: Subject, *, credential: Credential) -> Script:
     if not subject.keyed:
         return unclear("asked without a key anyway")
-    reply = yield _say_ok(subject, credential)
+    reply = yield _build_short_request(subject, credential)
     if reply.status == 200:
         return partly("no key is needed")
-    missing = _refusal_faults(reply, (401,)) if reply.status else [reply.trouble]
+    missing = _find_refusal_faults(reply, (401,)) if reply.status else [reply.trouble]
     if "www-authenticate" not in reply.headers:
         missing.append("no header WWW-Authenticate")
     return weighed(missing, of=3)
 
 
 @script("key.placeholder")
-def _accepts_placeholder_key(subject: Subject) -> Script:
+def _probe_placeholder_key(subject: Subject) -> Script:
     # Clients that insist on a key send any, where none is needed.
     if subject.keyed:
         return unclear("asked with a key")
-    reply = yield _say_ok(subject, "wrong")
+    reply = yield _build_short_request(subject, "wrong")
     if reply.status == 200:
         return yes()
     if not reply.status:
@@ -218,7 +220,7 @@ def _accepts_placeholder_key(subject: Subject) -> Script:
 
 
 @script("errors.param")
-def _names_parameter(subject: Subject) -> Script:
+def _probe_error_parameter(subject: Subject) -> Script:
     reply = yield subject.ask("Say ok.", 4, temperature="hot")
     if reply.status == 200:
         return no("taken: status 200")
@@ -235,24 +237,24 @@ def _names_parameter(subject: Subject) -> Script:
 # Streams: form, chunks and usage.
 
 
-def _plain_stream(subject: Subject) -> ProbeRequest:
-    return subject.ask(HELLO, MOST, stream=True).once()
+def _build_stream_request(subject: Subject) -> ProbeRequest:
+    return subject.ask(HELLO, MOST, stream=True).with_reuse()
 
 
-def _usage_stream(subject: Subject) -> ProbeRequest:
+def _build_usage_stream_request(subject: Subject) -> ProbeRequest:
     options = {"include_usage": True}
-    return subject.ask(HELLO, MOST, stream=True, stream_options=options).once()
+    return subject.ask(HELLO, MOST, stream=True, stream_options=options).with_reuse()
 
 
 @script("stream")
-def _stream_form(subject: Subject) -> Script:
-    stream = (yield _plain_stream(subject)).stream()
+def _probe_stream_form(subject: Subject) -> Script:
+    stream = (yield _build_stream_request(subject)).stream()
     return weighed(list(stream.faults), of=4)
 
 
 @script("stream.chunks")
-def _stream_chunks(subject: Subject) -> Script:
-    stream = (yield _plain_stream(subject)).stream()
+def _probe_stream_chunks(subject: Subject) -> Script:
+    stream = (yield _build_stream_request(subject)).stream()
     ids = {str(dig(chunk, "id") or "") for chunk in stream.chunks}
     objects = {str(dig(chunk, "object")) for chunk in stream.chunks}
     first, count = next(iter(stream.deltas()), {}), len(stream.finishes())
@@ -266,8 +268,8 @@ def _stream_chunks(subject: Subject) -> Script:
 
 
 @script("stream.usage")
-def _stream_usage(subject: Subject) -> Script:
-    stream = (yield _usage_stream(subject)).stream()
+def _probe_stream_usage(subject: Subject) -> Script:
+    stream = (yield _build_usage_stream_request(subject)).stream()
     if stream.usage is None:
         return no("no chunk carries usage")
     carrying = [chunk for chunk in stream.chunks if dig(chunk, "usage") is not None]
@@ -282,17 +284,17 @@ def _stream_usage(subject: Subject) -> Script:
 
 
 @script("stream.unasked")
-def _no_unasked_usage(subject: Subject) -> Script:
-    stream = (yield _plain_stream(subject)).stream()
+def _probe_unasked_usage(subject: Subject) -> Script:
+    stream = (yield _build_stream_request(subject)).stream()
     if stream.usage is not None:
         return no("a chunk carries usage although nobody asked for it")
     return yes()
 
 
 @script("stream.same")
-def _stream_equals_plain(subject: Subject) -> Script:
-    plain = (yield subject.ask(HELLO, MOST).once()).answer()
-    stream = (yield _usage_stream(subject)).stream().answer()
+def _probe_stream_equality(subject: Subject) -> Script:
+    plain = (yield subject.ask(HELLO, MOST).with_reuse()).answer()
+    stream = (yield _build_usage_stream_request(subject)).stream().answer()
     if stream.text != plain.text:
         again = (yield subject.ask(HELLO, MOST)).answer()
         if again.text != plain.text:
@@ -322,19 +324,19 @@ _GAUGES = re.compile(
 )
 
 
-def _slots(reply: ProbeReply) -> int | None:
+def _count_slot_requests(reply: ProbeReply) -> int | None:
     found = reply.document()
     if not isinstance(found, list) or not found:
         return None
     return sum(dig(one, "is_processing") is True for one in found)
 
 
-def _gauges(reply: ProbeReply) -> int | None:
+def _count_gauge_requests(reply: ProbeReply) -> int | None:
     found = _GAUGES.findall(reply.body)
     return sum(map(int, found)) if found else None
 
 
-def _engines(reply: ProbeReply) -> int | None:
+def _count_engine_requests(reply: ProbeReply) -> int | None:
     engines = reply.at("engines")
     if not isinstance(engines, list):
         return None
@@ -343,39 +345,45 @@ def _engines(reply: ProbeReply) -> int | None:
 
 BusyReader = Callable[[ProbeReply], int | None]
 """Returns how many requests a page shows to be running; ``None`` if it is another page."""
-_PAGES: Mapping[str, BusyReader] = {"/health": _engines, "/slots": _slots, "/metrics": _gauges}
+_PAGES: Mapping[str, BusyReader] = {
+    "/health": _count_engine_requests,
+    "/slots": _count_slot_requests,
+    "/metrics": _count_gauge_requests,
+}
 
 
 @script("left")
-def _notices_leaving_client(subject: Subject, *, stream: bool) -> Script:
+def _probe_client_leaving(subject: Subject, *, stream: bool) -> Script:
     plain = replace(subject.ask(_LONG, _MOST), leave_after=0.5)
     streamed = replace(subject.ask(_LONG, _MOST, stream=True), leave_at_data=True)
     ask = streamed if stream else plain
     for path, busy_in in _PAGES.items():
         look = ProbeRequest("GET", path, at_root=True)
         if (before := busy_in((yield look))) is not None:
-            return (yield from _by_page(look, busy_in, before, ask))
-    return (yield from _by_time(subject, ask))
+            return (yield from _probe_leaving_by_page(look, busy_in, before, ask))
+    return (yield from _probe_leaving_by_time(subject, ask))
 
 
-def _by_page(look: ProbeRequest, busy_in: BusyReader, before: int, ask: ProbeRequest) -> Script:
-    reply = yield ask
+def _probe_leaving_by_page(
+    page: ProbeRequest, count_running: BusyReader, before: int, request: ProbeRequest
+) -> Script:
+    reply = yield request
     if reply.ended != "left":
         return unclear(reply.refusal or "it had ended before we could leave")
     waited = 0.0
     slow = min(max(_PAUSE, reply.seconds / 4), _LONGEST_PAUSE)  # a slow server stops slowly
     for pause in (0.0, *[slow] * (_LOOKS - 1)):
         waited += pause
-        busy = busy_in((yield replace(look, wait_seconds=pause)))
+        busy = count_running((yield replace(page, wait_seconds=pause)))
         if busy is not None and busy <= before:
-            return yes(f"{look.path} shows it free {waited:.2g} s later")
-    return no(f"{look.path} shows it busy {waited:.2g} s later")
+            return yes(f"{page.path} shows it free {waited:.2g} s later")
+    return no(f"{page.path} shows it busy {waited:.2g} s later")
 
 
-def _by_time(subject: Subject, ask: ProbeRequest) -> Script:
+def _probe_leaving_by_time(subject: Subject, request: ProbeRequest) -> Script:
     alone = yield subject.ask("Say ok.", 4)
     for _ in range(_TRIES):
-        left = yield ask
+        left = yield request
         if left.ended != "left":
             return unclear(left.refusal or "it had ended before we could leave")
         after = yield subject.ask("Say ok.", 4)

@@ -34,15 +34,15 @@ _HOT = 1.5
 _STILL = "the text never varies, so no effect can be seen"
 
 
-def _hot_request(subject: Subject, **fields: object) -> ProbeRequest:
+def _build_hot_request(subject: Subject, **fields: object) -> ProbeRequest:
     return subject.ask(_OPEN, 16, **({"temperature": _HOT} | fields))
 
 
-def _repeats_text(ask: ProbeRequest) -> Steps[tuple[bool, str]]:
+def _send_until_repeated(request: ProbeRequest) -> Steps[tuple[bool, str]]:
     # Up to three texts: the first may be computed otherwise, for its prompt was not cached.
-    before = (yield ask).answer().text
+    before = (yield request).answer().text
     for _ in range(2):
-        text = (yield ask).answer().text
+        text = (yield request).answer().text
         if text == before:
             return True, text
         before = text
@@ -50,10 +50,10 @@ def _repeats_text(ask: ProbeRequest) -> Steps[tuple[bool, str]]:
 
 
 @script("temperature")
-def _temperature_varies_text(subject: Subject) -> Script:
-    still, cold = yield from _repeats_text(subject.ask(_OPEN, 16, temperature=0))
-    hot = (yield _hot_request(subject)).answer().text
-    hotter = (yield _hot_request(subject)).answer().text
+def _probe_temperature(subject: Subject) -> Script:
+    still, cold = yield from _send_until_repeated(subject.ask(_OPEN, 16, temperature=0))
+    hot = (yield _build_hot_request(subject)).answer().text
+    hotter = (yield _build_hot_request(subject)).answer().text
     moved = len({hot, hotter, cold}) > 1
     if still and moved:
         return yes(f"at 0 it repeats itself, at {_HOT} it does not")
@@ -63,32 +63,32 @@ def _temperature_varies_text(subject: Subject) -> Script:
 
 
 @script("narrows")
-def _narrows(subject: Subject, *, name: str, value: float) -> Script:
+def _probe_narrowing_parameter(subject: Subject, *, name: str, value: float) -> Script:
     # Texts at a high temperature are equal if only the likeliest token is left.
-    same, _ = yield from _repeats_text(_hot_request(subject, **{name: value}))
+    same, _ = yield from _send_until_repeated(_build_hot_request(subject, **{name: value}))
     if not same:
         return no(f"accepted, no effect: three texts at {value:g} all differ")
     texts = set()
     for _ in range(3):
-        texts.add((yield _hot_request(subject)).answer().text)
+        texts.add((yield _build_hot_request(subject)).answer().text)
         if len(texts) > 1:
             return yes(f"at {value:g} hot texts are the same, without it they differ")
     return unclear(_STILL)
 
 
 @script("seed")
-def _seed_repeats_text(subject: Subject) -> Script:
-    same, text = yield from _repeats_text(_hot_request(subject, seed=7))
+def _probe_seed(subject: Subject) -> Script:
+    same, text = yield from _send_until_repeated(_build_hot_request(subject, seed=7))
     if not same:
         return no("accepted, no effect: three texts with the same seed all differ")
     for other in (8, 9):
-        if (yield _hot_request(subject, seed=other)).answer().text != text:
+        if (yield _build_hot_request(subject, seed=other)).answer().text != text:
             return yes("the same seed gives the same text, another one another text")
     return unclear(_STILL)
 
 
 @script("penalises")
-def _penalises(subject: Subject, *, name: str, value: float) -> Script:
+def _probe_penalty(subject: Subject, *, name: str, value: float) -> Script:
     # A text that repeats itself must change under a penalty on repetition.
     first = (yield subject.ask(_AGAIN, 32)).answer()
     plain = (yield subject.ask(_AGAIN, 32)).answer()
@@ -103,7 +103,7 @@ def _penalises(subject: Subject, *, name: str, value: float) -> Script:
 
 
 @script("logit_bias")
-def _logit_bias(subject: Subject) -> Script:
+def _probe_logit_bias(subject: Subject) -> Script:
     refused = ""
     for token in _TOKENS:
         fields: dict[str, object] = {subject.limit: 4, "logit_bias": {str(token): 100}}
@@ -121,7 +121,7 @@ def _logit_bias(subject: Subject) -> Script:
 
 
 @script("logprobs")
-def _logprobs(subject: Subject) -> Script:
+def _probe_logprobs(subject: Subject) -> Script:
     answer = (yield subject.ask(_OPEN, 4, logprobs=True, top_logprobs=2)).answer()
     tokens = answer.at("choices", 0, "logprobs", "content")
     if not isinstance(tokens, list) or not tokens:
@@ -149,7 +149,7 @@ _TOKENS = (65, 300, 1000)  # ids that vocabularies of every sort have
 
 
 @script("output limit")
-def _output_limit_holds(subject: Subject, *, name: str) -> Script:
+def _probe_output_limit(subject: Subject, *, name: str) -> Script:
     fields: dict[str, object] = {subject.limit: None, name: 8}
     answer = (yield subject.ask(COUNT, 8, **fields)).answer()
     told = "" if answer.completion is None else f" after {counted(answer.completion, 'token')}"
@@ -163,7 +163,7 @@ def _output_limit_holds(subject: Subject, *, name: str) -> Script:
 
 
 @script("limits.both")
-def _contradicting_limits(subject: Subject) -> Script:
+def _probe_contradicting_limits(subject: Subject) -> Script:
     fields: dict[str, object] = {subject.limit: None, "max_tokens": 8, "max_completion_tokens": 9}
     reply = yield subject.ask(COUNT, 8, **fields)
     if reply.refusal is not None:
@@ -173,8 +173,8 @@ def _contradicting_limits(subject: Subject) -> Script:
 
 
 @script("longer answer")
-def _longer_answer(subject: Subject, *, name: str, value: object, least: int) -> Script:
-    brief = (yield subject.ask(BRIEF, BRIEF_MOST).once()).answer()
+def _probe_longer_answer(subject: Subject, *, name: str, value: object, least: int) -> Script:
+    brief = (yield subject.ask(BRIEF, BRIEF_MOST).with_reuse()).answer()
     if brief.completion is None:
         return unclear("no usage tells how long answers are")
     if brief.completion >= least:
@@ -186,8 +186,8 @@ def _longer_answer(subject: Subject, *, name: str, value: object, least: int) ->
 
 
 @script("stop")
-def _stop_cuts_text(subject: Subject) -> Script:
-    whole = (yield subject.ask(COUNT, 40).once()).answer().text
+def _probe_stop_string(subject: Subject) -> Script:
+    whole = (yield subject.ask(COUNT, 40).with_reuse()).answer().text
     middle = len(whole) // 2
     mark = whole[middle : middle + 3]
     if len(mark) < 3 or not mark.strip():
@@ -203,10 +203,10 @@ def _stop_cuts_text(subject: Subject) -> Script:
 
 
 @script("stop_token_ids")
-def _stop_token_ids(subject: Subject) -> Script:
+def _probe_stop_token_ids(subject: Subject) -> Script:
     for token in _TOKENS:
         forced = {subject.limit: 6, "logit_bias": {str(token): 100}}
-        reply = yield subject.ask(COUNT, 6, **forced).once()
+        reply = yield subject.ask(COUNT, 6, **forced).with_reuse()
         if reply.refusal is not None or reply.answer().finish != "length":
             continue
         stopped = (yield subject.ask(COUNT, 6, stop_token_ids=[token], **forced)).answer()
@@ -217,7 +217,7 @@ def _stop_token_ids(subject: Subject) -> Script:
 
 
 @script("n")
-def _two_choices(subject: Subject) -> Script:
+def _probe_two_choices(subject: Subject) -> Script:
     reply = yield subject.ask("Name an animal.", 8, n=2, temperature=1)
     first = reply.answer()
     found = first.at("choices")
@@ -237,11 +237,11 @@ _FEW = 5  # tokens; saying all of it anew takes more
 _FIELDS: Mapping[str, object] = {"continue_final_message": True, "add_generation_prompt": False}
 
 
-def _started_talk(**fields: object) -> Messages:
+def _build_talk(**fields: object) -> Messages:
     return [_ASKED, {"role": "assistant", "content": _STARTED} | fields]
 
 
-def _goes_on(answer: ProbeAnswer) -> bool:
+def _is_continuation(answer: ProbeAnswer) -> bool:
     # The answer may repeat the sent text if that costs no tokens.
     if answer.text.startswith(_NEXT):
         return True
@@ -250,20 +250,20 @@ def _goes_on(answer: ProbeAnswer) -> bool:
 
 
 @script("continue_final_message")
-def _continue_field(subject: Subject) -> Script:
-    answer = (yield subject.ask(_started_talk(), 8, **_FIELDS).once()).answer()
-    if _goes_on(answer):
+def _probe_continue_field(subject: Subject) -> Script:
+    answer = (yield subject.ask(_build_talk(), 8, **_FIELDS).with_reuse()).answer()
+    if _is_continuation(answer):
         if answer.text.startswith(_STARTED):
             return partly("it goes on, and repeats what was sent")
         return yes(f"went on with {answer.text!r:.40}")
-    fewer = yield from _prompt_tokens_saved(subject, answer)
+    fewer = yield from _count_saved_prompt_tokens(subject, answer)
     if fewer:
         return yes(f"{fewer} tokens between messages are left out")
     return no(f"accepted, began anew: {answer.text!r:.60}")
 
 
-def _prompt_tokens_saved(subject: Subject, answer: ProbeAnswer) -> Steps[int]:
-    reply = yield subject.ask(_started_talk(), 8).once()
+def _count_saved_prompt_tokens(subject: Subject, answer: ProbeAnswer) -> Steps[int]:
+    reply = yield subject.ask(_build_talk(), 8).with_reuse()
     if reply.refusal is not None:
         return 0
     other = reply.answer()
@@ -271,28 +271,28 @@ def _prompt_tokens_saved(subject: Subject, answer: ProbeAnswer) -> Steps[int]:
 
 
 @script("continues")
-def _continues(subject: Subject) -> Script:
+def _probe_continuation(subject: Subject) -> Script:
     # Any of the three ways will do.
     ways = (
         (
             "whenever an assistant message is the last one",
-            subject.ask(_started_talk(), 8, stream=True),
+            subject.ask(_build_talk(), 8, stream=True),
         ),
-        ("by `continue_final_message`", subject.ask(_started_talk(), 8, **_FIELDS, stream=True)),
-        ("by `prefix`", subject.ask(_started_talk(prefix=True), 8, stream=True)),
+        ("by `continue_final_message`", subject.ask(_build_talk(), 8, **_FIELDS, stream=True)),
+        ("by `prefix`", subject.ask(_build_talk(prefix=True), 8, stream=True)),
     )
     for how, ask in ways:
         reply = yield ask
         if reply.refusal is None and reply.stream().answer().text.startswith(_NEXT):
             return yes(how, learned=replace(subject, continues=True))
-    marked = yield subject.ask(_started_talk(), 8, **_FIELDS).once()
-    if marked.refusal is None and (yield from _prompt_tokens_saved(subject, marked.answer())):
+    marked = yield subject.ask(_build_talk(), 8, **_FIELDS).with_reuse()
+    if marked.refusal is None and (yield from _count_saved_prompt_tokens(subject, marked.answer())):
         return yes("by `continue_final_message`", learned=replace(subject, continues=True))
     return no("it begins anew", learned=replace(subject, continues=False))
 
 
 @script("add_generation_prompt")
-def _bare_prompt(subject: Subject) -> Script:
+def _probe_add_generation_prompt(subject: Subject) -> Script:
     # A prompt without the beginning of a new message is shorter.
     bare = (yield subject.ask("Say ok.", 4, add_generation_prompt=False)).answer()
     full = (yield subject.ask("Say ok.", 4)).answer()
@@ -319,21 +319,21 @@ def thought(answer: ProbeAnswer) -> bool:
     return bool(answer.reasoning) or any(tag in answer.text for tag in _TAGS)
 
 
-def _thinks_with(subject: Subject, fields: Mapping[str, object]) -> Steps[bool | None]:
-    reply = yield subject.ask(SUM, MOST, **fields).once()
+def _ask_if_thinking(subject: Subject, fields: Mapping[str, object]) -> Steps[bool | None]:
+    reply = yield subject.ask(SUM, MOST, **fields).with_reuse()
     return None if reply.refusal is not None else thought(reply.answer())
 
 
 @script("thinking")
-def _thinking_switch(subject: Subject) -> Script:
-    thinks = yield from _thinks_with(subject, {})
+def _probe_thinking_switch(subject: Subject) -> Script:
+    thinks = yield from _ask_if_thinking(subject, {})
     ever = bool(thinks)
     for name, on, off in map(itemgetter("name", "on", "off"), _SWITCHES):
-        loud = yield from _thinks_with(subject, on)
+        loud = yield from _ask_if_thinking(subject, on)
         ever = ever or bool(loud)
         if not loud:
             continue
-        if (yield from _thinks_with(subject, off)) is False:
+        if (yield from _ask_if_thinking(subject, off)) is False:
             known = replace(subject, quiet=off, loud=on, thinking="switch")
             by_default = "on" if thinks else "off"
             how = f"by `{name}`; {by_default} by default"
@@ -345,10 +345,10 @@ def _thinking_switch(subject: Subject) -> Script:
 
 
 @script("both ways")
-def _both_ways(subject: Subject, *, switch: int) -> Script:
+def _probe_thinking_on_and_off(subject: Subject, *, switch: int) -> Script:
     bare, replies = replace(subject, quiet={}), []
     for way in ("on", "off"):
-        reply = yield bare.ask(SUM, MOST, **_SWITCHES[switch][way]).once()
+        reply = yield bare.ask(SUM, MOST, **_SWITCHES[switch][way]).with_reuse()
         if (refused := reply.refusal) is not None and way == "on":
             return no(refused)
         replies.append(reply)
@@ -365,8 +365,8 @@ def _both_ways(subject: Subject, *, switch: int) -> Script:
 
 
 @script("reasoning_content")
-def _reasoning_field(subject: Subject) -> Script:
-    reply = yield subject.loudly(SUM, MOST).once()
+def _probe_reasoning_field(subject: Subject) -> Script:
+    reply = yield subject.loudly(SUM, MOST).with_reuse()
     answer = reply.answer()
     message = answer.at("choices", 0, "message")
     if dig(message, "reasoning_content"):
@@ -379,9 +379,9 @@ def _reasoning_field(subject: Subject) -> Script:
 
 
 @script("stream.reasoning")
-def _reasoning_precedes_text(subject: Subject) -> Script:
+def _probe_reasoning_order(subject: Subject) -> Script:
     stream = (yield subject.loudly(SUM, MOST + 64, stream=True)).stream()
-    kinds = _delta_kinds(stream)
+    kinds = _list_delta_kinds(stream)
     if "reasoning" not in kinds:
         return no("no reasoning came in the stream")
     if "text" not in kinds:
@@ -391,7 +391,7 @@ def _reasoning_precedes_text(subject: Subject) -> Script:
     return yes()
 
 
-def _delta_kinds(stream: ProbeStream) -> list[str]:
+def _list_delta_kinds(stream: ProbeStream) -> list[str]:
     kinds = []
     for delta in stream.deltas():
         if delta.get("reasoning_content") or delta.get("reasoning"):
@@ -402,7 +402,7 @@ def _delta_kinds(stream: ProbeStream) -> list[str]:
 
 
 @script("thinking_token_budget")
-def _thinking_budget(subject: Subject) -> Script:
+def _probe_thinking_budget(subject: Subject) -> Script:
     free = (yield subject.loudly(_LEGS, MOST)).answer()
     if len(free.reasoning.split()) < 12:
         return unclear("it thinks too briefly for a budget to show")
@@ -416,8 +416,8 @@ def _thinking_budget(subject: Subject) -> Script:
 
 
 @script("include_reasoning")
-def _hides_reasoning(subject: Subject) -> Script:
-    free = (yield subject.loudly(SUM, MOST).once()).answer()
+def _probe_include_reasoning(subject: Subject) -> Script:
+    free = (yield subject.loudly(SUM, MOST).with_reuse()).answer()
     answer = (yield subject.loudly(SUM, MOST, include_reasoning=False)).answer()
     if not thought(free):
         return unclear("no reasoning comes anyway")
@@ -427,7 +427,7 @@ def _hides_reasoning(subject: Subject) -> Script:
 
 
 @script("reasoning.back")
-def _reasoning_sent_back(subject: Subject) -> Script:
+def _probe_returned_reasoning(subject: Subject) -> Script:
     asked, said, result = SAMPLES["time"]["messages"]
     counts = []
     for extra in ({}, {"reasoning_content": "The user wants to know the time, so I ask. " * 3}):
