@@ -109,7 +109,7 @@ def secret_value(secret: Secret, environ: Mapping[str, str]) -> str:
             raise ValueError(f"{where} is not text") from None
     else:
         program = (secret.command or ("",))[0]
-        where, value = f"the command {program}", _command_output(secret)
+        where, value = f"the command {program}", _run_secret_command(secret)
     return one_word(value, f"{where} gives")
 
 
@@ -138,7 +138,7 @@ def _read_secret(loaded: Loaded, path: KeyPath, secret: Secret, environ: Mapping
     return value
 
 
-def _command_output(secret: Secret) -> str:
+def _run_secret_command(secret: Secret) -> str:
     # stderr is not shown, for it may hold the secret.
     command, end = secret.command or (), monotonic() + _COMMAND_SECONDS
     try:

@@ -50,7 +50,7 @@ class SqlCredits(SqlRows[Credit]):
 
     async def of(self, project_id: str) -> Sequence[Credit]:
         query = select(credits).where(credits.c.project_id == project_id)
-        return await self._records(query.order_by(credits.c.at.desc(), credits.c.id))
+        return await self._read_records(query.order_by(credits.c.at.desc(), credits.c.id))
 
     async def totals(self) -> Mapping[str, Decimal]:
         query = select(credits.c.project_id, func.sum(credits.c.amount))
@@ -70,7 +70,7 @@ class SqlOperatorKeys(SqlRows[OperatorKey]):
         """Return those that are not deleted, newest first."""
         query = select(operator_keys).where(operator_keys.c.deleted_at.is_(None))
         query = query.order_by(operator_keys.c.created_at.desc(), operator_keys.c.id)
-        return await self._records(query)
+        return await self._read_records(query)
 
 
 _CHANGES_KEPT = timedelta(hours=1)
@@ -97,9 +97,9 @@ class SqlKeys(SqlRepository):
     async def find(self, id: str) -> ApiKey | None:
         """Return a key, also a deleted one."""
         if self.writing:  # a row is locked by itself, without those that are joined to it
-            await self._first_row(self._by_id(api_keys, id))
-        row = await self._first_row(_keys_query().where(api_keys.c.id == id))
-        return replace(_key_of(row), bounds=await self.bounds(f"key:{id}")) if row else None
+            await self._read_first_row(self._select_by_id(api_keys, id))
+        row = await self._read_first_row(_keys_query().where(api_keys.c.id == id))
+        return replace(_build_key(row), bounds=await self.bounds(f"key:{id}")) if row else None
 
     async def of(self, project_id: str) -> Sequence[ApiKey]:
         return await self._read_keys(_keys_query().where(api_keys.c.project_id == project_id))
@@ -127,7 +127,7 @@ class SqlKeys(SqlRepository):
         query = query.where(api_keys.c.deleted_at.is_(None)).order_by(
             api_keys.c.created_at.desc(), api_keys.c.id
         )
-        keys = await self._read_all(query, _key_of)
+        keys = await self._read_all(query, _build_key)
         bounds = await self.bounds_of([f"key:{key.id}" for key in keys])
         return [replace(key, bounds=bounds[f"key:{key.id}"]) for key in keys]
 
@@ -252,10 +252,10 @@ class SqlKeys(SqlRepository):
             .join(projects, projects.c.id == api_keys.c.project_id)
             .where(key_secrets.c.digest == digest)
         )
-        row = await self._first_row(query)
+        row = await self._read_first_row(query)
         if row is None:
             return None
-        key = _key_of(row)
+        key = _build_key(row)
         stopped = (key.disabled_at, key.deleted_at, row["archived_at"])
         works = all(each is None for each in stopped) and not key.withdrawn
         ends = [end for end in (row["secret_until"], key.expires_at) if end is not None]
@@ -299,6 +299,6 @@ def _keys_query() -> Select[Any]:
     )
 
 
-def _key_of(row: RowMapping) -> ApiKey:
+def _build_key(row: RowMapping) -> ApiKey:
     status = person_status_of(row) if row["person"] else None
     return ApiKey(**part_of(api_keys, row), person_status=status)
