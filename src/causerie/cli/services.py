@@ -160,7 +160,7 @@ class Service:
             time.sleep(0.1)
 
     def ask(self, what: str, kind: type[A], seconds: float) -> A:
-        """Return its answer to a command. Raises :class:`CommandFailed`."""
+        """Return the service's answer to a command. Raises :class:`CommandFailed`."""
         from causerie.composition.control import ControlFailed, asked
 
         try:
@@ -169,7 +169,7 @@ class Service:
             raise CommandFailed(str(error)) from error
 
     def models(self, name: str, known: Library) -> Sequence[RunningModel]:
-        """Return its models with this id, or with the weights that ``name`` means."""
+        """Return the service's models with this id, or with the weights that ``name`` means."""
         from causerie.engines.weights.errors import BadReference
 
         found = [model for model in self.facts.models if model.id == name.lower()]

@@ -93,7 +93,7 @@ def read_credentials(
 
 
 def secret_value(secret: Secret, environ: Mapping[str, str]) -> str:
-    """Return the secret; raises :class:`ValueError`, without it."""
+    """Return the secret; raise :class:`ValueError`, whose message does not contain it."""
     if secret.env is not None:
         where, value = f"the variable {secret.env}", environ.get(secret.env, "")
         if not value:
@@ -114,7 +114,7 @@ def secret_value(secret: Secret, environ: Mapping[str, str]) -> str:
 
 
 def one_word(value: str, gives: str) -> str:
-    """Return a secret without white space around it; raise :class:`ValueError`, without it."""
+    """Return the secret stripped; raise ``ValueError`` if it is empty or has several words."""
     value = value.strip()
     if not value:
         raise ValueError(f"{gives} nothing; it takes one line")

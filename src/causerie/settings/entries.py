@@ -39,7 +39,7 @@ _PROGRAM = "only the file may say how a program is started"
 
 
 class EntryTable(Struct, frozen=True):
-    """Declares the tables of the file whose form entries of one kind have."""
+    """Declares to which tables of the file the entries of one kind correspond."""
 
     path: tuple[str, ...]
     name: str = "name"
@@ -148,13 +148,13 @@ def tables_of(settings: Settings, kind: EntryKind) -> Sequence[Any]:
 
 
 def filed_index(entry: Entry, alone: Loaded) -> int | None:
-    """Return the index of what the file has under this name, if it has something."""
+    """Return the index of the file's table with the name of the entry; ``None`` without one."""
     names = (getattr(one, entry.table.name) for one in tables_of(alone.settings, entry.kind))
     return next((index for index, name in enumerate(names) if name == entry.name), None)
 
 
 def refusals(entry: Entry, alone: Loaded) -> tuple[str, ...]:
-    """Return why an entry is not even tried with a file that says this."""
+    """Return why an entry is left out before it is checked together with the file's settings."""
     index = filed_index(entry, alone)
     if index is not None:
         return tuple(_find_conflicts_with_file(entry, alone, index))
@@ -213,7 +213,7 @@ def _find_door_refusals(entry: Entry) -> Iterator[str]:
 
 
 def pop_name(kind: EntryKind, body: dict[str, Any]) -> str | None:
-    """Take the name of an entry out of its table; a known provider has one by itself."""
+    """Remove and return the name in the table of an entry; a known provider has a default."""
     known = KNOWN_PROVIDERS.get(str(body.get("known"))) if kind == "provider" else None
     name = body.pop(TABLES[kind].name, known.name if known is not None else None)
     return name if isinstance(name, str) and name else None

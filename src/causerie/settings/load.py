@@ -45,7 +45,7 @@ _SQLITE = "sqlite:///"
 
 
 def settled(settings: Settings, folder: Path, cache: Path, data: Path) -> Settings:
-    """Return the settings with nothing left to derive.
+    """Return the settings with absolute paths, and with defaults that depend on other settings.
 
     Paths are relative to ``folder``; ``cache`` and ``data`` are used where no folder is set.
     """
@@ -280,10 +280,7 @@ def _read_layers(
 
 
 def parsed(file: Path, text: str | None = None) -> tuple[str, dict[str, Any]]:
-    """Return a file's text and values; with a ``text`` it is not read, but says this.
-
-    Raises :class:`SettingsError`.
-    """
+    """Return text and values of a file, or of ``text`` in its place; raise ``SettingsError``."""
     try:
         if text is None:
             text = file.read_text(encoding="utf-8-sig")

@@ -69,7 +69,7 @@ class Prices:
 
 
 def price_list_file(settings: Settings) -> Path:
-    """Return the place of a list beside the one of this version, which need not be there."""
+    """Return the path of a list that updates the shipped one; the file need not exist."""
     return Path(settings.list_prices.file or Path(settings.store.folder or "") / "prices.csv")
 
 

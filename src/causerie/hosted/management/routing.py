@@ -42,7 +42,7 @@ B = TypeVar("B", bound=Struct)
 
 @dataclass(frozen=True, slots=True)
 class ApiCall(Answering, Generic[Q, B]):
-    """One request: the services of all, who calls, what the query and the body say."""
+    """One request: the shared services, the caller, and the decoded query and body."""
 
     accounts: Accounts
     operations: Operations

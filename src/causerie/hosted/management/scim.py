@@ -75,7 +75,7 @@ class ScimCall:
 
 @dataclass(eq=False)
 class Scim:
-    """Answers directories; each key may ask ``requests_per_minute`` times.
+    """Answers identity directories; each key may send ``requests_per_minute`` requests.
 
     ``keys`` returns those that are known now, and ``base`` the service's address for a request.
     """

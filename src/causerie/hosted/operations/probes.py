@@ -90,7 +90,7 @@ class Results(Struct):
         return {model: _decode_result(text) for model, text in kept.items()}
 
     async def keep(self, result: Result) -> None:
-        """Store a new result, or that one was put in force."""
+        """Store a new result, or record that a result was put in force."""
         try:
             used: Result | None = result
             if not result.used:

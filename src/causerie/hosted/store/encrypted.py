@@ -41,7 +41,7 @@ class SqlEntries(SqlRepository):
         await self._insert_rows(table, [self._encrypt_entry(each) for each in entries])
 
     async def change(self, entries: Sequence[StoredEntry]) -> bool:
-        """Change entries; false without a change if one has not the version before."""
+        """Change entries; return false, and change none, if one has not the version before."""
         if not entries:
             return True
         query = select(table.c.id, table.c.version).order_by(table.c.id).with_for_update()
@@ -117,13 +117,13 @@ class SqlRecordings(SqlRepository):
             ) from failure
 
     async def several(self, project_id: str, ids: Sequence[str]) -> Sequence[Recording]:
-        """Return those that a key decrypts."""
+        """Return the recordings of these ids that a key decrypts."""
         query = self._skip_expired(select(recordings), project_id).where(recordings.c.id.in_(ids))
         rows = (await self._execute(query)).mappings().all()
         return await asyncio.to_thread(self._decrypt_readable_recordings, rows)
 
     async def users(self, project_id: str, ids: Sequence[str]) -> Mapping[str, str]:
-        """Return the users of the stored ones of these ids, by id."""
+        """Return the users of the stored recordings of these ids, by id."""
         of = recordings.c
         query = self._skip_expired(select(of.id, of.user_id), project_id).where(of.id.in_(ids))
         return {row.id: row.user_id for row in await self._execute(query)}
@@ -145,7 +145,7 @@ class SqlRecordings(SqlRepository):
     async def page(
         self, project_id: str, after: str, most: int
     ) -> tuple[Sequence[Recording], str | None]:
-        """Return those after an id, by id, and the last id looked at, ``None`` at the end."""
+        """Return recordings after an id, by id, and the last id read; ``None`` at the end."""
         query = self._skip_expired(select(recordings), project_id)
         if after:
             query = query.where(recordings.c.id > after)

@@ -58,7 +58,7 @@ class SqlCredits(SqlRows[Credit]):
         return {project: total for project, total in found}  # noqa: C416 - rows, not pairs
 
     async def total(self, project_id: str) -> Decimal | None:
-        """Return the sum of a project; ``None`` without credits."""
+        """Return the sum of a project's credits; ``None`` without any."""
         query = select(func.sum(credits.c.amount)).where(credits.c.project_id == project_id)
         return cast(Decimal | None, await self._scalar(query))
 
@@ -67,7 +67,7 @@ class SqlOperatorKeys(SqlRows[OperatorKey]):
     table, kind = operator_keys, OperatorKey
 
     async def every(self) -> Sequence[OperatorKey]:
-        """Return those that are not deleted, newest first."""
+        """Return the keys that are not deleted, newest first."""
         query = select(operator_keys).where(operator_keys.c.deleted_at.is_(None))
         query = query.order_by(operator_keys.c.created_at.desc(), operator_keys.c.id)
         return await self._read_records(query)
@@ -91,7 +91,7 @@ class SqlKeys(SqlRepository):
         await self._insert(key_secrets, secret)
 
     async def change(self, key: ApiKey) -> None:
-        """Change a key, but for its bounds."""
+        """Change all of a key except its bounds."""
         await self._update(api_keys, key)
 
     async def find(self, id: str) -> ApiKey | None:
@@ -198,7 +198,7 @@ class SqlKeys(SqlRepository):
             await self._execute(access_rules.insert().values(owner=owner, **structs.asdict(access)))
 
     async def access(self, owners: Sequence[str]) -> Mapping[str, Access]:
-        """Return the rules of these that restrict something; of a member: `member:PROJECT/USER`."""
+        """Return the restricting rules of these owners; a member is `member:PROJECT/USER`."""
         query = select(access_rules).where(access_rules.c.owner.in_(owners))
         found = (await self._execute(query)).mappings()
         return {values.pop("owner"): Access(**values) for values in map(dict, found)}

@@ -190,7 +190,7 @@ class SqlMeasurements(Struct, frozen=True):
 
 
 class SqlRetention(Struct, frozen=True):
-    """Deletes at most so many rows that are older, and returns their number."""
+    """Deletes at most ``most`` rows that are too old, and returns their number."""
 
     _database: Database
 

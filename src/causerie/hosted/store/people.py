@@ -86,7 +86,7 @@ class SqlPeople(SqlRows[User]):
     async def search(
         self, where: Mapping[str, str], start: int, count: int
     ) -> tuple[int, Sequence[User]]:
-        """Return number and part of those who fit, oldest first, without deleted ones."""
+        """Return the number of users who fit, and a part of them, oldest first; none is deleted."""
         gone = and_(users.c.disabled_at.is_not(None), users.c.user_name == "")
         query = select(users).where(not_(gone), *(_match_field(*each) for each in where.items()))
         return await self._read_page(query, start, count)
@@ -105,7 +105,7 @@ class SqlPeople(SqlRows[User]):
         return await self._read_one(query, person_status_of)
 
     async def operators(self) -> int:
-        """Return the number of enabled ones."""
+        """Return the number of enabled operators."""
         active = users.c.operator, users.c.disabled_at.is_(None)
         query = select(users.c.id).where(*active).order_by(users.c.id)
         return len((await self._execute(query.with_for_update())).all())
@@ -145,7 +145,7 @@ class SqlProjects(SqlRows[Project]):
     table, kind = projects, Project
 
     async def change(self, project: Project, /) -> None:
-        """Change all but the recording days."""
+        """Change all of a project except the recording days."""
         values = row_of(projects, project)
         del values["recording_days"]  # whoever renames it must not switch that on again
         await self._execute(projects.update().where(projects.c.id == project.id).values(values))
@@ -258,7 +258,7 @@ class SqlAudit(SqlRepository):
         await self.add(entry(self.now, actor, action, subject, project_id, **details))
 
     async def find(self, filter: AuditFilter) -> Sequence[AuditEntry]:
-        """Return the entries that fit, newest first."""
+        """Return the entries that match, newest first."""
         query = select(audit).order_by(audit.c.id.desc()).limit(filter.count)
         for name in ("project_id", "actor", "action", "subject"):
             if (wanted := getattr(filter, name)) is not None:
@@ -346,7 +346,7 @@ class SqlLinks(SqlRows[OneTimeLink]):
     table, kind = one_time_links, OneTimeLink
 
     async def use(self, id: str) -> bool:
-        """Use a link up; return false if another use was first."""
+        """Mark a link as used; return false if it was used before."""
         unused = one_time_links.update().where(*equal(one_time_links, id=id, used_at=None))
         return await self._execute_on_one_row(unused.values(used_at=self.now))
 
@@ -363,7 +363,7 @@ class SqlLinks(SqlRows[OneTimeLink]):
         await self._execute(one_time_links.delete().where(*unused, old))
 
     async def open(self, **values: str | None) -> Sequence[OneTimeLink]:
-        """Return those with these values of ``project_id``, ``person`` or ``user_id``."""
+        """Return the open links with these values of ``project_id``, ``person`` or ``user_id``."""
         query = select(one_time_links).where(
             *equal(one_time_links, **values, used_at=None),
             one_time_links.c.expires_at > self.now,
@@ -396,7 +396,7 @@ class SqlSessions(SqlRows[Session]):
         await self._execute(statement)
 
     async def forget(self) -> None:
-        """Delete those that have expired."""
+        """Delete the expired sessions."""
         await self._execute(sessions.delete().where(sessions.c.expires_at < self.now))
 
 
@@ -421,7 +421,7 @@ class SqlFactors(SqlRepository):
         await upsert(self.connection, totp, {**asdict(authenticator), "secret": sealed})
 
     async def step(self, user_id: str, step: int) -> bool:
-        """Use a step up; return false if it or a later one was used."""
+        """Mark a time step as used; return false if it or a later one was used."""
         earlier = totp.c.user_id == user_id, totp.c.last_step < step
         return await self._execute_on_one_row(totp.update().where(*earlier).values(last_step=step))
 
@@ -431,7 +431,7 @@ class SqlFactors(SqlRepository):
         await self._delete(totp, user_id=user_id)
 
     async def users(self) -> frozenset[str]:
-        """Return the ids of those with a confirmed factor."""
+        """Return the ids of users with a confirmed factor."""
         found = await self._execute(select(totp.c.user_id).where(totp.c.confirmed_at.is_not(None)))
         return frozenset(found.scalars())
 
@@ -441,7 +441,7 @@ class SqlFactors(SqlRepository):
         await self._insert_rows(recovery_codes, rows)
 
     async def use_recovery(self, user_id: str, digest: bytes) -> bool:
-        """Use a code up; return false if there is none."""
+        """Delete a recovery code; return false if the user does not have it."""
         return await self._delete(recovery_codes, user_id=user_id, digest=digest)
 
 

@@ -150,7 +150,7 @@ def _column_type(type_hint: Any) -> Any:
     return ConvertedColumn(Text, _encode_json_text, partial(msgspec.json.decode, type=type_hint))
 
 
-def _build_table(
+def _table_for(
     record_type: type[Any],
     table_name: str,
     *parts: SchemaItem,
@@ -193,16 +193,14 @@ def _digest_column() -> Column[Any]:
     return Column("digest", LargeBinary, nullable=False, unique=True)
 
 
-users = _build_table(User, "users", _text_column("email", unique=True))
+users = _table_for(User, "users", _text_column("email", unique=True))
 
-identities = _build_table(
+identities = _table_for(
     LinkedIdentity, "identities", _user_column(index=True), keys=("issuer", "subject")
 )
 
 # Groups that identity providers provision by SCIM.
-identity_groups = _build_table(
-    IdentityGroup, "identity_groups", UniqueConstraint("provider", "name")
-)
+identity_groups = _table_for(IdentityGroup, "identity_groups", UniqueConstraint("provider", "name"))
 
 identity_group_members = _new_table(
     "identity_group_members",
@@ -210,16 +208,16 @@ identity_group_members = _new_table(
     _user_column(primary_key=True, index=True),
 )
 
-projects = _build_table(Project, "projects")
+projects = _table_for(Project, "projects")
 
-memberships = _build_table(
+memberships = _table_for(
     Membership,
     "memberships",
     _project_column(primary_key=True),
     _user_column(primary_key=True, index=True),
 )
 
-one_time_links = _build_table(
+one_time_links = _table_for(
     OneTimeLink,
     "one_time_links",
     _digest_column(),
@@ -236,19 +234,19 @@ departures = _new_table(
     *_required_columns(MOMENT, "at"),
 )
 
-sessions = _build_table(Session, "sessions", _digest_column(), _user_column(index=True))
+sessions = _table_for(Session, "sessions", _digest_column(), _user_column(index=True))
 
-totp = _build_table(Authenticator, "totp", _user_column(primary_key=True))
+totp = _table_for(Authenticator, "totp", _user_column(primary_key=True))
 
 recovery_codes = _new_table(
     "recovery_codes", _user_column(primary_key=True), *_key_columns(LargeBinary, "digest")
 )
 
-attempts = _build_table(
+attempts = _table_for(
     Failures, "attempts", Column("last_at", MOMENT, nullable=False, index=True), keys=["scope"]
 )
 
-audit = _build_table(
+audit = _table_for(
     AuditEntry,
     "audit",
     Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
@@ -298,7 +296,7 @@ for _dialect, _statement in (
     _execute_after_create(audit, _statement, _dialect)
 
 
-api_keys = _build_table(
+api_keys = _table_for(
     ApiKey,
     "api_keys",
     _project_column(),
@@ -308,7 +306,7 @@ api_keys = _build_table(
 )
 
 # A key that is being rotated has two secrets for a while; the old one has an end.
-key_secrets = _build_table(
+key_secrets = _table_for(
     KeySecret,
     "key_secrets",
     _text_column("key_id", ForeignKey("api_keys.id"), index=True),
@@ -316,10 +314,10 @@ key_secrets = _build_table(
 )
 
 # Owners are `key:ID`, `user:ID` and `project:ID`. The model is empty where a row is for all models.
-limits = _build_table(Limit, "limits", *_key_columns(Text, "owner"), keys=["model"])
+limits = _table_for(Limit, "limits", *_key_columns(Text, "owner"), keys=["model"])
 
 # `amount` counts billionths of money, or tokens.
-budgets = _build_table(
+budgets = _table_for(
     Budget,
     "budgets",
     *_key_columns(Text, "owner"),
@@ -328,12 +326,12 @@ budgets = _build_table(
 )
 
 # What a project, a user or (`member:PROJECT/USER`) a member may use. Prices are of 1M tokens.
-access = _build_table(Access, "access", *_key_columns(Text, "owner"))
+access = _table_for(Access, "access", *_key_columns(Text, "owner"))
 
-operator_keys = _build_table(OperatorKey, "operator_keys", _digest_column())
+operator_keys = _table_for(OperatorKey, "operator_keys", _digest_column())
 
 # Amounts paid in for projects; withdrawals have a minus.
-credits = _build_table(Credit, "credits", Index(None, "project_id", "at"))
+credits = _table_for(Credit, "credits", Index(None, "project_id", "at"))
 
 schema_state = _new_table(
     "schema_state",
@@ -358,12 +356,12 @@ changes = _new_table(
 )
 
 
-configuration_entries = _build_table(
+configuration_entries = _table_for(
     StoredEntry, "configuration_entries", UniqueConstraint("kind", "name"), but=["unreadable"]
 )
 
 # The ids are those of usage records.
-recordings = _build_table(
+recordings = _table_for(
     Recording,
     "recordings",
     *_key_columns(Uuid(as_uuid=False), "id"),
@@ -374,7 +372,7 @@ recordings = _build_table(
 
 RENAMED = {"project": "project_id", "key": "key_id", "user": "user_id", "provider": "served_by"}
 """Columns of usage whose fields have other names."""
-usage_records = _build_table(
+usage_records = _table_for(
     UsageRecord,
     "usage_records",
     *_key_columns(Uuid(as_uuid=False), "id"),
@@ -454,9 +452,9 @@ def _measurements_table(table_name: str) -> Table:
 target_quarters, target_days = map(_measurements_table, ("target_quarters", "target_days"))
 
 
-alerts = _build_table(StoredAlert, "alerts", keys=["key"])
+alerts = _table_for(StoredAlert, "alerts", keys=["key"])
 
-alert_deliveries = _build_table(
+alert_deliveries = _table_for(
     Delivery,
     "alert_deliveries",
     Column("at", MOMENT, nullable=False, index=True),
