@@ -87,7 +87,7 @@ class ProbeRun:
     quick: bool
 
     def __post_init__(self) -> None:
-        self._questions = QUICK_QUESTIONS if self.quick else QUESTIONS
+        self._probe_questions = QUICK_QUESTIONS if self.quick else QUESTIONS
 
     async def interviews(self) -> list[CompletedInterview]:
         try:
@@ -102,7 +102,7 @@ class ProbeRun:
                 words = f'`dialect = "{guessed.name}"` would fit'
                 typer.echo(f"it looks like {guessed.server}; {words}", err=True)
             self.dialect = self.dialect or guessed
-            asked = cost(self._questions, subjects, dialect_preview=self.dialect is not None)
+            asked = cost(self._probe_questions, subjects, dialect_preview=self.dialect is not None)
             if self.dialect is not None:
                 typer.echo(f"{self.base_url} is spoken to as {self.dialect.server}", err=True)
             typer.echo(f"{self.base_url}: {asked}", err=True)
@@ -134,10 +134,10 @@ class ProbeRun:
 
     async def _interview_model(self, client: ProbeClient, subject: Subject) -> CompletedInterview:
         typer.echo(printable(f"asking {subject.model}"), err=True)
-        with _show_progress_bar(len(self._questions)) as begins:
+        with _show_progress_bar(len(self._probe_questions)) as begins:
             patience = Patience(total_seconds=self.total_seconds)
             asking = Interview(subject, client, patience, begins, dialect=self.dialect)
-            asked = await asking.run(self._questions)
+            asked = await asking.run(self._probe_questions)
         spent = f"{asked.requests} requests, {asked.tokens:,} tokens as it counts them"
         typer.echo(spent, err=True)
         if self.quick:

@@ -39,7 +39,7 @@ class Prices:
     def __init__(self, settings: Settings) -> None:
         self.list = price_list(settings) if settings.list_prices.enabled else PriceList(())
         self._price_by_own_model = {model.id: model.price for model in settings.models}
-        self._list_names = {
+        self._list_by_provider = {
             each.name: provider_at(each.base_url) if each.price_list is None else each.price_list
             for each in settings.providers
         }
@@ -51,7 +51,7 @@ class Prices:
             return TargetPrice(set_here)
         if target.provider is None:
             return TargetPrice(self._price_by_own_model.get(target.model, _NOTHING))
-        rows = self.list.of(self._list_names.get(target.provider, ""), model or target.model)
+        rows = self.list.of(self._list_by_provider.get(target.provider, ""), model or target.model)
         if not rows:
             return None
         base, *above = rows
@@ -62,7 +62,7 @@ class Prices:
         """Return true if a target has no price: a wildcard's, if its provider has no list."""
         listed = {provider for provider, _ in self.list.models}
         return any(
-            "*" not in each.model or self._list_names.get(each.provider or "") not in listed
+            "*" not in each.model or self._list_by_provider.get(each.provider or "") not in listed
             for each in alias.targets
             if self.of(alias, each) is None
         )

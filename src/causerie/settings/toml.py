@@ -116,7 +116,7 @@ def table_text(
 def _format_setting(key: str, value: object, remark: str) -> list[str]:
     words = " ".join("".join(c if c.isprintable() else " " for c in remark).split())
     comment = f"  # {words}" if words else ""
-    line = f"{_format_key(key)} = {as_toml(value)}"
+    line = f"{_quote_key(key)} = {as_toml(value)}"
     if len(line) <= _WIDTH or not isinstance(value, list | tuple):
         return [line + comment]
     rows = [""]
@@ -125,13 +125,13 @@ def _format_setting(key: str, value: object, remark: str) -> list[str]:
         if len(rows[-1]) + len(word) > _WIDTH - 4:
             rows.append("")
         rows[-1] = f"{rows[-1]} {word}".strip()
-    return [f"{_format_key(key)} = [{comment}", *(f"  {row}" for row in rows), "]"]
+    return [f"{_quote_key(key)} = [{comment}", *(f"  {row}" for row in rows), "]"]
 
 
 def as_toml(value: object) -> str:
     """Return a value as TOML; texts, numbers, lists and booleans are as in JSON."""
     if isinstance(value, Mapping):
-        pairs = (f"{_format_key(name)} = {as_toml(item)}" for name, item in value.items())
+        pairs = (f"{_quote_key(name)} = {as_toml(item)}" for name, item in value.items())
         return "{ " + ", ".join(pairs) + " }" if value else "{}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(as_toml, value)) + "]"
@@ -142,5 +142,5 @@ def as_toml(value: object) -> str:
     return msgspec.json.encode(value).decode().replace("\x7f", "\\u007f")
 
 
-def _format_key(name: str) -> str:
+def _quote_key(name: str) -> str:
     return name if _BARE.fullmatch(name) else as_toml(name)
