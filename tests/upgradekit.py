@@ -42,7 +42,7 @@ def next_version(folder: Path, more: str = "") -> Sequence[str]:
     return "env", f"PYTHONPATH={folder / 'next'}", sys.executable, "-m", "causerie"
 
 
-_PROJECT = '_table_of(Project, "projects"'
+_PROJECT = '_table_for(Project, "projects"'
 
 
 def migrate(program: Sequence[str], folder: Path, *more: str) -> str:

@@ -51,7 +51,7 @@ def counted(database: Database, patch: pytest.MonkeyPatch) -> Iterator[Work]:
         del rest
         work.statements.append(" ".join(statement.split()))
 
-    engines = {database._writer.sync_engine, database._reader.sync_engine}
+    engines = {database._writer_engine.sync_engine, database._reader_engine.sync_engine}
     with patch.context() as within:
         within.setattr(PasswordHasher, "hash", hashing)
         within.setattr(PasswordHasher, "verify", verifying)

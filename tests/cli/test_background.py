@@ -181,5 +181,5 @@ def test_a_start_that_another_command_holds_up_is_told(
     monkeypatch.setattr(background, "_LOCK_SECONDS", 0.01)
     path = home / "background.lock"
     refused = pytest.raises(CommandFailed, match=f"another .* holds {path}")
-    with FileLock(path), refused, background._one_start_at_a_time(path):
+    with FileLock(path), refused, background._lock_service_start(path):
         pass

@@ -36,7 +36,7 @@ async def test_a_task_that_loses_its_cancellation_is_cancelled_again(
 
 async def test_a_driver_that_fails_in_a_cancelled_task_leaves_it_cancelled() -> None:
     async def work() -> None:
-        with database._translated_failures():
+        with database._raise_translated_failures():
             try:
                 await asyncio.sleep(3600)
             except asyncio.CancelledError:

@@ -360,8 +360,8 @@ async def test_nothing_that_a_table_needs_much_of_is_made_in_the_loop(
 
         return seen
 
-    monkeypatch.setattr(stored_usage, "_sum_of_row", watched(stored_usage._sum_of_row))
-    monkeypatch.setattr(handlers, "_csv_line", watched(handlers._csv_line))
+    monkeypatch.setattr(stored_usage, "_build_usage_sum", watched(stored_usage._build_usage_sum))
+    monkeypatch.setattr(handlers, "_build_csv_row", watched(handlers._build_csv_row))
     await services.ask(OPERATOR, "/usage.csv?by=model")
     assert made
     assert threading.get_ident() not in made

@@ -16,7 +16,7 @@ _OF_STREAMS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EPIPE, err
 
 def main() -> None:
     """Run the command line: the entry point of the installed command."""
-    _open_closed_streams()
+    _replace_closed_streams()
     if os.getpid() == 1:  # the first process of a container receives only signals that it handles
         signal.signal(signal.SIGTERM, lambda number, _: os._exit(128 + number))
     try:
@@ -34,7 +34,7 @@ def main() -> None:
 
 # A socket would get the number of a closed stream, and receive what is printed. The event loop of
 # the service takes that for its own mistake and aborts.
-def _open_closed_streams() -> None:
+def _replace_closed_streams() -> None:
     for number in range(3):
         try:
             os.fstat(number)

@@ -128,7 +128,7 @@ def link_to_reset(who: Who, config: Config = None, pairs: Set = None, json: AsJs
 
     `causerie users link ann@example.org`
     """
-    settings, created = _with_user(
+    settings, created = _run_for_user(
         who, config, pairs, lambda users, by, id: users.reset_link(by, id)
     )
     show_link(settings, created, json)
@@ -144,7 +144,7 @@ def remove_factor(who: Who, config: Config = None, pairs: Set = None) -> None:
 
     `causerie users remove-factor ann@example.org`
     """
-    _, user = _with_user(who, config, pairs, lambda users, by, id: users.remove_factor(by, id))
+    _, user = _run_for_user(who, config, pairs, lambda users, by, id: users.remove_factor(by, id))
     typer.echo(f"Two-factor authentication of {user.email} is removed.", err=True)
 
 
@@ -171,13 +171,13 @@ def make_operator(
 
 
 def _change_user(
-    who: str,
+    id_or_email: str,
     config: Config,
-    pairs: Set,
-    json: bool,
+    overrides: Set,
+    as_json: bool,
     change: Callable[[Users, Actor, str], Coroutine[Any, Any, User]],
 ) -> None:
-    show_users([_with_user(who, config, pairs, change)[1]], json, alone=True)
+    show_users([_run_for_user(id_or_email, config, overrides, change)[1]], as_json, alone=True)
 
 
 def show_users(users: Sequence[User], json: bool, *, alone: bool = False) -> None:
@@ -189,7 +189,7 @@ def show_users(users: Sequence[User], json: bool, *, alone: bool = False) -> Non
             each.email,
             each.name,
             "operator" if each.operator else ",".join(sorted(each.rights)) or "-",
-            _state_text("disabled", each.disabled_at),
+            _format_state("disabled", each.disabled_at),
             each.id,
         )
         for each in users
@@ -198,8 +198,8 @@ def show_users(users: Sequence[User], json: bool, *, alone: bool = False) -> Non
     print_found(views[0] if alone else views, titles, rows, json=json)
 
 
-def _state_text(ended: str, since: datetime | None) -> str:
-    return "active" if since is None else f"{ended} {day(since)}"
+def _format_state(end_word: str, ended_at: datetime | None) -> str:
+    return "active" if ended_at is None else f"{end_word} {day(ended_at)}"
 
 
 def show_link(settings: Settings, made: NewLink, json: bool) -> None:
@@ -259,7 +259,7 @@ def show_projects(projects: Sequence[Project], json: bool, *, alone: bool = Fals
 
     views = [viewed(ProjectView, each) for each in projects]
     rows = [
-        (each.name, _state_text("archived", each.archived_at), day(each.created_at), each.id)
+        (each.name, _format_state("archived", each.archived_at), day(each.created_at), each.id)
         for each in projects
     ]
     print_found(views[0] if alone else views, ("NAME", "STATE", "MADE", "ID"), rows, json=json)
@@ -324,24 +324,24 @@ def with_accounts(
     return settings, asyncio.run(main())
 
 
-def _with_user(
-    who: str,
+def _run_for_user(
+    id_or_email: str,
     config: Path | None,
-    pairs: list[str] | None,
-    work: Callable[[Users, Actor, str], Coroutine[Any, Any, T]],
+    overrides: list[str] | None,
+    action: Callable[[Users, Actor, str], Coroutine[Any, Any, T]],
 ) -> tuple[Settings, T]:
 
     async def find_and_work(accounts: Accounts, by: Actor) -> T:
-        return await work(accounts.users, by, (await _find_user(accounts, by, who)).id)
+        return await action(accounts.users, by, (await _find_user(accounts, by, id_or_email)).id)
 
-    return with_accounts(config, pairs, find_and_work)
+    return with_accounts(config, overrides, find_and_work)
 
 
-async def _find_user(accounts: Accounts, by: Actor, given: str) -> User:
-    for user in await accounts.users.every(by):
-        if given == user.id or given.strip().lower() == user.email:
+async def _find_user(accounts: Accounts, actor: Actor, id_or_email: str) -> User:
+    for user in await accounts.users.every(actor):
+        if id_or_email == user.id or id_or_email.strip().lower() == user.email:
             return user
-    raise WrongUsage(f"there is no user {given!r}; `causerie users list` shows who there is")
+    raise WrongUsage(f"there is no user {id_or_email!r}; `causerie users list` shows who there is")
 
 
 async def find_project(accounts: Accounts, by: Actor, given: str) -> Project:

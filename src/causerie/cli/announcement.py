@@ -38,18 +38,18 @@ class ConsoleAnnouncer:
     def __init__(self, settings: Settings, console: Console) -> None:
         self.settings = settings
         self._console = console
-        self._load_status: Status | None = None
-        self._first_link_token: str | None = None
-        self._engines: Sequence[EngineStatus] = ()
+        self._load_spinner: Status | None = None
+        self._sign_up_token: str | None = None
+        self._engine_statuses: Sequence[EngineStatus] = ()
         self.download = DownloadBar(console)
 
     def first_link(self, token: str) -> None:
         """Remember the token of the link by which the owner creates the first account."""
-        self._first_link_token = token
+        self._sign_up_token = token
 
     def loading(self, engines: Sequence[EngineStatus]) -> None:
         """Show the progress of loads, on a terminal without a download's bar."""
-        self._engines = engines
+        self._engine_statuses = engines
         words = [
             f"Loading {engine.model}"
             + (f" {engine.progress:.0%}" if engine.progress is not None else "")
@@ -61,18 +61,18 @@ class ConsoleAnnouncer:
             return
         if not text:
             self.stop()
-        elif self._load_status is None:
-            self._load_status = self._console.status(text)
-            self._load_status.start()
+        elif self._load_spinner is None:
+            self._load_spinner = self._console.status(text)
+            self._load_spinner.start()
         else:
-            self._load_status.update(text)
+            self._load_spinner.update(text)
 
     def ready(self, host: str, port: int) -> None:
         """Print how to use the service: address, models, a command to try."""
         self.stop()
-        lines = block(self.settings, host, port, self._first_link_token, self._engines)
+        lines = block(self.settings, host, port, self._sign_up_token, self._engine_statuses)
         if self._console.is_terminal and doors.has_chat_page(self.settings):
-            lines = [*lines, *_qr_code(host, port)]
+            lines = [*lines, *_render_qr_code(host, port)]
         for line in lines:
             self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
@@ -83,9 +83,9 @@ class ConsoleAnnouncer:
 
     def stop(self) -> None:
         self.download.close()
-        if self._load_status is not None:
-            self._load_status.stop()
-            self._load_status = None
+        if self._load_spinner is not None:
+            self._load_spinner.stop()
+            self._load_spinner = None
 
 
 log = structlog.get_logger(__name__)
@@ -106,9 +106,9 @@ class LogAnnouncer(ConsoleAnnouncer):
         facts = {"version": causerie.__version__, "address": f"{url}/v1"}
         if doors.has_accounts(settings) and settings.console.enabled:
             facts["console"] = console = f"{settings.console.address or url}/console"
-            if self._first_link_token is not None:
+            if self._sign_up_token is not None:
                 words = "nobody has an account yet; this link makes the owner's, once, within a day"
-                log.warning(words, link=f"{console}/link#{self._first_link_token}")
+                log.warning(words, link=f"{console}/link#{self._sign_up_token}")
         log.info("ready", **facts, models=list(doors.default_address(settings).models))
 
     def stopping(self) -> None:
@@ -132,7 +132,7 @@ def block(
         f"Causerie {causerie.__version__} is ready.",
         "",
         f"  address  {base}",
-        *(f"           {each}/v1" for each in _urls_for_other_devices(host, port)),
+        *(f"           {each}/v1" for each in _list_network_urls(host, port)),
         "  models   "
         + (", ".join(default.models) or "none in the file; add providers on the console"),
     ]
@@ -145,9 +145,9 @@ def block(
     if loaded:
         lines.append(f"  context  {'; '.join(loaded)}")
     if default.models:
-        lines.append(f"  try      {_curl_example(default, base)}")
+        lines.append(f"  try      {_build_curl_example(default, base)}")
         lines.append(f"  chat     causerie chat{'' if port == 8000 else f' -u {base}'}")
-    lines += _page_lines(settings, host, port)
+    lines += _format_page_urls(settings, host, port)
     if doors.has_accounts(settings) and settings.console.enabled:
         console = f"{settings.console.address or url}/console"
         lines.append(f"  console  {console}")
@@ -163,34 +163,34 @@ def block(
     return [*lines, "", "Ctrl-C stops it.", ""]
 
 
-def _page_lines(settings: Settings, host: str, port: int) -> Iterator[str]:
+def _format_page_urls(settings: Settings, host: str, port: int) -> Iterator[str]:
     url = local_url(host, port)
     if doors.has_chat_page(settings):
         yield f"  page     {url}/"
-        yield from (f"           {each}/" for each in _urls_for_other_devices(host, port))
+        yield from (f"           {each}/" for each in _list_network_urls(host, port))
     elif settings.server.chat_page is None and not doors.has_accounts(settings):
         yield "  page     off beside keys; `--set server.chat_page=true` serves it"
     if settings.server.docs:
         yield f"  docs     {url}/docs"
 
 
-def _urls_for_other_devices(host: str, port: int) -> Sequence[str]:
+def _list_network_urls(host: str, port: int) -> Sequence[str]:
     return network_urls(host, port) if host in ANY_ADDRESS else ()
 
 
-def _qr_code(host: str, port: int) -> Iterator[str]:
+def _render_qr_code(host: str, port: int) -> Iterator[str]:
     if not is_loopback(host):
         page = f"{network_urls(host, port)[0]}/"
         yield from (f"Scan this to chat on a phone: {page}", "", *qr_lines(page), "")
 
 
-def _curl_example(door_address: doors.DoorAddress, base: str) -> str:
+def _build_curl_example(door_address: doors.DoorAddress, url: str) -> str:
     exact = [name for name in door_address.models if not name.endswith("*")]
     body = {
         "model": exact[0] if exact else f"{door_address.models[0][:-1]}MODEL",
         "messages": [{"role": "user", "content": "Say hello."}],
     }
-    line = shlex.join(("curl", f"{base}/chat/completions", "-H", "Content-Type: application/json"))
+    line = shlex.join(("curl", f"{url}/chat/completions", "-H", "Content-Type: application/json"))
     if door_address.door.keys not in (None, "off"):
         line += ' -H "Authorization: Bearer $CAUSERIE_API_KEY"'
     return f"{line} -d {shlex.quote(json.dumps(body))}"
@@ -235,7 +235,7 @@ class DownloadBar:
 
     def __init__(self, console: Console, log_line: Callable[[str], None] | None = None) -> None:
         self._print_line = log_line or partial(console.print, markup=False, highlight=False)
-        self._progress = progress.Progress(
+        self._progress_bar = progress.Progress(
             progress.TextColumn("{task.description}"),
             progress.BarColumn(),
             progress.DownloadColumn(),
@@ -247,26 +247,26 @@ class DownloadBar:
         self.active = False
 
     def close(self) -> None:
-        self._progress.stop()
+        self._progress_bar.stop()
         self.active = False
 
     def started(self, total: int | None, label: str) -> None:
         """Start the bar of a file of ``total`` bytes, where that is known."""
-        self._progress.add_task(label, total=total)
-        self._progress.start()
-        self.active = not self._progress.disable
+        self._progress_bar.add_task(label, total=total)
+        self._progress_bar.start()
+        self.active = not self._progress_bar.disable
         if not self.active:
             size = f" ({total / 1e6:.0f} MB)" if total else ""
             self._print_line(f"{label}{size}")
 
     def advanced(self, count: int) -> None:
-        self._progress.advance(self._progress.tasks[-1].id, count)
+        self._progress_bar.advance(self._progress_bar.tasks[-1].id, count)
 
     def finished(self) -> None:
         if self.active:
             self.close()
         else:
-            file = self._progress.tasks[-1]
+            file = self._progress_bar.tasks[-1]
             size = file.completed / 1e6
             rate = size / max(file.elapsed or 0.0, 1e-3)
             self._print_line(f"{file.description}: {size:.0f} MB at {rate:.1f} MB/s")

@@ -64,16 +64,16 @@ def started(settings: Settings, model: ModelSettings) -> tuple[Service, str]:
     idle = settings.engines.keep_alive_seconds
     alone = (structs.replace(model, idle_unload_seconds=idle),)
     wanted = structs.replace(
-        _loopback_settings(settings, (DEFAULT_MODEL,) if is_cached else alone),
+        _build_loopback_settings(settings, (DEFAULT_MODEL,) if is_cached else alone),
         weights=structs.replace(settings.weights, serve=is_cached),
     )
     folder = runtime_folder_of_user()
-    with _one_start_at_a_time(folder / "background.lock"):
-        found = _running_service_with(ref, is_cached=is_cached)
+    with _lock_service_start(folder / "background.lock"):
+        found = _find_running_service(ref, is_cached=is_cached)
         if found is None:
             service, process = _start_service(wanted, folder, _KEPT)
             _ = process.stdin and process.stdin.close()
-            found = _service_with_model(service, ref)
+            found = _require_served_model(service, ref)
         return found
 
 
@@ -85,7 +85,7 @@ def alone(settings: Settings, model: ModelSettings) -> Iterator[Service]:
     """
     _fetch_weights(settings, model)
     folder = runtime_folder_of_user()
-    service, process = _start_service(_loopback_settings(settings, (model,)), folder, _ALONE)
+    service, process = _start_service(_build_loopback_settings(settings, (model,)), folder, _ALONE)
 
     def leave(_: int, __: FrameType | None) -> NoReturn:
         sys.exit(128 + signal.SIGTERM)
@@ -99,7 +99,7 @@ def alone(settings: Settings, model: ModelSettings) -> Iterator[Service]:
         _ = process.communicate()  # the end of its stdin stops it
 
 
-def _loopback_settings(settings: Settings, models: tuple[ModelSettings, ...]) -> Settings:
+def _build_loopback_settings(settings: Settings, models: tuple[ModelSettings, ...]) -> Settings:
     server = ServerSettings(host="127.0.0.1", port=0)
     return Settings(
         server=server, models=models, engines=settings.engines, weights=settings.weights
@@ -107,14 +107,14 @@ def _loopback_settings(settings: Settings, models: tuple[ModelSettings, ...]) ->
 
 
 @contextmanager
-def _one_start_at_a_time(path: Path) -> Iterator[None]:
+def _lock_service_start(lock_file: Path) -> Iterator[None]:
     try:
-        with FileLock(path, timeout=_LOCK_SECONDS, mode=0o600):
+        with FileLock(lock_file, timeout=_LOCK_SECONDS, mode=0o600):
             yield
     except Timeout as error:
         raise CommandFailed(
             f"another `causerie run` has been starting a service for {_LOCK_SECONDS:g} s; try "
-            f"again, or end that command: it holds {path}"
+            f"again, or end that command: it holds {lock_file}"
         ) from error
 
 
@@ -126,34 +126,34 @@ def _fetch_weights(settings: Settings, model: ModelSettings) -> None:
 
 
 # One that this version has started, or any other one that serves the cache.
-def _running_service_with(ref: str, *, is_cached: bool) -> tuple[Service, str] | None:
+def _find_running_service(model_ref: str, *, is_cached: bool) -> tuple[Service, str] | None:
     for service in services():
         if service.facts.background and service.outdated:
             service.end()
         elif is_cached and service.facts.serves_cache:
             _ = service.ask("reload", ReloadOutcome, _RELOAD_SECONDS)
-            return _service_with_model(service.again(), ref)
-        elif service.facts.background and service.models(ref, library()):
-            return _service_with_model(service, ref)
+            return _require_served_model(service.again(), model_ref)
+        elif service.facts.background and service.models(model_ref, library()):
+            return _require_served_model(service, model_ref)
     return None
 
 
-def _service_with_model(service: Service, ref: str) -> tuple[Service, str]:
-    for model in service.models(ref, library()):
+def _require_served_model(service: Service, model_ref: str) -> tuple[Service, str]:
+    for model in service.models(model_ref, library()):
         return service, model.id
-    raise CommandFailed(f"the service at {service.facts.address} does not find {ref}")
+    raise CommandFailed(f"the service at {service.facts.address} does not find {model_ref}")
 
 
 def _start_service(
-    settings: Settings, folder: Path, kind: str
+    settings: Settings, folder: Path, lifetime_mode: str
 ) -> tuple[Service, subprocess.Popen[bytes]]:
     state = state_folder(variables())
     state.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path = state / f"{kind}.log"
+    path = state / f"{lifetime_mode}.log"
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
     with os.fdopen(os.open(path, flags, 0o600), "wb") as log:
         process = subprocess.Popen(
-            (sys.executable, "-P", "-m", "causerie.cli.background", kind),
+            (sys.executable, "-P", "-m", "causerie.cli.background", lifetime_mode),
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=log,
@@ -176,7 +176,7 @@ def _start_service(
 
 
 @contextmanager
-def _with_generated_key(settings: Settings) -> Iterator[Settings]:
+def _add_generated_key(settings: Settings) -> Iterator[Settings]:
     """Yield the settings with a key, which a file beside the socket of this process holds."""
     key = secrets.token_urlsafe(32)
     path = runtime_folder(variables()) / f"{os.getpid()}{KEY_SUFFIX}"
@@ -193,18 +193,18 @@ def _with_generated_key(settings: Settings) -> Iterator[Settings]:
 
 
 def main() -> None:
-    with _with_generated_key(
+    with _add_generated_key(
         msgspec.json.decode(sys.stdin.buffer.readline(), type=Settings)
     ) as settings:
         _serve_until_stopped(settings, kept=sys.argv[1] == _KEPT)
 
 
-def _serve_until_stopped(given: Settings, *, kept: bool) -> None:
+def _serve_until_stopped(config: Settings, *, kept: bool) -> None:
 
     def read(_: Sequence[Entry] = (), __: str | None = None) -> Loaded:
-        settings = given
-        if given.weights.serve:
-            settings = structs.replace(given, models=served_models(given, (), None, None, None))
+        settings = config
+        if config.weights.serve:
+            settings = structs.replace(config, models=served_models(config, (), None, None, None))
         return Loaded(settings, background=kept)
 
     async def serve() -> None:
@@ -216,7 +216,7 @@ def _serve_until_stopped(given: Settings, *, kept: bool) -> None:
 
         if not kept:
             loop.add_reader(sys.stdin, stop)
-        announcer = LogAnnouncer(given, Console(stderr=True))
+        announcer = LogAnnouncer(config, Console(stderr=True))
         await run_service(await asyncio.to_thread(read), read, announcer)
 
     configure("info", "json")

@@ -12,7 +12,7 @@ from causerie.cli.command import Engine, WrongUsage, library
 from causerie.cli.serve import chosen_models
 from causerie.composition.engine_makers import engine_for, weights_cache
 from causerie.engines.weights.reference import Reference
-from causerie.settings.doors import slug
+from causerie.settings.doors import door_slug
 from causerie.settings.tree import DEFAULT_MODEL, ModelSettings, Settings
 
 _LONGEST = 128  # characters of a name of a model
@@ -33,23 +33,23 @@ def served_models(
         if refs or only or not settings.weights.serve:
             return models
         configured = () if models == (DEFAULT_MODEL,) else models
-        on_demand = _loaded_on_demand(settings, _pulled_models(settings), configured)
+        on_demand = _select_unconfigured_models(settings, _list_cached_models(settings), configured)
         return (*configured, *on_demand) or models
     if id is not None:
         raise WrongUsage("--id names the model of one REF, and there are several")
     named = [chosen_models(settings, ref, None, only, engine)[0] for ref in refs]
     filed = {model.id for model in settings.models if model != DEFAULT_MODEL}
     configured = tuple(model for model in named if model.id in filed)
-    return (*configured, *_loaded_on_demand(settings, named, configured))
+    return (*configured, *_select_unconfigured_models(settings, named, configured))
 
 
 def cached_ids(settings: Settings) -> Mapping[str, str]:
     """Return the references of the weights in the cache, by the ids that they are served with."""
-    found = _loaded_on_demand(settings, _pulled_models(settings), ())
+    found = _select_unconfigured_models(settings, _list_cached_models(settings), ())
     return {model.id: model.ref or "" for model in found}
 
 
-def _pulled_models(settings: Settings) -> Iterator[ModelSettings]:
+def _list_cached_models(settings: Settings) -> Iterator[ModelSettings]:
     known = library()
     for weights in weights_cache(settings).every():
         reference, path = Reference.parse(weights.ref), weights.path
@@ -63,29 +63,29 @@ def _pulled_models(settings: Settings) -> Iterator[ModelSettings]:
         yield structs.replace(model, aliases=(*known.names_of(reference), *repository))
 
 
-def _loaded_on_demand(
+def _select_unconfigured_models(
     settings: Settings, models: Iterable[ModelSettings], configured: Sequence[ModelSettings]
 ) -> Iterator[ModelSettings]:
     refs = {_weights_and_engine(model) for model in configured if model.ref}
-    names = {name for model in configured for name in (model.id, slug(model), *model.aliases)}
+    names = {name for model in configured for name in (model.id, door_slug(model), *model.aliases)}
     for model in models:
         if _weights_and_engine(model) in refs:
             continue
         refs.add(_weights_and_engine(model))
         id = next(
             one
-            for one in _model_ids(model)
-            if not names & {one, slug(structs.replace(model, id=one))}
+            for one in _propose_model_ids(model)
+            if not names & {one, door_slug(structs.replace(model, id=one))}
         )
         aliases = tuple(name for name in model.aliases if name not in names and name != id)
         idle = settings.engines.keep_alive_seconds
         found = structs.replace(model, id=id, aliases=aliases, idle_unload_seconds=idle)
-        names |= {id, slug(found), *aliases}
+        names |= {id, door_slug(found), *aliases}
         yield found
 
 
 # What two quantizations of a repository are called is told apart by their own names, or numbers.
-def _model_ids(model: ModelSettings) -> Iterator[str]:
+def _propose_model_ids(model: ModelSettings) -> Iterator[str]:
     yield model.id
     wanted = Reference.parse(model.ref or "").wanted
     if wanted is not None:

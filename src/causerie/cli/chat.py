@@ -57,7 +57,7 @@ def chat(
     from causerie.settings.environment import client_key
 
     asked = question_of(question or ())
-    told = _valid_unicode(system)
+    told = _repair_unicode(system)
     endpoint = Endpoint(base_url, client_key(), model)
     talk(asked, lambda: endpoint, thinking=thinking, system=told, tools=tools, plain=plain)
 
@@ -102,18 +102,18 @@ def run(
     ):
 
         def find() -> Endpoint:
-            model = _service_with_model(name, context, config, pairs)
+            model = _provide_service_for_model(name, context, config, pairs)
             service, id = running.enter_context(model)
             return Endpoint(service.base_url, service.key or client_key(), id)
 
-        system = _valid_unicode(system)
+        system = _repair_unicode(system)
         talk(asked, find, thinking=thinking, system=system, plain=plain, own=True)
 
 
 # That runs already, in the background from now on, or while the block runs.
 @contextmanager
-def _service_with_model(
-    name: str, context: command.Context, config: command.Config, pairs: command.Set
+def _provide_service_for_model(
+    model_name: str, context: command.Context, config: command.Config, overrides: command.Set
 ) -> Iterator[tuple[Service, str]]:
     from causerie.cli.serve import chosen_models
     from causerie.cli.services import services
@@ -125,15 +125,15 @@ def _service_with_model(
     for service in services():
         if service.facts.background and (context is not None or service.outdated):
             continue
-        for found in service.models(name, known):
+        for found in service.models(model_name, known):
             service.load(found.id)
             yield service, found.id
             return
-    settings = command.settings_in_force(config, pairs).settings
-    if any(model.id == name for model in settings.models if model != DEFAULT_MODEL):
-        [model] = chosen_models(settings, None, None, [name], None)
+    settings = command.settings_in_force(config, overrides).settings
+    if any(model.id == model_name for model in settings.models if model != DEFAULT_MODEL):
+        [model] = chosen_models(settings, None, None, [model_name], None)
     else:
-        [model] = chosen_models(settings, name, None, None, None)
+        [model] = chosen_models(settings, model_name, None, None, None)
         if context is None and settings.engines.keep_alive_seconds:
             from causerie.cli.background import started
 
@@ -163,27 +163,27 @@ def question_of(words: Sequence[str], patience: float = _PATIENCE_SECONDS) -> st
     """
     reads = "-" in words
     at = words.index("-") if reads else 0
-    before, after = (_valid_unicode(" ".join(some)) for some in (words[:at], words[at + reads :]))
+    before, after = (_repair_unicode(" ".join(some)) for some in (words[:at], words[at + reads :]))
     if sys.stdin is None:
         if reads or not words:
             raise command.WrongUsage("stdin is closed; ask with an argument")
         return after
     if sys.stdin.isatty() and not reads:
         return after if words else None
-    parts = [part for part in (before, _piped_text(patience), after) if part]
+    parts = [part for part in (before, _read_stdin_text(patience), after) if part]
     if not parts:
         raise command.WrongUsage("stdin held no question")
     return "\n\n".join(parts)
 
 
 # A shell passes any bytes.
-def _valid_unicode(argument: str | None) -> str | None:
+def _repair_unicode(argument: str | None) -> str | None:
     return argument and argument.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-def _piped_text(patience: float) -> str:
+def _read_stdin_text(notice_delay: float) -> str:
     with suppress(OSError, ValueError):  # no file, or one that cannot be waited for
-        if not sys.stdin.isatty() and not select.select([sys.stdin], [], [], patience)[0]:
+        if not sys.stdin.isatty() and not select.select([sys.stdin], [], [], notice_delay)[0]:
             words = "causerie: waiting for the end of stdin; `< /dev/null` asks without it"
             typer.echo(words, err=True)
     raw = sys.stdin.buffer.read(_MOST_PIPED + 1)

@@ -84,17 +84,17 @@ class ChatAnswer:
 class Conversation:
     """The messages of a chat, and the fields that every request carries."""
 
-    _target_for_model: Callable[[str], ProviderTarget]
+    _build_provider_target: Callable[[str], ProviderTarget]
     model: str
     fields: dict[str, object]
-    _system_message: str | None = None
+    _system_prompt: str | None = None
 
     def __post_init__(self) -> None:
         self.clear()
 
     def instruct(self, system: str | None) -> None:
-        said = self.messages[1:] if self._system_message else self.messages
-        self._system_message = system
+        said = self.messages[1:] if self._system_prompt else self.messages
+        self._system_prompt = system
         self.clear()
         self.messages += said
 
@@ -112,14 +112,14 @@ class Conversation:
     def clear(self) -> None:
         self.images: list[str] = []  # of the next message
         self.messages: list[dict[str, object]] = []
-        if self._system_message:
-            self.messages.append({"role": "system", "content": self._system_message})
+        if self._system_prompt:
+            self.messages.append({"role": "system", "content": self._system_prompt})
 
     def load(self, messages: Sequence[Mapping[str, object]]) -> None:
         """Go on with these messages. Raises ``ServiceError`` if a service would refuse them."""
-        _ = self._chat_request([*messages, _ANY_QUESTION])
+        _ = self._build_chat_request([*messages, _ANY_QUESTION])
         first = messages[0] if messages else {}
-        self._system_message = str(first.get("content")) if first.get("role") == "system" else None
+        self._system_prompt = str(first.get("content")) if first.get("role") == "system" else None
         self.images, self.messages = [], [dict(message) for message in messages]
 
     def set(self, values: Mapping[str, object]) -> None:
@@ -128,7 +128,7 @@ class Conversation:
         fields = {name: value for name, value in changed.items() if value is not None}
         before, self.fields = self.fields, fields
         try:
-            _ = self._chat_request([_ANY_QUESTION])
+            _ = self._build_chat_request([_ANY_QUESTION])
         except ServiceError:
             self.fields = before
             raise
@@ -142,7 +142,7 @@ class Conversation:
                 return content
         return None
 
-    def _chat_request(self, messages: Sequence[Mapping[str, object]]) -> ChatRequest:
+    def _build_chat_request(self, messages: Sequence[Mapping[str, object]]) -> ChatRequest:
         body = {**self.fields, "model": self.model, "messages": messages, "stream": True}
         return parse(msgspec.json.encode(body), _RULES)
 
@@ -163,8 +163,8 @@ class Conversation:
         A complete answer joins the history. One that is stopped or breaks
         joins by :meth:`keep`, if the caller wants it to.
         """
-        request = self._chat_request(self.messages)
-        async with self._target_for_model(self.model).generate(request) as reply:
+        request = self._build_chat_request(self.messages)
+        async with self._build_provider_target(self.model).generate(request) as reply:
             async for batch in reply.events:
                 for event in batch:
                     into.take(event)
@@ -276,7 +276,7 @@ class _ChatSession:
         self._connect_to_endpoint()
         colours: Literal["auto"] | None = None if no_colour() else "auto"
         self._console = Console(highlight=False, color_system=colours, theme=CHAT_THEME)
-        self._notes_console = Console(stderr=True, highlight=False, color_system=colours)
+        self._stderr_console = Console(stderr=True, highlight=False, color_system=colours)
 
     def _connect_to_endpoint(self) -> None:
         self._endpoint = self._find_endpoint()
@@ -284,24 +284,24 @@ class _ChatSession:
 
     def begin(self, fields: dict[str, object], system: str | None) -> None:
         """Begin a conversation with the model. Raises :class:`CommandFailed`."""
-        name = self._endpoint.model or next(iter(self._listed_models()), None)
+        name = self._endpoint.model or next(iter(self._fetch_models_by_id()), None)
         if name is None:
             raise CommandFailed(f"{self._endpoint.base_url} lists no models; name one with --model")
-        self._conversation = Conversation(self._target_for_model, name, fields, system)
+        self._conversation = Conversation(self._build_provider_target, name, fields, system)
 
-    def _target_for_model(self, model: str) -> ProviderTarget:
+    def _build_provider_target(self, model_id: str) -> ProviderTarget:
         if self._is_own_service:
-            return ProviderTarget(self._provider, model)
+            return ProviderTarget(self._provider, model_id)
         from causerie.chat.parser import Separation  # a quarter of all imports
 
         separators = Separation(self._provider.dialect.tag)
-        return ProviderTarget(self._provider, model, separators=separators)
+        return ProviderTarget(self._provider, model_id, separators=separators)
 
     def close(self) -> None:
         self._runner.run(self._provider.close())
 
     @cached_property
-    def _keyboard(self) -> Keyboard:
+    def _line_reader(self) -> Keyboard:
         history = None
         with suppress(SettingsError):
             history = state_folder(variables()) / "chat_history"
@@ -309,9 +309,9 @@ class _ChatSession:
 
     def once(self, question: str) -> None:
         self._conversation.say(question)
-        view = AnswerView(self._console, self._notes_console, plain=self._shows_source)
+        view = AnswerView(self._console, self._stderr_console, plain=self._shows_source)
         try:
-            self._stream_answer(view, ChatAnswer())
+            self._stream_or_restart_service(view, ChatAnswer())
         finally:
             view.end()
 
@@ -319,19 +319,19 @@ class _ChatSession:
         title = printable(f"{self._conversation.model} at {self._endpoint.base_url}")
         words = f"{title} · Ctrl-D leaves, /help lists more"
         self._console.print(words, style="dim", markup=False)
-        commands = ChatCommands(self._conversation, self._listed_models)
-        while (line := self._keyboard.question()) is not None:
+        commands = ChatCommands(self._conversation, self._fetch_models_by_id)
+        while (line := self._line_reader.question()) is not None:
             if line in ("/exit", "/quit", "/bye"):
                 return
             if line == "/retry" and (content := self._conversation.undo()) is not None:
-                self._ask_or_forget({"role": "user", "content": content})
+                self._ask_or_drop({"role": "user", "content": content})
                 continue
             if (reply := commands.reply_to(line)) is not None:
                 self._console.print(printable(reply), style="dim", markup=False, soft_wrap=True)
             elif line:
-                self._ask_or_forget(self._conversation.question(line))
+                self._ask_or_drop(self._conversation.question(line))
 
-    def _listed_models(self) -> dict[str, dict[str, Any]]:
+    def _fetch_models_by_id(self) -> dict[str, dict[str, Any]]:
         async def listed() -> dict[str, dict[str, Any]]:
             with explain_failures(self._endpoint.base_url):
                 return {str(entry["id"]): entry for entry in await self._provider.listing()}
@@ -339,55 +339,55 @@ class _ChatSession:
         return self._runner.run(listed())
 
     # What gets no answer leaves the conversation.
-    def _ask_or_forget(self, question: dict[str, object]) -> None:
+    def _ask_or_drop(self, user_message: dict[str, object]) -> None:
         messages = self._conversation.messages
         mark = len(messages)
-        messages.append(question)
-        if not self._answer_with_tool_results():
+        messages.append(user_message)
+        if not self._run_tool_loop():
             del messages[mark:]
 
     # Return whether what was said stays in the conversation.
-    def _answer_with_tool_results(self) -> bool:
+    def _run_tool_loop(self) -> bool:
         while True:
             answer = ChatAnswer()
-            view = AnswerView(self._console, self._notes_console, plain=self._shows_source)
+            view = AnswerView(self._console, self._stderr_console, plain=self._shows_source)
             try:
-                self._stream_answer(view, answer)
+                self._stream_or_restart_service(view, answer)
             except KeyboardInterrupt:
                 view.stopped()
                 self._conversation.keep(ChatAnswer(answer.reasoning, answer.text))
                 return bool(answer.text)  # its incomplete calls are dropped
             except CommandFailed as error:
                 view.end()
-                self._notes_console.print(f"causerie: {printable(str(error))}", markup=False)
+                self._stderr_console.print(f"causerie: {printable(str(error))}", markup=False)
                 return False
             if not answer.calls:
                 return True
             for call in answer.calls:
-                text = self._keyboard.line(f"result of {printable(call['function']['name'])}: ")
+                text = self._line_reader.line(f"result of {printable(call['function']['name'])}: ")
                 if text is None:
                     return False
                 result = {"role": "tool", "tool_call_id": call["id"], "content": text}
                 self._conversation.messages.append(result)
 
     # A service of this program may have ended since the last question: then another one is asked.
-    def _stream_answer(self, view: AnswerView, answer: ChatAnswer) -> None:
+    def _stream_or_restart_service(self, view: AnswerView, answer: ChatAnswer) -> None:
         try:
-            self._runner.run(self._show_answer(view, answer))
+            self._runner.run(self._stream_into_view(view, answer))
         except CommandFailed as error:
             is_gone = error.code is ExitCode.NETWORK and answer == ChatAnswer()
             if not (self._is_own_service and is_gone):
                 raise
             view.end()
-            self._notes_console.print("causerie: the service has ended, so it is started anew")
+            self._stderr_console.print("causerie: the service has ended, so it is started anew")
             before, ended = self._endpoint.model, self._provider
             self._connect_to_endpoint()
             self._runner.run(ended.close())
             if self._conversation.model == before and self._endpoint.model:
                 self._conversation.model = self._endpoint.model
-            self._runner.run(self._show_answer(view, answer))
+            self._runner.run(self._stream_into_view(view, answer))
 
-    async def _show_answer(self, view: AnswerView, answer: ChatAnswer) -> None:
+    async def _stream_into_view(self, view: AnswerView, answer: ChatAnswer) -> None:
         began = time.monotonic()
         first: float | None = None
         usage: Usage | None = None
@@ -425,7 +425,7 @@ class ChatCommands:
     """Carries out the lines of a chat that are commands, like ``/model``."""
 
     _conversation: Conversation
-    _listed_models: Callable[[], Mapping[str, Mapping[str, Any]]]  # entries by id
+    _fetch_models_by_id: Callable[[], Mapping[str, Mapping[str, Any]]]  # entries by id
 
     def reply_to(self, line: str) -> str | None:
         """Return what a command has to say, or ``None`` if the line is for the model.
@@ -439,7 +439,7 @@ class ChatCommands:
         if name in ("image", "load", "save") and not rest:
             return f"/{name} needs the name of a file"
         try:
-            return self._run_command(name, rest)
+            return self._run_slash_command(name, rest)
         except ServiceError as error:
             return error.message
         except CommandFailed as error:
@@ -447,28 +447,28 @@ class ChatCommands:
         except OSError as error:
             return f"{rest}: {error.strerror}"
 
-    def _run_command(self, name: str, rest: str) -> str:
-        match name:
+    def _run_slash_command(self, command: str, argument: str) -> str:
+        match command:
             case "help":
                 return _HELP
             case "clear" | "new":
                 self._conversation.clear()
                 return "the conversation is forgotten"
             case "system":
-                self._conversation.instruct(rest or None)
-                return "the system message is set" if rest else "there is no system message"
+                self._conversation.instruct(argument or None)
+                return "the system message is set" if argument else "there is no system message"
             case "retry":
                 return "there is no question to ask again"
             case "undo":
                 undone = self._conversation.undo() is not None
                 return "the last question is forgotten" if undone else "there is nothing to forget"
             case "image" | "load" | "model" | "save" | "set" | "think":
-                reply: str = getattr(self, f"_command_{name}")(rest)
+                reply: str = getattr(self, f"_run_{command}_command")(argument)
                 return reply
-        return f"there is no /{name}; /help lists what there is"
+        return f"there is no /{command}; /help lists what there is"
 
-    def _command_set(self, words: str) -> str:
-        name, _, text = words.removeprefix("parameter ").strip().partition(" ")
+    def _run_set_command(self, assignment: str) -> str:
+        name, _, text = assignment.removeprefix("parameter ").strip().partition(" ")
         fields, model, value = self._conversation.fields, self._conversation.model, text.strip()
         if not name:
             return "\n".join(f"{each} {fields[each]}" for each in fields) or "nothing is set"
@@ -481,19 +481,19 @@ class ChatCommands:
             self._conversation.set({name: value})
         doubt = ""
         with suppress(CommandFailed):
-            listed = self._listed_models().get(model, {}).get("supported_parameters")
+            listed = self._fetch_models_by_id().get(model, {}).get("supported_parameters")
             if isinstance(listed, list) and name not in listed:  # one without a list takes anything
                 doubt = f", but {model} does not list it"
         return f"{name} is {value}{doubt}"
 
-    def _command_think(self, how: str) -> str:
-        switch = {"on": True, "off": False}.get(how)
+    def _run_think_command(self, level: str) -> str:
+        switch = {"on": True, "off": False}.get(level)
         kwargs = {"enable_thinking": switch} if switch is not None else None
-        effort = how if how and switch is None else None
+        effort = level if level and switch is None else None
         self._conversation.set({"chat_template_kwargs": kwargs, "reasoning_effort": effort})
-        return f"thinking is {how or 'as the model does'}"
+        return f"thinking is {level or 'as the model does'}"
 
-    def _command_load(self, file: str) -> str:
+    def _run_load_command(self, file: str) -> str:
         saved = Path(file).expanduser().read_bytes()
         try:
             self._conversation.load(msgspec.json.decode(saved, type=list[dict[str, Any]]))
@@ -501,23 +501,23 @@ class ChatCommands:
             return f"{file} is no conversation; `/save NAME.json` writes one"
         return f"{file} goes on"
 
-    def _command_model(self, name: str) -> str:
-        listed = self._listed_models()
+    def _run_model_command(self, model_id: str) -> str:
+        listed = self._fetch_models_by_id()
         own = self._conversation.model
-        if name:
-            if name not in listed and not any(
-                one.endswith("*") and name.startswith(one[:-1]) for one in listed
+        if model_id:
+            if model_id not in listed and not any(
+                one.endswith("*") and model_id.startswith(one[:-1]) for one in listed
             ):
-                return f"there is no model {name}, so {own} stays; /model lists the others"
-            self._conversation.model = name
-            return f"{name} is asked from now on"
+                return f"there is no model {model_id}, so {own} stays; /model lists the others"
+            self._conversation.model = model_id
+            return f"{model_id} is asked from now on"
         return "\n".join(f"{'*' if one == own else ' '} {one}" for one in listed)
 
-    def _command_image(self, file: str) -> str:
+    def _run_image_command(self, file: str) -> str:
         from causerie.chat.images import MOST_BYTES, format_of_image
 
         model = self._conversation.model
-        match self._listed_models().get(model):
+        match self._fetch_models_by_id().get(model):
             case {"architecture": {"evidence": "unknown"}}:
                 pass
             case {"architecture": {"input_modalities": list(inputs)}} if "image" not in inputs:
@@ -533,7 +533,7 @@ class ChatCommands:
         self._conversation.images.append(url)
         return f"{file} goes with the next message"
 
-    def _command_save(self, file: str) -> str:
+    def _run_save_command(self, file: str) -> str:
         saved = self._conversation
         text = saved.markdown()
         if file.endswith(".json"):

@@ -63,10 +63,10 @@ class Keyboard:
     def line(self, prompt: str) -> str | None:
         return self._read_despite_interrupts(lambda: self._read_typed_line(prompt).strip())
 
-    def _read_despite_interrupts(self, read: Callable[[], str]) -> str | None:
+    def _read_despite_interrupts(self, read_text: Callable[[], str]) -> str | None:
         while True:
             try:
-                return read()
+                return read_text()
             except EOFError:
                 self._console.print()
                 return None
@@ -74,7 +74,7 @@ class Keyboard:
                 self._console.print("\nCtrl-D leaves", style="dim")
 
     def _read_typed_line(self, prompt: str) -> str:
-        with _waking_for_signals():
+        with _poll_signals_while_reading():
             if self._has_line_editing:
                 return input(prompt)
             self._console.print(prompt, end="", markup=False)
@@ -117,7 +117,7 @@ def append_history(history: Path, text: str) -> None:
 
 
 @contextmanager
-def _waking_for_signals() -> Iterator[None]:
+def _poll_signals_while_reading() -> Iterator[None]:
     # A read misses a signal that comes just before it waits for a key. Each tick ends its wait, and
     # then Python looks for signals. The console of Windows has no such gap.
     if sys.platform == "win32":
@@ -156,9 +156,9 @@ class AnswerView:
         self._notes_console = out if out.is_terminal else notes
         self._shows_thinking = out.is_terminal
         rendered = out.is_terminal and not (plain or out.is_dumb_terminal or out.legacy_windows)
-        self._markdown = StreamedMarkdown(out) if rendered else None
+        self._markdown_stream = StreamedMarkdown(out) if rendered else None
         self._last_part_kind = ""
-        self._line_is_open = False
+        self._is_line_open = False
 
     def show(self, event: events.Event) -> None:
         match event:
@@ -169,12 +169,12 @@ class AnswerView:
             case events.ToolCallStarted(name=name):
                 self.end()
                 self._print_plain(self._notes_console, f"→ {printable(name)} ", "cyan")
-                self._last_part_kind, self._line_is_open = "call", True
+                self._last_part_kind, self._is_line_open = "call", True
             case events.ToolCallDelta(arguments=arguments):
                 self._print_plain(self._notes_console, printable(arguments), "cyan")
             case events.Finished(reason=reason) if reason in _REASONS:
                 self.end()
-                self._print_remark(_REASONS[reason])
+                self._print_note(_REASONS[reason])
             case _:
                 pass
 
@@ -189,11 +189,11 @@ class AnswerView:
             words.append(f"first after {first:.2f} s")
             if seconds > first:
                 words.append(f"{usage.completion / (seconds - first):.0f} tokens/s")
-        self._print_remark(" · ".join(words))
+        self._print_note(" · ".join(words))
 
     def stopped(self) -> None:
         self.end()
-        self._print_remark("stopped")
+        self._print_note("stopped")
 
     def _write_part(self, kind: str, text: str, style: str | None) -> None:
         if self._last_part_kind and self._last_part_kind != kind:
@@ -202,21 +202,21 @@ class AnswerView:
                 self._console.print()
         self._last_part_kind = kind
         shown = printable(text)
-        if kind == "text" and self._markdown:
-            self._markdown.add(shown)
+        if kind == "text" and self._markdown_stream:
+            self._markdown_stream.add(shown)
         elif shown:
             self._print_plain(self._console, shown, style)
-            self._line_is_open = not shown.endswith("\n")
+            self._is_line_open = not shown.endswith("\n")
 
     def end(self) -> None:
         """Leave the cursor at the beginning of a line."""
-        if self._markdown:
-            self._markdown.end()
-        if self._line_is_open:
+        if self._markdown_stream:
+            self._markdown_stream.end()
+        if self._is_line_open:
             (self._notes_console if self._last_part_kind == "call" else self._console).print()
-        self._line_is_open = False
+        self._is_line_open = False
 
-    def _print_remark(self, text: str) -> None:
+    def _print_note(self, text: str) -> None:
         self._notes_console.print(text, style="dim italic", markup=False, highlight=False)
 
     @staticmethod
@@ -243,48 +243,48 @@ class StreamedMarkdown:
     def __init__(self, out: Console) -> None:
         self._console = out
         self._unrendered_text = ""
-        self._size_at_start: ConsoleDimensions = out.size
-        self._lines_searched = 0
+        self._console_start_size: ConsoleDimensions = out.size
+        self._searched_line_count = 0
 
     def add(self, text: str) -> None:
         """Show more of the text, which has no control characters."""
         text = text.replace("\t", "    ")
         if not self._unrendered_text:
             text = text.lstrip("\n")
-            self._size_at_start = self._console.size
+            self._console_start_size = self._console.size
         self._unrendered_text += text
-        self._print_source(text)
+        self._print_unrendered(text)
         lines, last = self._unrendered_text.count("\n"), self._unrendered_text.rpartition("\n")[2]
-        if lines != self._lines_searched and len(last.strip()) >= _TELLING:
-            self._lines_searched = lines
-            self._render_blocks_until(list(_markdown_blocks(self._unrendered_text))[-1][0])
+        if lines != self._searched_line_count and len(last.strip()) >= _TELLING:
+            self._searched_line_count = lines
+            self._render_blocks_until(list(_split_markdown_blocks(self._unrendered_text))[-1][0])
 
     def end(self) -> None:
         """Render the rest; leave the cursor at the beginning of a line."""
         if self._unrendered_text and not self._unrendered_text.endswith("\n"):
             self._unrendered_text += "\n"
-            self._print_source("\n")
+            self._print_unrendered("\n")
         self._render_blocks_until(len(self._unrendered_text))
 
-    def _render_blocks_until(self, end: int) -> None:
-        if not end:
+    def _render_blocks_until(self, end_offset: int) -> None:
+        if not end_offset:
             return
-        rest = self._unrendered_text[end:]
+        rest = self._unrendered_text[end_offset:]
         rows = shown_rows(self._unrendered_text, self._console.width)
-        if rows and rows <= self._console.height and self._size_at_start == self._console.size:
+        if rows and rows <= self._console.height and self._console_start_size == self._console.size:
             with self._console:  # one write, so that nothing flickers
                 up = f"\x1b[{rows - 1}A" if rows > 1 else ""
                 clear = Segment(f"\r{up}\x1b[J", None, [])
                 self._console.print(Segments([clear]), end="", soft_wrap=True)
-                for start, block in _markdown_blocks(self._unrendered_text[:end]):
+                for start, block in _split_markdown_blocks(self._unrendered_text[:end_offset]):
                     if start:
                         self._console.line()
                     self._print_block(block)
                 if rest:
                     self._console.line()
-                    self._print_source(rest)
-        self._unrendered_text, self._lines_searched = rest, rest.count("\n")
-        self._size_at_start = self._console.size
+                    self._print_unrendered(rest)
+        self._unrendered_text, self._searched_line_count = rest, rest.count("\n")
+        self._console_start_size = self._console.size
 
     def _print_block(self, block: str) -> None:
         from rich.markdown import Markdown
@@ -294,7 +294,7 @@ class StreamedMarkdown:
             [code] = parsed
             self._print_code(code.content, code.info.partition(" ")[0])
             return
-        markdown = _with_hard_breaks(_FORMULA.sub(_escaped_punctuation, block))
+        markdown = _parse_with_hard_breaks(_FORMULA.sub(_escape_formula_punctuation, block))
         lines = [
             [Segment(printable(part.text), part.style) for part in line]
             for line in self._console.render_lines(markdown, pad=False)
@@ -303,7 +303,7 @@ class StreamedMarkdown:
         content = "".join(token.content for token in markdown.parsed)
         letters, shown = (Counter(filter(str.isalnum, each)) for each in (content, text))
         if _DEFINITION.search(block) or letters - shown:
-            self._print_source(block)
+            self._print_unrendered(block)
             return
         filled = [at for at, line in enumerate(lines) if any(one.text.strip() for one in line)]
         for line in lines[filled[0] : filled[-1] + 1] if filled else ():
@@ -321,7 +321,7 @@ class StreamedMarkdown:
         text.rstrip()
         self._console.print(text, highlight=False, soft_wrap=True)
 
-    def _print_source(self, text: str) -> None:
+    def _print_unrendered(self, text: str) -> None:
         self._console.print(text, end="", markup=False, highlight=False, soft_wrap=True)
 
 
@@ -337,14 +337,14 @@ def shown_rows(text: str, width: int) -> int | None:
 
 
 # Markdown would take the backslashes and signs of a formula for its own.
-def _escaped_punctuation(found: re.Match[str]) -> str:
-    return found[0] if found["code"] else _PUNCTUATION.sub(r"\\\g<0>", found[0])
+def _escape_formula_punctuation(match: re.Match[str]) -> str:
+    return match[0] if match["code"] else _PUNCTUATION.sub(r"\\\g<0>", match[0])
 
 
-def _with_hard_breaks(text: str) -> Markdown:
+def _parse_with_hard_breaks(block: str) -> Markdown:
     from rich.markdown import Markdown
 
-    markdown = Markdown(text, code_theme="ansi_dark", hyperlinks=False)
+    markdown = Markdown(block, code_theme="ansi_dark", hyperlinks=False)
     for token in markdown.parsed:
         for part in token.children or ():
             if part.type == "softbreak":
@@ -352,7 +352,7 @@ def _with_hard_breaks(text: str) -> Markdown:
     return markdown
 
 
-def _markdown_blocks(text: str) -> Iterator[tuple[int, str]]:
+def _split_markdown_blocks(text: str) -> Iterator[tuple[int, str]]:
     from rich.markdown import Markdown
 
     lines = text.splitlines(keepends=True)

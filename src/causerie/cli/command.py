@@ -54,7 +54,7 @@ def reporting() -> Iterator[None]:
     except KeyboardInterrupt as error:
         raise typer.Exit(ExitCode.INTERRUPTED) from error
     except Exception as error:
-        code = error.code if isinstance(error, CommandFailed) else _exit_code(error)
+        code = error.code if isinstance(error, CommandFailed) else _choose_exit_code(error)
         if code is None:
             raise
         typer.echo(f"causerie: {error}", err=True)
@@ -68,7 +68,7 @@ def confirm(question: str) -> None:
         raise CommandFailed("nothing was done; --yes goes on without a question") from error
 
 
-def _exit_code(error: Exception) -> ExitCode | None:
+def _choose_exit_code(error: Exception) -> ExitCode | None:
     from causerie.composition.startup import CannotStart
     from causerie.engines.weights import errors as weights
     from causerie.errors import ServiceError

@@ -92,16 +92,16 @@ def print_left_out(stored: Sequence[StoredEntry], loaded: Loaded) -> None:
 
 def in_force(loaded: Loaded, everything: bool) -> list[str]:
     """Return the settings as TOML with their origins; without defaults unless ``everything``."""
-    tables = _table_lines("", loaded.settings, (), loaded.origins, everything)
+    tables = _format_table("", loaded.settings, (), loaded.origins, everything)
     return [f"# {loaded.file or 'no configuration file'}", *tables]
 
 
-def _table_lines(
+def _format_table(
     header: str,
-    value: msgspec.Struct,
+    settings: msgspec.Struct,
     path: KeyPath,
     origins: Mapping[KeyPath, str],
-    everything: bool,
+    shows_defaults: bool,
 ) -> list[str]:
     import msgspec
 
@@ -110,22 +110,22 @@ def _table_lines(
     lines: list[str] = []
     names = "".join(f"{part}." for part in path if isinstance(part, str))
     inner: list[tuple[str, msgspec.Struct, KeyPath]] = []
-    for field in msgspec.structs.fields(type(value)):
-        found = getattr(value, field.name)
+    for field in msgspec.structs.fields(type(settings)):
+        found = getattr(settings, field.name)
         if isinstance(found, tuple) and found and isinstance(found[0], msgspec.Struct):
             each = f"[[{names}{field.name}]]"
             inner += [(each, one, (field.name, index)) for index, one in enumerate(found)]
         elif isinstance(found, msgspec.Struct) and not isinstance(found, Secret):
             if found != field.default or not path:
                 inner.append((f"[{names}{field.name}]", found, (field.name,)))
-        elif path and (everything or (*path, field.name) in origins):
-            lines.append(_setting_line(field, found, origins.get((*path, field.name), "default")))
+        elif path and (shows_defaults or (*path, field.name) in origins):
+            lines.append(_format_setting(field, found, origins.get((*path, field.name), "default")))
     for each, found, below in inner:
-        lines += _table_lines(each, found, (*path, *below), origins, everything)
+        lines += _format_table(each, found, (*path, *below), origins, shows_defaults)
     return [f"\n{header}", *lines] if path and (lines or path in origins) else lines
 
 
-def _setting_line(field: Any, value: object, origin: str) -> str:
+def _format_setting(field: Any, value: object, origin: str) -> str:
     import msgspec
 
     from causerie.settings.decode import is_secret, names_user
@@ -220,7 +220,7 @@ def export_config(
     usable = without_switched_off([entry_of(each) for each in known(stored)], loaded)
     kept = {one.key: one for one in usable}
     tables = [
-        "\n".join(_entry_lines(each, kept, loaded))
+        "\n".join(_format_stored_entry(each, kept, loaded))
         for kind in TABLES
         for each in stored  # oldest first
         if each.kind == kind
@@ -235,34 +235,34 @@ _HEAD = """\
 """
 
 
-def _entry_lines(
-    stored: StoredEntry, kept: Mapping[EntryKey, Entry], loaded: Loaded
+def _format_stored_entry(
+    stored_entry: StoredEntry, entry_by_key: Mapping[EntryKey, Entry], loaded: Loaded
 ) -> Iterator[str]:
     from causerie.composition.entries import entry_of, reasons
     from causerie.settings.toml import table_text
 
-    full, entry = entry_of(stored), kept[entry_of(stored).key]
-    why = "switched off" if not stored.enabled else "; ".join(reasons(stored, loaded))
+    full, entry = entry_of(stored_entry), entry_by_key[entry_of(stored_entry).key]
+    why = "switched off" if not stored_entry.enabled else "; ".join(reasons(stored_entry, loaded))
     if why:
         yield f"# Not in force: {' '.join(why.split())}"
     elif entry.body != full.body:
         yield "# Without its targets that are switched off."
-    values = {entry.table.name: stored.name, **(full.body if why else entry.body)}
+    values = {entry.table.name: stored_entry.name, **(full.body if why else entry.body)}
     remarks = {}
-    if stored.credential is not None or stored.unreadable:
-        label, word = entry.table.key, re.sub(r"[^A-Z0-9]+", "_", stored.name.upper())
+    if stored_entry.credential is not None or stored_entry.unreadable:
+        label, word = entry.table.key, re.sub(r"[^A-Z0-9]+", "_", stored_entry.name.upper())
         ending = "API_KEY" if label == "key" else "WEBHOOK_SECRET"
         digit = "_" if word[:1].isdigit() else ""  # no variable begins with one
         values[label] = {"env": f"{digit}{word}_{ending}"}
         remarks[label] = f"the {label} itself stays in the database"
-    for line in table_text(entry.table.path, _without_null(values), remarks).split("\n"):
+    for line in table_text(entry.table.path, _drop_nulls(values), remarks).split("\n"):
         yield f"# {line}" if why else line
 
 
-def _without_null(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _without_null(item) for name, item in value.items() if item is not None}
-    return [_without_null(item) for item in value] if isinstance(value, list) else value
+def _drop_nulls(document: Any) -> Any:
+    if isinstance(document, Mapping):
+        return {name: _drop_nulls(item) for name, item in document.items() if item is not None}
+    return [_drop_nulls(item) for item in document] if isinstance(document, list) else document
 
 
 def import_config(
@@ -311,16 +311,16 @@ def import_config(
         raise command.WrongUsage("name one file: FILE, also with `--prune`, or `--litellm FILE`")
 
 
-def _translate_litellm(litellm: Path, output: Path | None) -> None:
+def _translate_litellm(litellm_file: Path, output_file: Path | None) -> None:
     from causerie.cli.litellm import translate
 
-    text, notes = translate(litellm)
+    text, notes = translate(litellm_file)
     if text is not None:
-        write_or_print(output, text)
+        write_or_print(output_file, text)
     for note in notes:
         typer.echo(note, err=True)
     if text is None:
-        words = f"{litellm}: nothing in `model_list` can be carried over"
+        words = f"{litellm_file}: nothing in `model_list` can be carried over"
         raise command.CommandFailed(words, command.ExitCode.CONFIGURATION)
 
 
@@ -349,15 +349,15 @@ def import_entries(
         print_table(("IMPORT", "KIND", "NAME", "CHANGES"), rows)
         count = sum(each.change is not None for each in steps)
         if count and not yes:
-            command.confirm(f"Write {_entries_text(count)} into the database?")
+            command.confirm(f"Write {_format_entry_count(count)} into the database?")
         await importing.carry_out(steps)
         return count
 
     count = with_entries(alone, work)
-    typer.echo(f"{_entries_text(count)} written." if count else "Nothing to write.", err=True)
+    typer.echo(f"{_format_entry_count(count)} written." if count else "Nothing to write.", err=True)
 
 
-def _entries_text(count: int) -> str:
+def _format_entry_count(count: int) -> str:
     return "1 entry" if count == 1 else f"{count} entries"
 
 

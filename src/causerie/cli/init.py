@@ -61,20 +61,20 @@ def init(
     if config.exists() and not force:
         raise CommandFailed(f"{config} exists; --force replaces it")
     asks = kind is None
-    kind = kind or _ask_kind()
+    kind = kind or _ask_configuration_kind()
     if kind == "model" and provider is not None:
         raise WrongUsage("--provider is for a gateway or a team")
     if kind != "model" and context is not None:
         raise WrongUsage("--context is for --kind model")
     flag = "" if config == _USUAL_FILE else f" --config {config}"
     if kind == "model":
-        text = _model_configuration(model, context, asks)
+        text = _build_model_config(model, context, asks)
         commands = [f"causerie serve{flag}", "causerie chat"]
     else:
-        text, variable = _gateway_configuration(kind, *_remote_model(provider, model, asks))
+        text, variable = _build_gateway_config(kind, *_choose_model(provider, model, asks))
         commands = [f"export {variable}=..."] if variable else []
         commands += [f"causerie check{flag}", f"causerie serve{flag}"]
-    _write_checked(config, text, next_steps=commands)
+    _check_and_write(config, text, next_steps=commands)
 
 
 _Value = TypeVar("_Value")
@@ -89,26 +89,26 @@ _KINDS = """What do you want to set up?
 """
 
 
-def _ask_kind() -> Kind:
+def _ask_configuration_kind() -> Kind:
     if not sys.stdin.isatty():
         raise WrongUsage(
             "there is no terminal to ask at; give --kind model, --kind gateway --provider NAME "
             "or --kind team --provider NAME"
         )
     typer.echo(_KINDS, err=True)
-    return _ask_until_valid("Kind", "model", _kind_named)
+    return _ask_until_valid("Kind", "model", _parse_kind)
 
 
-def _model_configuration(name: str | None, context: str | int | None, asks: bool) -> str:
-    if name is None and asks:
+def _build_model_config(model: str | None, context: str | int | None, asks: bool) -> str:
+    if model is None and asks:
         typer.echo("\nA name of `causerie list --library`, hf:org/repo, or a path.\n", err=True)
-        name = _ask_until_valid("Model", _DEFAULT_MODEL, _model_name)
-    reference = library().reference(name or _DEFAULT_MODEL)
+        model = _ask_until_valid("Model", _DEFAULT_MODEL, _check_model_name)
+    reference = library().reference(model or _DEFAULT_MODEL)
     if context is None and asks:
         context = _ask_until_valid("Tokens of context of one request", "auto", context_of)
     known = library().of(reference)
     facts = f"  # {known.name}: {size_text(known.size)}, {known.license}" if known else ""
-    return _rendered_configuration(
+    return _render_config(
         *("model", _PORT),
         id=library().id_of(reference),
         ref=ref_of(reference),
@@ -117,15 +117,15 @@ def _model_configuration(name: str | None, context: str | int | None, asks: bool
     )
 
 
-def _remote_model(provider: str | None, model: str | None, asks: bool) -> tuple[KnownProvider, str]:
+def _choose_model(provider: str | None, model: str | None, asks: bool) -> tuple[KnownProvider, str]:
     if provider is None and not asks:
-        raise WrongUsage(f"--provider is missing; known are {_provider_names()}")
+        raise WrongUsage(f"--provider is missing; known are {_format_provider_names()}")
     if provider is None:
-        typer.echo(f"\nKnown providers: {_provider_names()}\n", err=True)
-        known = _ask_until_valid("Provider", "openai", _known_provider)
+        typer.echo(f"\nKnown providers: {_format_provider_names()}\n", err=True)
+        known = _ask_until_valid("Provider", "openai", _find_known_provider)
     else:
         try:
-            known = _known_provider(provider)
+            known = _find_known_provider(provider)
         except typer.BadParameter as error:
             raise WrongUsage(error.message) from error
     if model is None and asks:
@@ -133,51 +133,51 @@ def _remote_model(provider: str | None, model: str | None, asks: bool) -> tuple[
     return known, model or _EVERY_MODEL
 
 
-def _kind_named(text: str) -> Kind:
+def _parse_kind(text: str) -> Kind:
     for kind in get_args(Kind):
         if text.strip().lower() == kind:
             return kind  # type: ignore[no-any-return]  # a literal of the type
     raise typer.BadParameter(f"{text!r} is none of {', '.join(get_args(Kind))}")
 
 
-def _model_name(text: str) -> str:
+def _check_model_name(model_name: str) -> str:
     from causerie.engines.weights.errors import BadReference
 
     try:
-        library().reference(text)
+        library().reference(model_name)
     except BadReference as error:
         raise typer.BadParameter(str(error)) from error
-    return text
+    return model_name
 
 
-def _known_provider(text: str) -> KnownProvider:
+def _find_known_provider(typed_name: str) -> KnownProvider:
     from causerie.providers.dialects import KNOWN_PROVIDERS
 
-    name = text.strip().lower()
+    name = typed_name.strip().lower()
     if name in KNOWN_PROVIDERS:
         return KNOWN_PROVIDERS[name]
     near = difflib.get_close_matches(name, KNOWN_PROVIDERS, n=1)
-    meant = f"did you mean {near[0]}?" if near else f"known are {_provider_names()}"
-    raise typer.BadParameter(f"{text!r} is no known provider; {meant}")
+    meant = f"did you mean {near[0]}?" if near else f"known are {_format_provider_names()}"
+    raise typer.BadParameter(f"{typed_name!r} is no known provider; {meant}")
 
 
-def _provider_names() -> str:
+def _format_provider_names() -> str:
     from causerie.providers.dialects import KNOWN_PROVIDERS
 
     return ", ".join(KNOWN_PROVIDERS)
 
 
-def _ask_until_valid(text: str, default: str, read: Callable[[str], _Value]) -> _Value:
-    answer: _Value = typer.prompt(text, default=default, value_proc=read, err=True)
+def _ask_until_valid(prompt: str, default: str, parse: Callable[[str], _Value]) -> _Value:
+    answer: _Value = typer.prompt(prompt, default=default, value_proc=parse, err=True)
     return answer
 
 
-def _write_checked(file: Path, text: str, next_steps: Sequence[str]) -> None:
+def _check_and_write(file: Path, configuration: str, next_steps: Sequence[str]) -> None:
     from causerie.settings.load import load
 
-    _ = load(file=file, text=text)  # what is written holds
+    _ = load(file=file, text=configuration)  # what is written holds
     try:
-        file.write_text(text, encoding="utf-8")
+        file.write_text(configuration, encoding="utf-8")
     except OSError as error:
         raise CommandFailed(f"{file} cannot be written: {error.strerror or error}") from error
     typer.echo(f"Wrote {file}. Next:\n")
@@ -185,12 +185,12 @@ def _write_checked(file: Path, text: str, next_steps: Sequence[str]) -> None:
         typer.echo(f"  {command}")
 
 
-def _gateway_configuration(
+def _build_gateway_config(
     kind: Kind, provider: KnownProvider, model: str
 ) -> tuple[str, str | None]:
     variable = None if provider.local else f"{provider.name.upper().replace('-', '_')}_API_KEY"
     is_taken = provider.local and f":{_PORT}/" in provider.base_url  # by the provider's own server
-    text = _rendered_configuration(
+    text = _render_config(
         *(kind, _PORT + 1 if is_taken else _PORT),
         provider=provider,
         model=model,
@@ -200,7 +200,7 @@ def _gateway_configuration(
     return text, variable
 
 
-def _rendered_configuration(kind: Kind, port: int, **values: object) -> str:
+def _render_config(kind: Kind, port: int, **values: object) -> str:
     from jinja2 import Environment, StrictUndefined
 
     from causerie.settings.toml import as_toml

@@ -115,7 +115,7 @@ def create_key(
         return await accounts.keys.create(by, found.id, draft)
 
     settings, created = with_accounts(config, pairs, create)
-    _show_new_key(created, json)
+    _print_new_key(created, json)
     warn_of_unknown(draft, settings)
 
 
@@ -141,7 +141,7 @@ def list_keys(
             projects = [await find_project(accounts, by, project)]
         return [(one.name, key) for one in projects for key in await accounts.keys.of(by, one.id)]
 
-    _show_keys(with_accounts(config, pairs, find)[1], json)
+    _print_keys(with_accounts(config, pairs, find)[1], json)
 
 
 @keys.command("rotate")
@@ -169,7 +169,7 @@ def rotate_key(
     _, rotated = with_accounts(
         config, pairs, lambda accounts, by: accounts.keys.rotate(by, which, lasting)
     )
-    _show_new_key(rotated, json)
+    _print_new_key(rotated, json)
 
 
 @keys.command("disable")
@@ -224,16 +224,16 @@ def warn_of_unknown(draft: KeyDraft, settings: Settings) -> None:
 
 
 def _change_key(
-    change: Callable[[Accounts, Actor], Awaitable[ApiKey]], config: Config, pairs: Set, json: bool
+    edit: Callable[[Accounts, Actor], Awaitable[ApiKey]], config: Config, overrides: Set, json: bool
 ) -> None:
     async def work(accounts: Accounts, by: Actor) -> tuple[str, ApiKey]:
-        key = await change(accounts, by)
+        key = await edit(accounts, by)
         return (await accounts.projects.see(by, key.project_id)).project.name, key
 
-    _show_keys([with_accounts(config, pairs, work)[1]], json, alone=True)
+    _print_keys([with_accounts(config, overrides, work)[1]], json, alone=True)
 
 
-def _show_keys(keys: list[tuple[str, ApiKey]], json: bool, *, alone: bool = False) -> None:
+def _print_keys(keys: list[tuple[str, ApiKey]], as_json: bool, *, alone: bool = False) -> None:
     from causerie.hosted.management.views import KeyView, viewed
 
     now = datetime.now(UTC)
@@ -243,15 +243,15 @@ def _show_keys(keys: list[tuple[str, ApiKey]], json: bool, *, alone: bool = Fals
         for project, key in keys
     ]
     titles = ("KEY", "NAME", "PROJECT", "PURPOSE", "STATE", "ENDS")
-    print_found(views[0] if alone else views, titles, rows, json=json)
+    print_found(views[0] if alone else views, titles, rows, json=as_json)
 
 
-def _show_new_key(made: NewKey, json: bool) -> None:
+def _print_new_key(new_key: NewKey, as_json: bool) -> None:
     from causerie.hosted.management.views import NewKeyView, viewed
 
-    if json:
-        state, credential = made.key.state(datetime.now(UTC)), made.credential
-        print_json(viewed(NewKeyView, made.key, state=state, credential=credential))
+    if as_json:
+        state, credential = new_key.key.state(datetime.now(UTC)), new_key.credential
+        print_json(viewed(NewKeyView, new_key.key, state=state, credential=credential))
         return
-    typer.echo(made.credential)
+    typer.echo(new_key.credential)
     typer.echo("This is the whole key, shown this once.", err=True)

@@ -99,26 +99,26 @@ class LitellmTranslation:
         self.aliases: dict[str, dict[str, ImportedTarget]] = {}  # by the names of targets
         self.notes: list[str] = []
         self._operations_by_model: dict[tuple[str, str], str] = {}  # of models that do not chat
-        self._keys_by_variable: dict[str, list[str | None]] = {}  # as the file has them
-        router = _subtable(document, "router_settings")
-        lite = _subtable(document, "litellm_settings")
+        self._api_keys_by_variable: dict[str, list[str | None]] = {}  # as the file has them
+        router = _get_subtable(document, "router_settings")
+        lite = _get_subtable(document, "litellm_settings")
         timeouts = {"timeout": lite.get("request_timeout")}
         timeouts |= {name: router[name] for name in ("timeout", "stream_timeout") if name in router}
-        for index, entry in enumerate(_if_valid(document.get("model_list"), list) or []):
+        for index, entry in enumerate(_try_convert(document.get("model_list"), list) or []):
             self._add_entry(f"model_list[{index}]", entry, timeouts)
         for section, settings in (("router_settings", router), ("litellm_settings", lite)):
             self._add_fallbacks(f"{section}.fallbacks", settings)
-        self._add_second_names(router)
+        self._add_group_aliases(router)
         self._drops_unknown_params = lite.get("drop_params")
-        self._master_key = _subtable(document, "general_settings").get("master_key")
-        if (variable := _variable_of(self._master_key)) is not None:
+        self._master_key = _get_subtable(document, "general_settings").get("master_key")
+        if (variable := _parse_environ_reference(self._master_key)) is not None:
             self._master_key = environ.get(variable)
             if not self._master_key:
                 words = f'{variable} is not set here; put the output of `echo "${variable}" | '
                 place = "general_settings.master_key"
                 self._note(place, f"{words}causerie key --digest` into `server.keys`")
-        self._note_settings(document)
-        self._note_limits_and_prices()
+        self._add_setting_notes(document)
+        self._add_limit_and_price_notes()
 
     def lines(self) -> Iterator[str]:
         """Yield the lines of the configuration file."""
@@ -143,81 +143,79 @@ class LitellmTranslation:
                 for (at, model), operation in self._operations_by_model.items()
                 if at == name
             ]
-            values = {"name": name, **table, **_without_empty(models=models)}
+            values = {"name": name, **table, **_drop_empty(models=models)}
             yield "\n" + table_text(("providers",), values)
         for id, targets in self.aliases.items():
             yield "\n" + table_text(
                 ("aliases",),
-                _alias_table(id, list(targets.values())),
+                _build_alias_table(id, list(targets.values())),
                 {"price": "for a million tokens"},
             )
 
-    def _note(self, place: str, words: str) -> None:
-        self.notes.append(f"{place}: {words}")
+    def _note(self, place: str, note: str) -> None:
+        self.notes.append(f"{place}: {note}")
 
-    def _add_entry(self, at: str, entry: Any, timeouts: Mapping[str, Any]) -> None:
+    def _add_entry(self, place: str, entry: Any, default_timeouts: Mapping[str, Any]) -> None:
         try:
             own, info = entry["litellm_params"], entry.get("model_info") or {}
-            name, params = entry["model_name"], {**timeouts, **own}
+            name, params = entry["model_name"], {**default_timeouts, **own}
         except (KeyError, TypeError, AttributeError):
-            self._note(at, "needs `model_name` and `litellm_params`; left out")
+            self._note(place, "needs `model_name` and `litellm_params`; left out")
             return
-        if _if_valid(name, ModelPattern) is None:
+        if _try_convert(name, ModelPattern) is None:
             words = (
                 "cannot be an id here (letters, digits and `._:/-`, `*` only behind a beginning)"
             )
-            self._note(f"{at}.model_name", f"{name!r} {words}; left out")
+            self._note(f"{place}.model_name", f"{name!r} {words}; left out")
             return
         try:
-            target = self._imported_target(name, params, info)
+            target = self._import_target(name, params, info)
         except NotCarried as reason:
-            self._note(f"{at}.litellm_params", str(reason))
+            self._note(f"{place}.litellm_params", str(reason))
             return
         targets = self.aliases.setdefault(name, {})
         if targets.setdefault(target.name, target) is not target:
-            self._note(at, f"repeats a target of `{name}`; set its `weight` instead")
+            self._note(place, f"repeats a target of `{name}`; set its `weight` instead")
             return
-        if own.get("api_key") is not None and _variable_of(own["api_key"]) is None:
+        if own.get("api_key") is not None and _parse_environ_reference(own["api_key"]) is None:
             words = "a key never stands in the file; put it into the variable that `key` names"
-            self._note(f"{at}.litellm_params.api_key", words)
+            self._note(f"{place}.litellm_params.api_key", words)
         for each in own:
             if each not in _READ:
-                self._note(f"{at}.litellm_params.{each}", _PARAM_ADVICE.get(each, _NO_DEFAULT))
+                self._note(f"{place}.litellm_params.{each}", _PARAM_ADVICE.get(each, _NO_DEFAULT))
 
-    def _imported_target(
-        self, name: str, params: Mapping[str, Any], info: Mapping[str, Any]
+    def _import_target(
+        self, model_name: str, params: Mapping[str, Any], model_info: Mapping[str, Any]
     ) -> ImportedTarget:
-        mode = info.get("mode")
+        mode = model_info.get("mode")
         if mode not in _CHAT and mode not in _OPERATIONS:
             raise NotCarried(f"mode `{mode}`: this service has no such operation")
-        prefix, model = _split_model(
+        prefix, model = _split_provider_prefix(
             str(params.get("model", "")), params.get("custom_llm_provider")
         )
-        wild = model.count("*") == 1 if name.endswith("*") else "*" not in model
+        wild = model.count("*") == 1 if model_name.endswith("*") else "*" not in model
         if not model or not wild:
             raise NotCarried("`model_name` and `model` must both have one `*`, or neither")
-        provider = self._provider_name(prefix, params)
+        provider = self._add_or_reuse_provider(prefix, params)
         if mode in _OPERATIONS:
             self._operations_by_model[provider, model] = _OPERATIONS[mode]
         return ImportedTarget(
             provider,
             model,
-            priority=_if_valid(params.get("order"), Count) or 0,
-            weight=_if_valid(params.get("weight"), _Weight),
-            rpm=_if_valid(params.get("rpm"), Count),
-            tpm=_if_valid(params.get("tpm"), Count),
-            price=dict(self._price_settings(name, {**info, **params})),
+            priority=_try_convert(params.get("order"), Count) or 0,
+            weight=_try_convert(params.get("weight"), _Weight),
+            rpm=_try_convert(params.get("rpm"), Count),
+            tpm=_try_convert(params.get("tpm"), Count),
+            price=dict(self._convert_prices(model_name, {**model_info, **params})),
         )
 
-    def _provider_name(self, prefix: str, params: Mapping[str, Any]) -> str:
-        table = _address_table(prefix, params)
+    def _add_or_reuse_provider(self, prefix: str, params: Mapping[str, Any]) -> str:
+        table = _build_address_table(prefix, params)
         stem = "azure" if "dialect" in table else str(table.get("known", "compatible"))
-        table["key"] = _without_empty(env=self._key_variable(prefix, params.get("api_key"), table))
-        total = _if_valid(params.get("timeout"), Patience)
-        first_token = _if_valid(params.get("stream_timeout"), Patience)
-        table = _without_empty(
-            **table, timeouts=_without_empty(total=total, first_token=first_token)
-        )
+        table["key"] = _drop_empty(env=self._key_variable(prefix, params.get("api_key"), table))
+        total = _try_convert(params.get("timeout"), Patience)
+        first_token = _try_convert(params.get("stream_timeout"), Patience)
+        table = _drop_empty(**table, timeouts=_drop_empty(total=total, first_token=first_token))
         for name, other in self.providers.items():
             if other == table:
                 return name
@@ -233,16 +231,16 @@ class LitellmTranslation:
         if key is None and (own_address or (known is not None and known.local)):
             return None
         default = re.sub(r"[^A-Z0-9]", "_", (prefix or "provider").upper()) + "_API_KEY"
-        named = _variable_of(key)
+        named = _parse_environ_reference(key)
         variable = named or str(_TABLES["variables"].get(prefix, default))
         literal = None if key is None or named is not None else str(key)
-        keys = self._keys_by_variable.setdefault(variable, [])
+        keys = self._api_keys_by_variable.setdefault(variable, [])
         if literal not in keys:
             keys.append(literal)
         number = keys.index(literal)
         return f"{variable}_{number + 1}" if number else variable
 
-    def _price_settings(self, model: str, costs: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    def _convert_prices(self, model: str, costs: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         for name, ours in _COSTS.items():
             try:
                 rounded = round(money(str(costs[name]), signed=True) * _MILLION, 9).normalize()
@@ -253,43 +251,43 @@ class LitellmTranslation:
             else:
                 self._note("model_list", f"`{name}` of `{model}` is not from 0 to 2; left out")
 
-    def _add_fallbacks(self, at: str, settings: Mapping[str, Any]) -> None:
+    def _add_fallbacks(self, place: str, settings: Mapping[str, Any]) -> None:
         own = {name: list(targets.values()) for name, targets in self.aliases.items()}
         tables = [
             each
-            for each in (_if_valid(settings.get("fallbacks"), list) or [])
+            for each in (_try_convert(settings.get("fallbacks"), list) or [])
             if isinstance(each, dict)
         ]
         pairs = [pair for table in tables for pair in table.items()]
         pairs += [(name, settings.get("default_fallbacks")) for name in own]
         for name, other in (
-            (name, other) for name, others in pairs for other in (_if_valid(others, list) or [])
+            (name, other) for name, others in pairs for other in (_try_convert(others, list) or [])
         ):
             wild = str(name).endswith("*") or str(other).endswith("*")
             if name not in own or not isinstance(other, str) or other not in own or wild:
                 words = f"`{other}` is left out: both must be in the list, without `*`"
-                self._note(f"{at}.{name}", words)
+                self._note(f"{place}.{name}", words)
                 continue
             after = max(target.priority for target in self.aliases[name].values()) + 1
             for target in own[other]:
                 later = replace(target, priority=after + target.priority, fallback=True)
                 self.aliases[name].setdefault(target.name, later)
 
-    def _add_second_names(self, router: Mapping[str, Any]) -> None:
-        for name, group in _subtable(router, "model_group_alias").items():
+    def _add_group_aliases(self, router_settings: Mapping[str, Any]) -> None:
+        for name, group in _get_subtable(router_settings, "model_group_alias").items():
             first = str(group.get("model") if isinstance(group, dict) else group)
             at = f"router_settings.model_group_alias.{name}"
             if first not in self.aliases or name in self.aliases or first.endswith("*"):
                 self._note(at, f"`{first}` is not in the list, or the name is taken; left out")
-            elif _if_valid(name, ModelPattern) is None:
+            elif _try_convert(name, ModelPattern) is None:
                 self._note(at, "cannot be an id here; left out")
             else:
                 self.aliases[name] = dict(self.aliases[first])
                 targets = list(self.aliases[name].values())
-                if _sum_of_limits(targets, "rpm") or _sum_of_limits(targets, "tpm"):
+                if _sum_limits(targets, "rpm") or _sum_limits(targets, "tpm"):
                     self._note(at, f"has limits of its own here, which `{first}` does not share")
 
-    def _note_settings(self, document: Mapping[str, Any]) -> None:
+    def _add_setting_notes(self, document: Mapping[str, Any]) -> None:
         for section, settings in document.items():
             if section == "environment_variables":
                 self._note(section, "set them where the service is started")
@@ -300,12 +298,12 @@ class LitellmTranslation:
             elif section != "model_list":
                 self._note(section, _NONE)
 
-    def _note_limits_and_prices(self) -> None:
+    def _add_limit_and_price_notes(self) -> None:
         for id, by_name in self.aliases.items():
             targets = list(by_name.values())
             for name in ("rpm", "tpm"):
                 has = any(getattr(target, name) for target in targets if not target.fallback)
-                if has and _sum_of_limits(targets, name) is None:
+                if has and _sum_limits(targets, name) is None:
                     words = f"not every entry of `{id}` has one; set `[aliases.limits]` for all"
                     self._note(f"model_list.{id}.{name}", words)
         if any(not each.price for targets in self.aliases.values() for each in targets.values()):
@@ -313,30 +311,30 @@ class LitellmTranslation:
             self._note("model_list", words)
 
 
-def _alias_table(id: str, targets: Sequence[ImportedTarget]) -> Mapping[str, object]:
+def _build_alias_table(alias_id: str, targets: Sequence[ImportedTarget]) -> Mapping[str, object]:
     prices = [dict(target.price) for target in targets]
     price = prices[0] if all(each == prices[0] for each in prices) else {}
     tables = [
-        _without_empty(
+        _drop_empty(
             provider=target.provider,
             model=target.model,
             priority=target.priority or None,
-            weight=_weight_in_priority(targets, target),
+            weight=_choose_weight(targets, target),
             price={} if price else dict(target.price),
         )
         for target in targets
     ]
-    rpm, tpm = _sum_of_limits(targets, "rpm"), _sum_of_limits(targets, "tpm")
-    limits = _without_empty(requests_per_minute=rpm, tokens_per_minute=tpm)
-    return _without_empty(id=id, targets=tables, limits=limits, price=price)
+    rpm, tpm = _sum_limits(targets, "rpm"), _sum_limits(targets, "tpm")
+    limits = _drop_empty(requests_per_minute=rpm, tokens_per_minute=tpm)
+    return _drop_empty(id=alias_id, targets=tables, limits=limits, price=price)
 
 
-def _sum_of_limits(targets: Sequence[ImportedTarget], name: str) -> int | None:
-    own = [getattr(target, name) for target in targets if not target.fallback]
+def _sum_limits(targets: Sequence[ImportedTarget], limit_name: str) -> int | None:
+    own = [getattr(target, limit_name) for target in targets if not target.fallback]
     return sum(own) if own and None not in own else None
 
 
-def _weight_in_priority(targets: Sequence[ImportedTarget], target: ImportedTarget) -> float | None:
+def _choose_weight(targets: Sequence[ImportedTarget], target: ImportedTarget) -> float | None:
     level = [one for one in targets if one.priority == target.priority]
     for name in ("weight", "rpm", "tpm"):
         if len(level) > 1 and all(getattr(one, name) is not None for one in level):
@@ -344,8 +342,8 @@ def _weight_in_priority(targets: Sequence[ImportedTarget], target: ImportedTarge
     return None
 
 
-def _address_table(prefix: str, params: Mapping[str, Any]) -> dict[str, object]:
-    base = _literal_text(params, "api_base") or _literal_text(params, "base_url")
+def _build_address_table(prefix: str, params: Mapping[str, Any]) -> dict[str, object]:
+    base = _read_literal_param(params, "api_base") or _read_literal_param(params, "base_url")
     if base is not None and not base.startswith(("http://", "https://")):
         raise NotCarried("`api_base` begins neither with `http://` nor with `https://`")
     if prefix == "azure":
@@ -354,8 +352,8 @@ def _address_table(prefix: str, params: Mapping[str, Any]) -> dict[str, object]:
         if base.endswith("/openai/v1"):
             return {"base_url": base, "dialect": "azure"}
         address = base if base.endswith("/openai") else f"{base}/openai"
-        version = _literal_text(params, "api_version")
-        return _without_empty(base_url=address, dialect="azure-deployments", api_version=version)
+        version = _read_literal_param(params, "api_version")
+        return _drop_empty(base_url=address, dialect="azure-deployments", api_version=version)
     known = KNOWN_PROVIDERS.get(_TABLES["names"].get(prefix, prefix))
     if base is not None and prefix in _COMPATIBLE and (known is None or base != known.base_url):
         return {"base_url": base}
@@ -368,10 +366,10 @@ def _address_table(prefix: str, params: Mapping[str, Any]) -> dict[str, object]:
         )
     if base is not None and known.name in ("anthropic", "ollama") and not base.endswith("/v1"):
         base = f"{base}/v1"  # which LiteLLM adds itself, or does not use
-    return _without_empty(known=known.name, base_url=None if base == known.base_url else base)
+    return _drop_empty(known=known.name, base_url=None if base == known.base_url else base)
 
 
-def _split_model(model: str, provider: object) -> tuple[str, str]:
+def _split_provider_prefix(model: str, provider: object) -> tuple[str, str]:
     if not model:
         raise NotCarried("has no `model`; name one")
     if isinstance(provider, str):
@@ -385,28 +383,28 @@ def _split_model(model: str, provider: object) -> tuple[str, str]:
     return "", model
 
 
-def _without_empty(**values: object) -> dict[str, object]:
+def _drop_empty(**values: object) -> dict[str, object]:
     return {name: value for name, value in values.items() if value not in (None, {}, [])}
 
 
-def _subtable(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    return _if_valid(document.get(name), dict) or {}
+def _get_subtable(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    return _try_convert(document.get(name), dict) or {}
 
 
-def _literal_text(params: Mapping[str, Any], name: str) -> str | None:
+def _read_literal_param(params: Mapping[str, Any], name: str) -> str | None:
     value = params.get(name)
-    if _variable_of(value) is not None:
+    if _parse_environ_reference(value) is not None:
         raise NotCarried(f"`{name}` is in a variable; an address stands in the file: write it out")
     return str(value).rstrip("/") if value else None  # a version may be read as a date
 
 
-def _variable_of(value: object) -> str | None:
+def _parse_environ_reference(value: object) -> str | None:
     found = _ENVIRON.fullmatch(value) if isinstance(value, str) else None
     return None if found is None else found[1]
 
 
-def _if_valid(value: object, kind: Any) -> Any:
+def _try_convert(value: object, target_type: Any) -> Any:
     try:
-        return msgspec.convert(value, kind)
+        return msgspec.convert(value, target_type)
     except msgspec.ValidationError:
         return None

@@ -62,15 +62,15 @@ async def list_models(settings: Settings) -> list[Facts]:
     for model in settings.models:
         here = await weights_here(settings, model) if model.ref else None
         size, path = (here.size, str(here.path)) if here else (None, None)
-        rows.append(_model_row(model.id, model.ref, model.engine, size, path))
+        rows.append(_build_model_row(model.id, model.ref, model.engine, size, path))
     known = {row["path"] for row in rows}
     for weights in await asyncio.to_thread(weights_cache(settings).every):
         if str(weights.path) not in known:
-            rows.append(_model_row(None, weights.ref, None, weights.size, str(weights.path)))
+            rows.append(_build_model_row(None, weights.ref, None, weights.size, str(weights.path)))
     return rows
 
 
-def _model_row(*values: object) -> Facts:
+def _build_model_row(*values: object) -> Facts:
     return dict(zip(("id", "ref", "engine", "bytes", "path"), values, strict=True))
 
 
@@ -92,14 +92,14 @@ def show(
     """
     from causerie.cli.terminal import print_facts
 
-    facts = _model_facts(name, config, pairs)
+    facts = _describe_model(name, config, pairs)
     if as_json:
         command.print_json(facts)
         return
-    print_facts([(key.replace("_", " "), _fact_text(key, facts[key])) for key in facts])
+    print_facts([(key.replace("_", " "), _format_fact(key, facts[key])) for key in facts])
 
 
-def _model_facts(name: str, config: command.Config, pairs: command.Set) -> Facts:
+def _describe_model(model_name: str, config: command.Config, overrides: command.Set) -> Facts:
     from causerie.composition.engine_makers import engine_of, fetch_weights, weights_here
     from causerie.engines.weights import Silent
     from causerie.engines.weights.gguf import read_header
@@ -107,8 +107,8 @@ def _model_facts(name: str, config: command.Config, pairs: command.Set) -> Facts
     from causerie.settings.tree import ModelSettings
 
     known = command.library()
-    settings = command.settings_in_force(config, pairs).settings
-    reference = command.reference_of(settings, name)
+    settings = command.settings_in_force(config, overrides).settings
+    reference = command.reference_of(settings, model_name)
     ref = command.ref_of(reference)
     model = ModelSettings(id="shown", ref=ref, engine=engine_of(settings, ref))
     looking: Coroutine[None, None, CachedWeights | None]
@@ -118,49 +118,49 @@ def _model_facts(name: str, config: command.Config, pairs: command.Set) -> Facts
         looking = weights_here(settings, model)
     weights = asyncio.run(looking)
     named = known.of(reference)
-    facts: Facts = {"name": named.name if named else name, "weights": ref}
+    facts: Facts = {"name": named.name if named else model_name, "weights": ref}
     if named is not None:
         facts["license"] = named.license
     if weights is None:
         if named is None:
-            words = f"{name} is not on this machine; fetch it by `causerie pull {name}`"
+            words = f"{model_name} is not on this machine; fetch it by `causerie pull {model_name}`"
             raise command.CommandFailed(words, command.ExitCode.NETWORK)
         return facts | {"size": named.size, "trained_context": named.context, "file": "not fetched"}
     if weights.path.is_dir():
         facts["folder"] = str(weights.path)
-        return facts | _folder_facts(weights.path, ref, model.engine)
+        return facts | _describe_weights_folder(weights.path, ref, model.engine)
     header = read_header(weights.path)
     facts["file"] = str(weights.path)
-    return facts | _file_facts(header, ref) | _launch_facts(header)
+    return facts | _describe_gguf_file(header, ref) | _describe_launch(header)
 
 
-def _file_facts(header: Header, ref: str) -> Facts:
+def _describe_gguf_file(header: Header, model_ref: str) -> Facts:
     from causerie.engines.sampling import sampling_of_gguf
 
-    sampling = sampling_of_gguf(header.sampling, (*header.names, ref, header.architecture))
+    sampling = sampling_of_gguf(header.sampling, (*header.names, model_ref, header.architecture))
     return {
         "architecture": header.architecture,
         "quantization": header.quantization,
         "size": header.file_size,
         "trained_context": header.context_length,
-    } | _template_facts(header.chat_template, sampling)
+    } | _describe_template(header.chat_template, sampling)
 
 
-def _folder_facts(path: Path, ref: str, engine: str) -> Facts:
+def _describe_weights_folder(path: Path, model_ref: str, engine: str) -> Facts:
     from causerie.engines.sampling import sampling_of_folder
     from causerie.engines.weights.folder import read_folder, read_openvino_folder
 
     folder = read_openvino_folder(path) if engine == "openvino" else read_folder(path)
-    sampling = sampling_of_folder(folder.generation, (ref, path.name, folder.architecture))
+    sampling = sampling_of_folder(folder.generation, (model_ref, path.name, folder.architecture))
     return {
         "engine": engine,
         "architecture": folder.architecture,
         "size": folder.file_size,
         "trained_context": folder.context_length,
-    } | _template_facts(folder.chat_template, sampling)
+    } | _describe_template(folder.chat_template, sampling)
 
 
-def _template_facts(template: str, sampling: RecommendedSampling | None) -> Facts:
+def _describe_template(template: str, sampling: RecommendedSampling | None) -> Facts:
     import msgspec
 
     from causerie.chat.formats.registry import detect
@@ -179,7 +179,7 @@ def _template_facts(template: str, sampling: RecommendedSampling | None) -> Fact
     }
 
 
-def _launch_facts(header: Header) -> Facts:
+def _describe_launch(header: Header) -> Facts:
     from causerie.engines.llamacpp.options import (
         LlamaCppOptions,
         available_memory,
@@ -202,11 +202,11 @@ def _launch_facts(header: Header) -> Facts:
     }
 
 
-def _fact_text(key: str, value: object) -> str:
+def _format_fact(label: str, value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
-        return command.size_text(value) if key.startswith(("size", "memory")) else f"{value:,}"
+        return command.size_text(value) if label.startswith(("size", "memory")) else f"{value:,}"
     if isinstance(value, dict):
         return ", ".join(f"{name} {one}" for name, one in value.items()) or "no recommendation"
     return "-" if value is None else str(value)
@@ -292,7 +292,7 @@ def show_list(
         return
     rows, cells = [], []
     for one in weights_cache(command.settings_in_force(config, pairs).settings).every():
-        name, quantization = known.name(one.ref), _quantization_of(one)
+        name, quantization = known.name(one.ref), _read_quantization(one)
         rows.append(
             {
                 "name": name,
@@ -312,7 +312,7 @@ def show_list(
         typer.echo(f"Nothing is in the cache. {words}", err=True)
 
 
-def _quantization_of(weights: CachedWeights) -> str | None:
+def _read_quantization(weights: CachedWeights) -> str | None:
     from causerie.engines.weights.errors import NotGguf
     from causerie.engines.weights.gguf import quantization_of_name, read_header
 
@@ -324,10 +324,10 @@ def _quantization_of(weights: CachedWeights) -> str | None:
         return None
 
 
-def _age(moment: float | None) -> str:
-    if moment is None:
+def _age(timestamp: float | None) -> str:
+    if timestamp is None:
         return "-"
-    passed = datetime.now(UTC).timestamp() - moment
+    passed = datetime.now(UTC).timestamp() - timestamp
     for seconds, word in ((86_400, "day"), (3_600, "hour"), (60, "minute")):
         count = int(passed // seconds)
         if count:
@@ -359,7 +359,7 @@ def remove(
     settings = command.settings_in_force(config, pairs).settings
     known, cache = command.library(), weights_cache(settings)
     every = cache.every()
-    found = _weights_named(name, settings, every)
+    found = _select_weights(name, settings, every)
     if not found:
         names = ", ".join(dict.fromkeys(known.name(one.ref) for one in every)) or "nothing"
         raise command.WrongUsage(f"{name} is not in the cache, which holds {names}")
@@ -381,12 +381,12 @@ def remove(
     typer.echo(f"Deleted {name}: {size}.")
 
 
-def _weights_named(
-    name: str, settings: Settings, every: Sequence[CachedWeights]
+def _select_weights(
+    model_name: str, settings: Settings, cached_weights: Sequence[CachedWeights]
 ) -> Sequence[CachedWeights]:
     from causerie.engines.weights.errors import BadReference
 
     with suppress(BadReference):
-        wanted = command.reference_of(settings, name)
-        return [one for one in every if command.same_weights(one.ref, wanted)]
+        wanted = command.reference_of(settings, model_name)
+        return [one for one in cached_weights if command.same_weights(one.ref, wanted)]
     return ()

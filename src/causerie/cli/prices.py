@@ -43,7 +43,7 @@ def show_prices(
 
     settings = command.settings_in_force(config, pairs).settings
     found = Prices(settings)
-    rows = _rows_of_list(found.list, provider) if provider else _rows_of_aliases(settings, found)
+    rows = _price_list_rows(found.list, provider) if provider else _alias_rows(settings, found)
     made = list(rows)
     if provider and not made:
         names = ", ".join(sorted({name for name, _ in found.list.models}))
@@ -52,7 +52,7 @@ def show_prices(
     command.print_found(made, titles, cells, json=json, right=("above", *_AMOUNTS))
 
 
-def _rows_of_aliases(settings: Settings, prices: Prices) -> Iterator[Mapping[str, str]]:
+def _alias_rows(settings: Settings, prices: Prices) -> Iterator[Mapping[str, str]]:
     for alias in settings.aliases:
         for target in alias.targets:
             found = prices.of(alias, target)
@@ -60,24 +60,24 @@ def _rows_of_aliases(settings: Settings, prices: Prices) -> Iterator[Mapping[str
             if found is None:
                 wild = "*" in target.model and not prices.unpriced(alias)
                 origin = "list price of each model" if wild else "no price"
-                yield {**named, **_price_columns({}), "origin": origin}
+                yield {**named, **_build_price_columns({}), "origin": origin}
                 continue
             origin = f"list price, {found.rows[0].date}" if found.rows else "set"
             for each in (found.price, *found.price.tiers):
                 amounts = {name: getattr(each, name) or "" for name in _AMOUNTS}
                 above = getattr(each, "above", 0)
-                yield {**named, **_price_columns(amounts, above), "origin": origin}
+                yield {**named, **_build_price_columns(amounts, above), "origin": origin}
 
 
-def _rows_of_list(prices: PriceList, provider: str) -> Iterator[Mapping[str, str]]:
-    for (name, model), rows in prices.models.items():
+def _price_list_rows(price_list: PriceList, provider: str) -> Iterator[Mapping[str, str]]:
+    for (name, model), rows in price_list.models.items():
         for row in rows if name == provider else ():
-            amounts = _price_columns(row.prices, row.above)
+            amounts = _build_price_columns(row.prices, row.above)
             yield {"model": model, **amounts, "date": f"{row.date}", "source": row.source}
 
 
-def _price_columns(prices: Mapping[str, str], above: int = 0) -> Mapping[str, str]:
-    return {"above": str(above or "")} | {name: prices.get(name, "") for name in _AMOUNTS}
+def _build_price_columns(prices: Mapping[str, str], above_tokens: int = 0) -> Mapping[str, str]:
+    return {"above": str(above_tokens or "")} | {name: prices.get(name, "") for name in _AMOUNTS}
 
 
 @prices.command("update")
@@ -118,14 +118,14 @@ def update_prices(
         raise command.CommandFailed(f"{place} cannot be written: {failure.strerror}") from failure
     changed = [name for name, rows in after.models.items() if before.models.get(name) != rows]
     for name in changed:
-        typer.echo(f"{' '.join(name)}: {_price_words(before, name)} -> {_price_words(after, name)}")
+        typer.echo(f"{' '.join(name)}: {_price_text(before, name)} -> {_price_text(after, name)}")
     older = f"; {len(given.models) - len(changed)} models are as before"
     typer.echo(f"{place}: {len(changed)} models changed{older}")
 
 
-def _price_words(prices: PriceList, name: tuple[str, str]) -> str:
+def _price_text(price_list: PriceList, provider_and_model: tuple[str, str]) -> str:
     rows = [
         (f"above {row.above}: " if row.above else "") + "/".join(row.prices.values())
-        for row in prices.models.get(name, ())
+        for row in price_list.models.get(provider_and_model, ())
     ]
     return ", ".join(rows) or "none"

@@ -64,9 +64,9 @@ def carry_out(run: ProbeRun, *, entry: bool, as_json: bool) -> None:
         console = Console()
         for one, text in zip(interviews, texts, strict=True):
             if console.is_terminal:
-                console.print(_findings_table(one.findings))
-            lines = () if console.is_terminal else _finding_lines(one.findings)
-            for line in (*lines, *_summary_lines(one)):
+                console.print(_build_findings_table(one.findings))
+            lines = () if console.is_terminal else _format_findings(one.findings)
+            for line in (*lines, *_format_summary(one)):
                 typer.echo(printable(line))
             if one.complete and not run.quick:
                 typer.echo(f"\nFor the configuration, below the provider:\n\n{text}")
@@ -87,7 +87,7 @@ class ProbeRun:
     quick: bool
 
     def __post_init__(self) -> None:
-        self._questions = QUICK_QUESTIONS if self.quick else QUESTIONS
+        self._probe_questions = QUICK_QUESTIONS if self.quick else QUESTIONS
 
     async def interviews(self) -> list[CompletedInterview]:
         try:
@@ -96,13 +96,13 @@ class ProbeRun:
             raise WrongUsage(f"{self.base_url}: {error}") from error
         async with asker:
             listed = await asker.put(LIST)
-            subjects = self._listed_subjects(listed)
+            subjects = self._choose_subjects(listed)
             guessed = guess_dialect(listed, subjects[0].model)
             if guessed is not None and self.dialect is GENERIC and guessed is not GENERIC:
                 words = f'`dialect = "{guessed.name}"` would fit'
                 typer.echo(f"it looks like {guessed.server}; {words}", err=True)
             self.dialect = self.dialect or guessed
-            asked = cost(self._questions, subjects, dialect_preview=self.dialect is not None)
+            asked = cost(self._probe_questions, subjects, dialect_preview=self.dialect is not None)
             if self.dialect is not None:
                 typer.echo(f"{self.base_url} is spoken to as {self.dialect.server}", err=True)
             typer.echo(f"{self.base_url}: {asked}", err=True)
@@ -113,31 +113,31 @@ class ProbeRun:
                     raise CommandFailed("nothing was asked")
             return [await self._interview_model(asker, subject) for subject in subjects]
 
-    def _listed_subjects(self, listed: ProbeReply) -> list[Subject]:
-        if not listed.status:
-            raise CommandFailed(listed.trouble, ExitCode.NETWORK)
-        if listed.status in (401, 403):
+    def _choose_subjects(self, listing: ProbeReply) -> list[Subject]:
+        if not listing.status:
+            raise CommandFailed(listing.trouble, ExitCode.NETWORK)
+        if listing.status in (401, 403):
             raise CommandFailed(
                 f"{self.base_url} wants {'another' if self.key else 'a'} key: "
-                f"status {listed.status}; give one with --key-env, --key-file or --key"
+                f"status {listing.status}; give one with --key-env, --key-file or --key"
             )
-        names = self.models or tuple(str(dig(one, "id")) for one in entries(listed)[:1])
+        names = self.models or tuple(str(dig(one, "id")) for one in entries(listing)[:1])
         if not names:
-            why = f"{listed.status}: {listed.message}{advice(listed.status, self.base_url)}"
+            why = f"{listing.status}: {listing.message}{advice(listing.status, self.base_url)}"
             words = f"{self.base_url}/models lists no models ({why}); name one with --model"
             raise CommandFailed(words)
         bare = Subject(self.base_url, "", keyed=self.key is not None)
         return [
-            replace(bare, model=name, context_length=listed_length(entry_of(listed, name)))
+            replace(bare, model=name, context_length=listed_length(entry_of(listing, name)))
             for name in names
         ]
 
-    async def _interview_model(self, asker: ProbeClient, subject: Subject) -> CompletedInterview:
+    async def _interview_model(self, client: ProbeClient, subject: Subject) -> CompletedInterview:
         typer.echo(printable(f"asking {subject.model}"), err=True)
-        with _progress_bar(len(self._questions)) as begins:
+        with _show_progress_bar(len(self._probe_questions)) as begins:
             patience = Patience(total_seconds=self.total_seconds)
-            asking = Interview(subject, asker, patience, begins, dialect=self.dialect)
-            asked = await asking.run(self._questions)
+            asking = Interview(subject, client, patience, begins, dialect=self.dialect)
+            asked = await asking.run(self._probe_questions)
         spent = f"{asked.requests} requests, {asked.tokens:,} tokens as it counts them"
         typer.echo(spent, err=True)
         if self.quick:
@@ -201,7 +201,7 @@ def chosen_key(
 
 # The current question: a bar on a terminal, else a line each.
 @contextmanager
-def _progress_bar(total: int) -> Iterator[Callable[[ProbeQuestion], None]]:
+def _show_progress_bar(question_count: int) -> Iterator[Callable[[ProbeQuestion], None]]:
     console = Console(stderr=True)
     bar = progress.Progress(
         progress.TextColumn("{task.description}", markup=False),
@@ -212,40 +212,40 @@ def _progress_bar(total: int) -> Iterator[Callable[[ProbeQuestion], None]]:
         transient=True,
         disable=not console.is_terminal,
     )
-    task, numbers = bar.add_task("", total=total), count()
+    task, numbers = bar.add_task("", total=question_count), count()
 
     def begin(question: ProbeQuestion) -> None:
         number = next(numbers)
         bar.update(task, completed=number, description=question.words)
         if bar.disable:
-            typer.echo(f"[{number + 1}/{total}] {question.id}: {question.words}", err=True)
+            typer.echo(f"[{number + 1}/{question_count}] {question.id}: {question.words}", err=True)
 
     with bar:
         yield begin
 
 
-def _finding_lines(findings: Sequence[Found]) -> Iterator[str]:
+def _format_findings(findings: Sequence[Found]) -> Iterator[str]:
     for found in findings:
         how = f"  {printable(found.how)}" if found.how else ""
         yield f"{found.answer:8}{found.id:32}({found.rule}){how}"
         if found.answer != "yes":
-            yield from (f"          {line}" for line in _last_exchanges(found))
+            yield from (f"          {line}" for line in _format_last_exchanges(found))
 
 
-def _summary_lines(entry: ProbedModel) -> Iterator[str]:
+def _format_summary(model: ProbedModel) -> Iterator[str]:
     yield ""
-    yield f"{printable(entry.model)}: {entry.evidence}"
-    length = f"{entry.context_length} tokens" if entry.context_length else "not known"
-    goes_on = {True: "yes", False: "no", None: "not known"}[entry.continues]
-    yield f"context: {length}; thinking: {entry.thinking or 'not known'}; continues: {goes_on}"
-    if entry.operations:
-        yield "serves: " + ", ".join(entry.operations)
-    if entry.overclaimed:
-        yield "claimed, and not honoured: " + printable(", ".join(entry.overclaimed))
-    yield "supported: " + (", ".join(entry.supported_parameters) or "nothing")
+    yield f"{printable(model.model)}: {model.evidence}"
+    length = f"{model.context_length} tokens" if model.context_length else "not known"
+    goes_on = {True: "yes", False: "no", None: "not known"}[model.continues]
+    yield f"context: {length}; thinking: {model.thinking or 'not known'}; continues: {goes_on}"
+    if model.operations:
+        yield "serves: " + ", ".join(model.operations)
+    if model.overclaimed:
+        yield "claimed, and not honoured: " + printable(", ".join(model.overclaimed))
+    yield "supported: " + (", ".join(model.supported_parameters) or "nothing")
 
 
-def _findings_table(findings: Sequence[Found]) -> Table:
+def _build_findings_table(findings: Sequence[Found]) -> Table:
     styles = {"yes": "green", "partly": "yellow", "no": "red", "unclear": "dim"}
     table = Table(box=None, pad_edge=False)
     for name in ("", "question", "rule", "how, and what was seen"):
@@ -253,14 +253,14 @@ def _findings_table(findings: Sequence[Found]) -> Table:
     for found in findings:
         seen = Text(printable(found.how))
         if found.answer != "yes":
-            for line in _last_exchanges(found):
+            for line in _format_last_exchanges(found):
                 seen.append(f"\n{line}", style="dim")
         answer = Text(found.answer, style=styles[found.answer])
         table.add_row(answer, Text(found.question), Text(found.rule), seen)
     return table
 
 
-def _last_exchanges(found: Found) -> Iterator[str]:
-    for one in found.evidence[-2:]:
+def _format_last_exchanges(finding: Found) -> Iterator[str]:
+    for one in finding.evidence[-2:]:
         yield f"asked: {one.asked}"
         yield f"came:  {one.came}"

@@ -28,7 +28,7 @@ _HEADING = re.compile(r"^(Usage|Examples|Arguments|Options|Commands):", re.MULTI
 
 class _HelpCommand(TyperCommand):
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        _write_help(self, ctx, formatter)
+        _format_help(self, ctx, formatter)
 
     def get_short_help_str(self, limit: int = 45) -> str:
         """Return the first paragraph, uncut: the list of commands wraps it."""
@@ -44,7 +44,7 @@ class _HelpCommand(TyperCommand):
 # It is shown without importing pydantic.
 class _HelpGroup(TyperGroup):
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        _write_help(self, ctx, formatter)
+        _format_help(self, ctx, formatter)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse arguments. Typer's own flags get a default; without, it imports pydantic."""
@@ -55,7 +55,7 @@ class _HelpGroup(TyperGroup):
         return super().parse_args(ctx, args)
 
 
-def _write_help(command: TyperCommand | TyperGroup, ctx: Any, formatter: Any) -> None:
+def _format_help(command: TyperCommand | TyperGroup, ctx: Any, formatter: Any) -> None:
     formatter.width = max(_NARROWEST, min(shutil.get_terminal_size().columns, _WIDEST))
     widest_name = min(_LONGEST_NAME, formatter.width // 2 - 4)
     formatter.write_dl = partial(formatter.write_dl, col_max=widest_name)
@@ -167,8 +167,8 @@ app = typer.Typer(
 )
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(is_requested: bool) -> None:
+    if is_requested:
         typer.echo(f"causerie {causerie.__version__}")
         raise typer.Exit
 

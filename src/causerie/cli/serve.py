@@ -110,15 +110,15 @@ def serve(
     _serve_until_stopped(read)
 
 
-def _flag_overrides(server: Mapping[str, str | None], named: list[str] | None) -> list[Override]:
+def _flag_overrides(options: Mapping[str, str | None], models: list[str] | None) -> list[Override]:
     from causerie.settings.load import Override
 
-    given = {name: value for name, value in server.items() if value is not None}
+    given = {name: value for name, value in options.items() if value is not None}
     flags = [Override(f"server.{name}", given[name], f"--{name}") for name in given]
-    return [*flags, Override("weights.serve", False, "the command line")] if named else flags
+    return [*flags, Override("weights.serve", False, "the command line")] if models else flags
 
 
-def _serve_until_stopped(read: ReadWith) -> None:
+def _serve_until_stopped(load_settings: ReadWith) -> None:
     from rich.console import Console
 
     from causerie.cli.announcement import ConsoleAnnouncer, LogAnnouncer
@@ -133,11 +133,11 @@ def _serve_until_stopped(read: ReadWith) -> None:
 
     def again(entries: Sequence[Entry], text: str | None) -> Loaded:
         try:
-            return read(entries, text)
+            return load_settings(entries, text)
         except CommandFailed as error:
             raise SettingsError([Problem("the command line", "", str(error))]) from error
 
-    loaded, _ = checked(lambda: read((), None), commands=False)
+    loaded, _ = checked(lambda: load_settings((), None), commands=False)
     with heedless():
         logging = loaded.settings.logging
         configure(logging.level, logging.format, colours=not no_colour())

@@ -55,7 +55,7 @@ def install(
 
     `causerie service install -- --port 9000 --config ~/causerie.toml`
     """
-    agent = _systemd_or_launchd((sys.executable, "-P", "-m", "causerie", "serve", *(words or ())))
+    agent = _build_platform_agent((sys.executable, "-P", "-m", "causerie", "serve", *(words or ())))
     if show:
         typer.echo(agent.content.decode(), nl=False)
         return
@@ -81,7 +81,7 @@ def uninstall() -> None:
 
     `causerie service uninstall`
     """
-    agent = _systemd_or_launchd(())
+    agent = _build_platform_agent(())
     if not agent.file.exists():
         raise CommandFailed(f"nothing is installed: there is no {agent.file}")
     _run_commands(agent.stops, fails=False)
@@ -99,23 +99,23 @@ class _Agent(NamedTuple):
     advice: str
 
 
-def _systemd_or_launchd(command: Sequence[str]) -> _Agent:
+def _build_platform_agent(command: Sequence[str]) -> _Agent:
     from causerie.settings.environment import config_folder, variables
 
     if sys.platform == "darwin":
-        return _launchd(command, Path.home() / "Library", f"gui/{os.getuid()}")
+        return _build_launchd_agent(command, Path.home() / "Library", f"gui/{os.getuid()}")
     if sys.platform.startswith("linux"):
         folder = config_folder(variables()).parent / "systemd" / "user"
-        return _systemd(command, folder)
+        return _build_systemd_agent(command, folder)
     words = "this system has neither systemd nor launchd; let its own tools start `causerie serve`"
     raise WrongUsage(words)
 
 
-def _systemd(command: Sequence[str], folder: Path) -> _Agent:
+def _build_systemd_agent(command: Sequence[str], unit_folder: Path) -> _Agent:
     call = ("systemctl", "--user")
     return _Agent(
-        folder / f"{_NAME}.service",
-        _UNIT.format(command=" ".join(map(_quoted_for_systemd, command))).encode(),
+        unit_folder / f"{_NAME}.service",
+        _UNIT.format(command=" ".join(map(_quote_for_systemd, command))).encode(),
         ((*call, "daemon-reload"), (*call, "enable", _NAME), (*call, "restart", _NAME)),
         (*call, "disable", "--now", _NAME),
         f"Its log: `journalctl --user -u {_NAME}`. "
@@ -123,7 +123,7 @@ def _systemd(command: Sequence[str], folder: Path) -> _Agent:
     )
 
 
-def _launchd(command: Sequence[str], library: Path, user: str) -> _Agent:
+def _build_launchd_agent(command: Sequence[str], library: Path, domain: str) -> _Agent:
     file, log = library / "LaunchAgents" / f"{_NAME}.plist", library / "Logs" / f"{_NAME}.log"
     agent = {
         "Label": _NAME,
@@ -136,8 +136,8 @@ def _launchd(command: Sequence[str], library: Path, user: str) -> _Agent:
     return _Agent(
         file,
         plistlib.dumps(agent),
-        (("launchctl", "bootstrap", user, str(file)),),
-        ("launchctl", "bootout", f"{user}/{_NAME}"),
+        (("launchctl", "bootstrap", domain, str(file)),),
+        ("launchctl", "bootout", f"{domain}/{_NAME}"),
         f"Its log: {log}",
     )
 
@@ -160,7 +160,7 @@ def _run_commands(*commands: Sequence[str], fails: bool = True) -> None:
 
 
 # systemd.service(5), "Command lines".
-def _quoted_for_systemd(word: str) -> str:
+def _quote_for_systemd(argument: str) -> str:
     for special in ("\\", '"'):
-        word = word.replace(special, f"\\{special}")
-    return '"' + word.replace("%", "%%").replace("$", "$$").replace("\n", "\\n") + '"'
+        argument = argument.replace(special, f"\\{special}")
+    return '"' + argument.replace("%", "%%").replace("$", "$$").replace("\n", "\\n") + '"'

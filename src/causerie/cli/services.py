@@ -73,7 +73,7 @@ def stop(
     `causerie stop qwen3:4b`
     """
     known = library()
-    chosen = _only_matching_service(
+    chosen = _require_single_service(
         lambda one: name is None or bool(one.models(name, known)),
         lambda one: ", ".join(each.id for each in one.facts.models) or "without models of its own",
         pid,
@@ -160,7 +160,7 @@ class Service:
             time.sleep(0.1)
 
     def ask(self, what: str, kind: type[A], seconds: float) -> A:
-        """Return its answer to a command. Raises :class:`CommandFailed`."""
+        """Return the service's answer to a command. Raises :class:`CommandFailed`."""
         from causerie.composition.control import ControlFailed, asked
 
         try:
@@ -169,7 +169,7 @@ class Service:
             raise CommandFailed(str(error)) from error
 
     def models(self, name: str, known: Library) -> Sequence[RunningModel]:
-        """Return its models with this id, or with the weights that ``name`` means."""
+        """Return the service's models with this id, or with the weights that ``name`` means."""
         from causerie.engines.weights.errors import BadReference
 
         found = [model for model in self.facts.models if model.id == name.lower()]
@@ -219,11 +219,11 @@ def services(pid: int | None = None) -> Sequence[Service]:
 def show_services(found: Sequence[Service], known: Library) -> None:
     from causerie.cli.terminal import print_table
 
-    rows = [row for one in found for row in _service_rows(one, known)]
+    rows = [row for one in found for row in _build_service_rows(one, known)]
     print_table(_COLUMNS, rows, right={"CONTEXT", "BUSY", "MEMORY", "AT MOST"})
 
 
-def _service_rows(service: Service, known: Library) -> Iterator[Sequence[str]]:
+def _build_service_rows(service: Service, known: Library) -> Iterator[Sequence[str]]:
     where = (service.facts.address, str(service.facts.pid))
     models = [
         model
@@ -238,14 +238,14 @@ def _service_rows(service: Service, known: Library) -> Iterator[Sequence[str]]:
             model.state,
             f"{model.context:,}{shared}" if model.context else "-",
             "-" if model.state == _ABSENT else f"{model.busy}/{model.slots}",
-            _size_or_dash(resident(model.pid)),
-            _size_or_dash(model.memory_bytes),
-            _time_left(model.unload_seconds),
+            _format_size_or_dash(resident(model.pid)),
+            _format_size_or_dash(model.memory_bytes),
+            _format_time_left(model.unload_seconds),
             *where,
         )
         for each in model.members:
-            busy, now = f"{each.busy}/{each.slots}", _size_or_dash(resident(each.pid))
-            most = _size_or_dash(each.memory_bytes)
+            busy, now = f"{each.busy}/{each.slots}", _format_size_or_dash(resident(each.pid))
+            most = _format_size_or_dash(each.memory_bytes)
             yield ("", each.address, each.state, "", busy, now, most, "", "", "")
     if not models:
         from causerie.errors import counted
@@ -255,7 +255,7 @@ def _service_rows(service: Service, known: Library) -> Iterator[Sequence[str]]:
         yield (none, *"-" * (len(_COLUMNS) - len(where) - 1), *where)
 
 
-def _time_left(seconds: float | None) -> str:
+def _format_time_left(seconds: float | None) -> str:
     from causerie.errors import counted
 
     if seconds is None:
@@ -271,21 +271,21 @@ def resident(pid: int | None) -> int | None:
     ``None`` where the system does not report it.
     """
     try:
-        return _pages_with_children(Path(f"/proc/{pid}")) * os.sysconf("SC_PAGE_SIZE")
+        return _count_memory_pages(Path(f"/proc/{pid}")) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):
         return None
 
 
-def _pages_with_children(process: Path) -> int:
-    pages = int((process / "statm").read_text("ascii").split()[1])
-    for task in (process / "task").iterdir():
+def _count_memory_pages(process_folder: Path) -> int:
+    pages = int((process_folder / "statm").read_text("ascii").split()[1])
+    for task in (process_folder / "task").iterdir():
         for child in (task / "children").read_text("ascii").split():
-            pages += _pages_with_children(process.with_name(child))
+            pages += _count_memory_pages(process_folder.with_name(child))
     return pages
 
 
-def _size_or_dash(count: int | None) -> str:
-    return size_text(count) if count else "-"
+def _format_size_or_dash(byte_count: int | None) -> str:
+    return size_text(byte_count) if byte_count else "-"
 
 
 def reload(
@@ -312,7 +312,7 @@ def reload(
     from causerie.composition.reloading import ReloadOutcome
 
     real = None if config is None else os.path.realpath(config)
-    chosen = _only_matching_service(
+    chosen = _require_single_service(
         lambda one: real is None or (one.facts.file and os.path.realpath(one.facts.file)) == real,
         lambda one: one.facts.file or "without a configuration file",
         pid,
@@ -335,21 +335,21 @@ def reload(
         typer.echo(f"causerie: {note}", err=True)
 
 
-def _only_matching_service(
-    fits: Callable[[Service], bool],
+def _require_single_service(
+    matches: Callable[[Service], bool],
     describe: Callable[[Service], str],
     pid: int | None,
-    sought: str,
+    criterion: str,
     advice: str = "",
 ) -> Service:
     found = services(pid)
     if not found:
         raise CommandFailed(f"no service of this user is running{advice}")
-    fitting = [one for one in found if pid in (None, one.socket.pid) and fits(one)]
+    fitting = [one for one in found if pid in (None, one.socket.pid) and matches(one)]
     if len(fitting) == 1:
         return fitting[0]
     several = "several services are running; say which"
-    some = several if fitting else f"no running service {sought}; there are"
+    some = several if fitting else f"no running service {criterion}; there are"
     lines = (
         f"  --pid {one.facts.pid}  {one.facts.address}  {describe(one)}" for one in fitting or found
     )

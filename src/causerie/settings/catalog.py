@@ -157,7 +157,7 @@ class PublicChatSettings(Struct, frozen=True, kw_only=True):
 def public_chat_rules(
     chat: PublicChatSettings, catalog: Sequence[CatalogModelSettings]
 ) -> Iterator[Broken]:
-    """Yield the models that cost something. One that is not there may come from the database."""
+    """Yield the models that are not free. A model that is unknown may be in the database."""
     priced = {
         entry.id for entry in catalog for endpoint in entry.endpoints if _has_cost(endpoint.price)
     }

@@ -284,11 +284,11 @@ def identity_rules(
         (("identity_providers", index, "name"), each.name) for index, each in enumerate(providers)
     )
     for index, provider in enumerate(providers):
-        yield from _identity_provider_rules(("identity_providers", index), provider)
+        yield from _find_identity_provider_problems(("identity_providers", index), provider)
 
 
-def _identity_provider_rules(at: KeyPath, provider: IdentityProvider) -> Iterator[Broken]:
-    if (wrong := _wrong_issuer(provider.issuer)) is not None:
+def _find_identity_provider_problems(at: KeyPath, provider: IdentityProvider) -> Iterator[Broken]:
+    if (wrong := _find_issuer_problem(provider.issuer)) is not None:
         yield Broken((*at, "issuer"), wrong)
     yield from certificate_rules((*at, "ca_file"), provider.ca_file)
     if provider.name == "code":
@@ -308,7 +308,7 @@ def _identity_provider_rules(at: KeyPath, provider: IdentityProvider) -> Iterato
             yield Broken((*at, "groups", index), words)
 
 
-def _wrong_issuer(issuer: str) -> str | None:
+def _find_issuer_problem(issuer: str) -> str | None:
     try:
         parts = urlsplit(issuer)
         _ = parts.hostname, parts.port

@@ -93,7 +93,7 @@ def read_credentials(
 
 
 def secret_value(secret: Secret, environ: Mapping[str, str]) -> str:
-    """Return the secret; raises :class:`ValueError`, without it."""
+    """Return the secret; raise :class:`ValueError`, whose message does not contain it."""
     if secret.env is not None:
         where, value = f"the variable {secret.env}", environ.get(secret.env, "")
         if not value:
@@ -109,12 +109,12 @@ def secret_value(secret: Secret, environ: Mapping[str, str]) -> str:
             raise ValueError(f"{where} is not text") from None
     else:
         program = (secret.command or ("",))[0]
-        where, value = f"the command {program}", _command_output(secret)
+        where, value = f"the command {program}", _run_secret_command(secret)
     return one_word(value, f"{where} gives")
 
 
 def one_word(value: str, gives: str) -> str:
-    """Return a secret without white space around it; raise :class:`ValueError`, without it."""
+    """Return the secret stripped; raise ``ValueError`` if it is empty or has several words."""
     value = value.strip()
     if not value:
         raise ValueError(f"{gives} nothing; it takes one line")
@@ -138,7 +138,7 @@ def _read_secret(loaded: Loaded, path: KeyPath, secret: Secret, environ: Mapping
     return value
 
 
-def _command_output(secret: Secret) -> str:
+def _run_secret_command(secret: Secret) -> str:
     # stderr is not shown, for it may hold the secret.
     command, end = secret.command or (), monotonic() + _COMMAND_SECONDS
     try:

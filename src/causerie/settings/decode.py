@@ -41,7 +41,7 @@ class SettingsDecoder:
     """
 
     def __init__(self, where: Callable[[KeyPath], str]) -> None:
-        self._origin_of_path = where
+        self._find_origin = where
         self.problems: list[Problem] = []
         self.faults: list[KeyPath] = []
 
@@ -49,7 +49,7 @@ class SettingsDecoder:
         """Return the struct; usable as it is only where there are no problems."""
         if not isinstance(value, Mapping):
             self._add_problem(path, f"is {shown(value)}; it takes a table")
-            return cast(S, self._stand_in(kind))
+            return cast(S, self._build_placeholder(kind))
         known = fields(kind)
         for key in value:
             if key not in known:
@@ -60,30 +60,30 @@ class SettingsDecoder:
         decoded: dict[str, Any] = {}
         for name, field in known.items():
             if name in value:
-                found = self._decoded_value(field.type, value[name], (*path, name))
+                found = self._decode_value(field.type, value[name], (*path, name))
                 if found is not _WRONG:
                     decoded[name] = found
             elif field.required:
                 self._add_problem((*path, name), f"is missing; it takes {describe(field.type)}")
             if field.required and name not in decoded:
-                decoded[name] = self._stand_in(field.type)
+                decoded[name] = self._build_placeholder(field.type)
         return kind(**decoded)
 
-    def _stand_in(self, kind: Any) -> Any:
+    def _build_placeholder(self, value_type: Any) -> Any:
         # No two texts are the same, so that rules on names report nothing in addition.
-        bare = plain(alone(kind))
+        bare = plain(alone(value_type))
         if is_struct_type(bare):
             required = [field for field in fields(bare).values() if field.required]
-            return bare(**{field.name: self._stand_in(field.type) for field in required})
+            return bare(**{field.name: self._build_placeholder(field.type) for field in required})
         if get_origin(bare) is Literal:
             return get_args(bare)[0]
         if get_origin(bare) is tuple:
             return ()
         return f"wrong-{len(self.problems)}" if bare is str else bare()
 
-    def _decoded_value(self, kind: Any, value: object, path: KeyPath) -> Any:
-        only = alone(kind)
-        if value is None and only is not kind:  # of no file: a flag hands on whole tables
+    def _decode_value(self, value_type: Any, value: object, path: KeyPath) -> Any:
+        only = alone(value_type)
+        if value is None and only is not value_type:  # of no file: a flag hands on whole tables
             return None
         bare = plain(only)
         inline = extras(only).get("inline")
@@ -98,23 +98,23 @@ class SettingsDecoder:
         item = item_of(bare)
         if is_struct_type(plain(item)):
             if isinstance(value, list | tuple):
-                found = [self._decoded_value(item, one, (*path, i)) for i, one in enumerate(value)]
+                found = [self._decode_value(item, one, (*path, i)) for i, one in enumerate(value)]
                 return tuple(one for one in found if one is not _WRONG)
             if "inline" not in extras(item):
                 self._add_problem(path, f"is {shown(value)}; it takes a list of tables")
                 return _WRONG
         try:
-            return msgspec.convert(value, kind)
+            return msgspec.convert(value, value_type)
         except msgspec.ValidationError:
             known = "empty" if value == "" else shown(value)
-            if _may_be_secret(kind):
+            if _may_be_secret(value_type):
                 known = "not usable"
-            self._add_problem(path, f"is {known}; it takes {describe(kind)}")
+            self._add_problem(path, f"is {known}; it takes {describe(value_type)}")
             return _WRONG
 
-    def _add_problem(self, path: KeyPath, advice: str, fault: KeyPath | None = None) -> None:
-        self.faults.append(path if fault is None else fault)
-        self.problems.append(Problem(self._origin_of_path(path), dotted(path), advice))
+    def _add_problem(self, path: KeyPath, advice: str, fault_path: KeyPath | None = None) -> None:
+        self.faults.append(path if fault_path is None else fault_path)
+        self.problems.append(Problem(self._find_origin(path), dotted(path), advice))
 
 
 def item_of(bare: Any) -> Any:
@@ -172,10 +172,10 @@ def is_secret(kind: Any) -> bool:
     return bool(extras(kind).get("secret"))
 
 
-def _may_be_secret(kind: Any) -> bool:
-    if any(extras(kind).get(mark) for mark in ("secret", "inline", "digest")):
+def _may_be_secret(value_type: Any) -> bool:
+    if any(extras(value_type).get(mark) for mark in ("secret", "inline", "digest")):
         return True
-    bare = plain(kind)
+    bare = plain(value_type)
     return get_origin(bare) is not Literal and any(map(_may_be_secret, get_args(bare)))
 
 
@@ -197,15 +197,15 @@ def describe(kind: Any) -> str:
     if bare is bool:
         return "`true` or `false`"
     if bare is int or bare is float:
-        return ("a whole number" if bare is int else "a number") + _bounds_words(limits)
+        return ("a whole number" if bare is int else "a number") + _format_bounds(limits)
     if bare is str:
         return "a text"
     return "a table"
 
 
-def _bounds_words(limits: list[msgspec.Meta]) -> str:
+def _format_bounds(constraints: list[msgspec.Meta]) -> str:
     words = []
-    for meta in limits:
+    for meta in constraints:
         bounds = {"from": meta.ge, "above": meta.gt, "to": meta.le, "below": meta.lt}
         words += [f" {word} {value:.15g}" for word, value in bounds.items() if value is not None]
     return "".join(words)

@@ -38,7 +38,7 @@ class DoorAddress(Struct, frozen=True):
 
 def door_addresses(settings: Settings) -> tuple[DoorAddress, ...]:
     """Return all doors, those of the configuration first."""
-    return (*_listed_doors(settings), *_own_doors(settings))
+    return (*_list_configured_doors(settings), *_build_model_doors(settings))
 
 
 def behind(settings: Settings, kind: str) -> tuple[str, ...]:
@@ -70,12 +70,12 @@ def default_address(settings: Settings) -> DoorAddress:
     raise LookupError(f"no door is named {wanted}")
 
 
-def slug(model: ModelSettings) -> str:
+def door_slug(model: ModelSettings) -> str:
     """Return the name of a model's own door: ``qwen-qwen3-8b`` for ``Qwen/Qwen3-8B``."""
     return model.door or _ODD.sub("-", model.id.lower())[:_LONGEST].strip("-")
 
 
-def _listed_doors(settings: Settings) -> Iterator[DoorAddress]:
+def _list_configured_doors(settings: Settings) -> Iterator[DoorAddress]:
     domain = settings.server.public_host
     for index, door in enumerate(settings.doors):
         names = [door.name]
@@ -85,15 +85,15 @@ def _listed_doors(settings: Settings) -> Iterator[DoorAddress]:
             names.append("router")
         yield DoorAddress(
             door=door,
-            prefix=door.prefix or _path_prefix(door.name, door.kind),
+            prefix=door.prefix or _build_path_prefix(door.name, door.kind),
             hosts=(*(f"{name}.{domain}" for name in names), *door.hosts),
             models=behind(settings, door.kind) if door.models is None else door.models,
             at=("doors", index),
         )
 
 
-def _own_doors(settings: Settings) -> Iterator[DoorAddress]:
-    routers = (each for each in _listed_doors(settings) if each.door.kind == "router")
+def _build_model_doors(settings: Settings) -> Iterator[DoorAddress]:
+    routers = (each for each in _list_configured_doors(settings) if each.door.kind == "router")
     shown = {id for each in routers for id in each.models}
     offered = {
         endpoint.model
@@ -105,11 +105,11 @@ def _own_doors(settings: Settings) -> Iterator[DoorAddress]:
     for index, model in enumerate(settings.models):
         if model.keys is None and model.id in offered:
             continue
-        name = slug(model)
+        name = door_slug(model)
         keys = settings.server.keys if model.keys is None else model.keys
         yield DoorAddress(
             door=DoorSettings(name=name, keys=keys, models=(model.id,), networks=model.networks),
-            prefix=_path_prefix(name, "endpoint"),
+            prefix=_build_path_prefix(name, "endpoint"),
             hosts=(f"{name}.{settings.server.public_host}",),
             models=(model.id,),
             at=("models", index),
@@ -117,8 +117,8 @@ def _own_doors(settings: Settings) -> Iterator[DoorAddress]:
         )
 
 
-def _path_prefix(name: str, kind: str) -> str:
-    return f"/endpoints/{name}/v1" if kind == "endpoint" else f"/{name}/v1"
+def _build_path_prefix(door_name: str, door_kind: str) -> str:
+    return f"/endpoints/{door_name}/v1" if door_kind == "endpoint" else f"/{door_name}/v1"
 
 
 # Rules for doors: no addresses that collide, models that exist, openness stated.
@@ -147,9 +147,9 @@ def door_rules(settings: Settings) -> Iterator[Broken]:
         if way.own and not way.door.name:
             advice = "holds no letter or digit a host name could have; set `door`"
             yield Broken((*way.at, "id"), advice)
-    yield from _address_collisions(every)
+    yield from _find_address_collisions(every)
     for way in listed:
-        yield from _listed_door_rules(way, settings)
+        yield from _find_door_problems(way, settings)
     for way in every:
         if way.door.keys == ():
             yield Broken(
@@ -181,62 +181,62 @@ def is_private(host: str) -> bool:
         return True
 
 
-def _address_collisions(every: tuple[DoorAddress, ...]) -> Iterator[Broken]:
+def _find_address_collisions(door_addresses: tuple[DoorAddress, ...]) -> Iterator[Broken]:
     # Names first: where those collide, the addresses made of them do too.
     names: dict[str, DoorAddress] = {}
     addresses: dict[str, DoorAddress] = {}
-    for way in every:
+    for way in door_addresses:
         instead = "set another `door` for the model" if way.own else "give the door another"
         other = names.setdefault(way.door.name, way)
         if other is not way:
-            advice = f'"{way.door.name}" is taken by {_door_place_text(other)}; {instead}'
+            advice = f'"{way.door.name}" is taken by {_describe_door_place(other)}; {instead}'
             yield Broken((*way.at, "id" if way.own else "name"), advice, other.at)
             continue
         for key, address in [("prefix", way.prefix), *(("hosts", host) for host in way.hosts)]:
             other = addresses.setdefault(address, way)
             if other is not way:
-                advice = f'"{address}" leads to {_door_place_text(other)} already; {instead}'
+                advice = f'"{address}" leads to {_describe_door_place(other)} already; {instead}'
                 yield Broken((*way.at, "id" if way.own else key), advice, other.at)
 
 
-def _door_place_text(way: DoorAddress) -> str:
-    return f"the own door of {dotted(way.at)}" if way.own else dotted(way.at)
+def _describe_door_place(address: DoorAddress) -> str:
+    return f"the own door of {dotted(address.at)}" if address.own else dotted(address.at)
 
 
-def _listed_door_rules(way: DoorAddress, settings: Settings) -> Iterator[Broken]:
-    gateway = way.door.kind == "gateway"
-    noun = _BEHIND[way.door.kind]
-    there = behind(settings, way.door.kind)
-    for model in way.door.models or ():
+def _find_door_problems(address: DoorAddress, settings: Settings) -> Iterator[Broken]:
+    gateway = address.door.kind == "gateway"
+    noun = _BEHIND[address.door.kind]
+    there = behind(settings, address.door.kind)
+    for model in address.door.models or ():
         if model not in there:
             yield Broken(
-                (*way.at, "models"),
+                (*address.at, "models"),
                 no_such(f"{noun} has the id", model, there),
-                relies_on=((*way.at, "kind"), ("models",), ("aliases",), ("catalog",)),
+                relies_on=((*address.at, "kind"), ("models",), ("aliases",), ("catalog",)),
             )
     filled = settings.models or settings.aliases or settings.catalog
-    if not way.models and filled and not has_accounts(settings):  # else the console fills it
+    if not address.models and filled and not has_accounts(settings):  # else the console fills it
         kind = next(one for one in ("endpoint", "gateway", "router") if behind(settings, one))
         yield Broken(
-            (*way.at, "kind"),
+            (*address.at, "kind"),
             f"leads nowhere, for there is no {noun}; list some, or make it a door of "
             f'`kind = "{kind}"`',
             relies_on=(("models",), ("aliases",), ("catalog",)),
         )
-    first, *more = way.prefix.strip("/").split("/")
+    first, *more = address.prefix.strip("/").split("/")
     if first in _OURS or "." in (first, *more) or ".." in (first, *more):
-        yield Broken((*way.at, "prefix"), f'"{way.prefix}" is in use by the service itself')
-    if way.door.reasoning and not gateway:
+        yield Broken((*address.at, "prefix"), f'"{address.prefix}" is in use by the service itself')
+    if address.door.reasoning and not gateway:
         yield Broken(
-            (*way.at, "reasoning"),
+            (*address.at, "reasoning"),
             'is for doors of `kind = "gateway"` only',
-            relies_on=((*way.at, "kind"),),
+            relies_on=((*address.at, "kind"),),
         )
-    if way.door.kind == "hosted" and way.door.keys != "accounts":
+    if address.door.kind == "hosted" and address.door.keys != "accounts":
         yield Broken(
-            (*way.at, "keys"),
+            (*address.at, "keys"),
             'of a hosted door are `"accounts"`; leave it out',
-            relies_on=((*way.at, "kind"),),
+            relies_on=((*address.at, "kind"),),
         )
 
 

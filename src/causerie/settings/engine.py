@@ -73,15 +73,15 @@ _EITHER = ("address", "addresses", "context", "parallel")
 
 
 def vllm_rules(at: KeyPath, vllm: Vllm) -> Iterator[Broken]:
-    yield from _option_rules(at, vllm)
+    yield from _find_vllm_option_problems(at, vllm)
     if vllm.address is not None:
-        yield from _address_rules((*at, "address"), vllm.address)
+        yield from _find_address_problems((*at, "address"), vllm.address)
         if _is_srv_name(vllm.address):
             words = "names a service, which may have several servers; put it into `addresses`"
             yield Broken((*at, "address"), words)
         if vllm.kv_events is not None:
             yield Broken((*at, "kv_events"), "is for a pool; put the server into `addresses`")
-    yield from _pool_rules((*at, "addresses"), vllm)
+    yield from _find_vllm_pool_problems((*at, "addresses"), vllm)
     if vllm.elsewhere:
         tls = [one for one in vllm.elsewhere if one.startswith("https://")] or vllm.elsewhere
         yield from tls_rules((*at, "tls"), vllm.tls, tls[0])
@@ -93,7 +93,7 @@ def device_rules(at: KeyPath, devices: Sequence[str], replicas: int) -> Iterator
         yield Broken((*at, "devices"), words)
 
 
-def _option_rules(at: KeyPath, vllm: Vllm) -> Iterator[Broken]:
+def _find_vllm_option_problems(at: KeyPath, vllm: Vllm) -> Iterator[Broken]:
     for arg in vllm.args:
         if arg.partition("=")[0].replace("_", "-") in _OURS["vllm"]:
             yield Broken((*at, "args"), f'has "{arg}", which this service sets itself')
@@ -109,34 +109,32 @@ def _option_rules(at: KeyPath, vllm: Vllm) -> Iterator[Broken]:
             yield Broken((*at, name), words)
 
 
-def _address_rules(at: KeyPath, address: str) -> Iterator[Broken]:
+def _find_address_problems(at: KeyPath, address: str) -> Iterator[Broken]:
     yield from address_rules(at, address, "name its key by `key`")
     if address.rstrip("/").endswith("/v1"):
         yield Broken(at, "ends in /v1; it takes what stands before that")
 
 
-def _pool_rules(at: KeyPath, vllm: Vllm) -> Iterator[Broken]:
+def _find_vllm_pool_problems(at: KeyPath, vllm: Vllm) -> Iterator[Broken]:
     if vllm.address is not None and vllm.addresses:
         yield Broken(at, "stands alongside `address`; name all servers here, or only one there")
     seen = [address.rstrip("/") for address in vllm.addresses]
     for index, address in enumerate(seen):
-        yield from _address_rules((*at, index), vllm.addresses[index])
+        yield from _find_address_problems((*at, index), vllm.addresses[index])
         if _is_srv_name(address) and urlsplit(address).port:
             yield Broken((*at, index), "has a port, which its SRV records name; take it out")
         if address in seen[:index]:
             yield Broken((*at, index), "stands there twice; each server is named once")
-        elif vllm.kv_events is not None and _host_of_address(address) in map(
-            _host_of_address, seen[:index]
-        ):
+        elif vllm.kv_events is not None and _parse_host(address) in map(_parse_host, seen[:index]):
             words = "is on the host of another one, and so are the ports of `kv_events`"
             yield Broken((*at, index), f"{words}; take them out, or start both by `replicas`")
 
 
 def _is_srv_name(address: str) -> bool:
-    return _host_of_address(address).startswith("_")
+    return _parse_host(address).startswith("_")
 
 
-def _host_of_address(address: str) -> str:
+def _parse_host(address: str) -> str:
     return urlsplit(address).hostname or ""
 
 

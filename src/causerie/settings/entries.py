@@ -39,7 +39,7 @@ _PROGRAM = "only the file may say how a program is started"
 
 
 class EntryTable(Struct, frozen=True):
-    """Declares the tables of the file whose form entries of one kind have."""
+    """Declares to which tables of the file the entries of one kind correspond."""
 
     path: tuple[str, ...]
     name: str = "name"
@@ -148,16 +148,16 @@ def tables_of(settings: Settings, kind: EntryKind) -> Sequence[Any]:
 
 
 def filed_index(entry: Entry, alone: Loaded) -> int | None:
-    """Return the index of what the file has under this name, if it has something."""
+    """Return the index of the file's table with the name of the entry; ``None`` without one."""
     names = (getattr(one, entry.table.name) for one in tables_of(alone.settings, entry.kind))
     return next((index for index, name in enumerate(names) if name == entry.name), None)
 
 
 def refusals(entry: Entry, alone: Loaded) -> tuple[str, ...]:
-    """Return why an entry is not even tried with a file that says this."""
+    """Return why an entry is left out before it is checked together with the file's settings."""
     index = filed_index(entry, alone)
     if index is not None:
-        return tuple(_conflicts_with_file(entry, alone, index))
+        return tuple(_find_conflicts_with_file(entry, alone, index))
     origin = alone.origins.get(entry.table.path, "line")
     if entry.kind == "model" and alone.chosen:
         if entry.name not in alone.chosen:
@@ -165,27 +165,27 @@ def refusals(entry: Entry, alone: Loaded) -> tuple[str, ...]:
     elif not origin.startswith("line"):
         return (f"{origin} says which {entry.table.path[-1]} there are",)
     if entry.kind == "model":
-        return (*_file_only_refusals(entry), *_model_refusals(entry.body))
+        return (*_find_file_only_refusals(entry), *_find_model_refusals(entry.body))
     if entry.kind == "door":
-        return tuple(_door_refusals(entry))
-    return tuple(_file_only_refusals(entry))
+        return tuple(_find_door_refusals(entry))
+    return tuple(_find_file_only_refusals(entry))
 
 
-def _conflicts_with_file(entry: Entry, alone: Loaded, index: int) -> Iterator[str]:
+def _find_conflicts_with_file(entry: Entry, file_settings: Loaded, index: int) -> Iterator[str]:
     completed, path = entry.table.completed, entry.table.path
-    one = tables_of(alone.settings, entry.kind)[index]
+    one = tables_of(file_settings.settings, entry.kind)[index]
     if not entry.body or not set(entry.body) <= set(completed):
-        place = alone.where((*path, index)) or "the default"
+        place = file_settings.where((*path, index)) or "the default"
         rest = f"; an entry may add {', '.join(completed)}" if completed else ""
         yield f'"{entry.name}" is taken by {place}, which wins{rest}'
         return
     for field in msgspec.structs.fields(type(one)):
         if field.name in entry.body and getattr(one, field.name) != field.default:
-            place = alone.where((*path, index, field.name)) or "the default"
+            place = file_settings.where((*path, index, field.name)) or "the default"
             yield f"{field.name}: is set by {place}, which wins"
 
 
-def _file_only_refusals(entry: Entry) -> Iterator[str]:
+def _find_file_only_refusals(entry: Entry) -> Iterator[str]:
     for path, words in entry.table.file_only.items():
         if has_value(entry.body, path.split(".")):
             yield f"{path}: {words}"
@@ -193,7 +193,7 @@ def _file_only_refusals(entry: Entry) -> Iterator[str]:
         yield f"proxy: {_PLACE}"
 
 
-def _model_refusals(body: Mapping[str, Any]) -> Iterator[str]:
+def _find_model_refusals(body: Mapping[str, Any]) -> Iterator[str]:
     engine, ref = body.get("engine", "llamacpp"), body.get("ref")
     if isinstance(engine, str) and engine not in _ENGINES:
         yield f"engine: only the file may name one other than {', '.join(_ENGINES)}"
@@ -204,7 +204,7 @@ def _model_refusals(body: Mapping[str, Any]) -> Iterator[str]:
         return  # the rules say so
 
 
-def _door_refusals(entry: Entry) -> Iterator[str]:
+def _find_door_refusals(entry: Entry) -> Iterator[str]:
     # Limits of a door that is gone do not open another.
     if entry.body.get("keys") not in (None, "accounts"):
         yield 'keys: only the file may say who enters, other than by `keys = "accounts"`'
@@ -213,7 +213,7 @@ def _door_refusals(entry: Entry) -> Iterator[str]:
 
 
 def pop_name(kind: EntryKind, body: dict[str, Any]) -> str | None:
-    """Take the name of an entry out of its table; a known provider has one by itself."""
+    """Remove and return the name in the table of an entry; a known provider has a default."""
     known = KNOWN_PROVIDERS.get(str(body.get("known"))) if kind == "provider" else None
     name = body.pop(TABLES[kind].name, known.name if known is not None else None)
     return name if isinstance(name, str) and name else None
@@ -252,7 +252,7 @@ def merged(read: ReadWith, entries: Sequence[Entry], text: str | None = None) ->
         try:
             return replace(read(wanted, alone.text), left_out=left_out)
         except SettingsError as error:
-            left_out |= (faulty := _entry_problems(wanted, error.problems))
+            left_out |= (faulty := _group_problems_by_entry(wanted, error.problems))
         wanted = [one for one in wanted if one.key not in faulty]
     return replace(alone, left_out=left_out)
 
@@ -269,11 +269,11 @@ def without_switched_off(entries: Sequence[Entry], alone: Loaded) -> Iterator[En
         if not isinstance(targets, list):
             yield entry
             continue
-        kept = [each for each in targets if _target_key(each) not in off]
+        kept = [each for each in targets if _build_entry_key(each) not in off]
         yield replace(entry, body={**entry.body, label: kept})
 
 
-def _target_key(target: object) -> EntryKey | None:
+def _build_entry_key(target: object) -> EntryKey | None:
     if not isinstance(target, Mapping):
         return None
     provider = target.get("provider")
@@ -282,7 +282,7 @@ def _target_key(target: object) -> EntryKey | None:
     return "provider", str(provider)
 
 
-def _entry_problems(
+def _group_problems_by_entry(
     entries: Sequence[Entry], problems: Sequence[Problem]
 ) -> dict[EntryKey, tuple[str, ...]]:
     # The file holds alone: where a problem names no entry, the newest one caused it.

@@ -50,21 +50,21 @@ def expanded(path: str) -> Path:
         return Path(path)
 
 
-def _user_folder(name: str, usual: str, environ: Mapping[str, str]) -> Path:
-    base = Path(environ.get(name, ""))
+def _find_user_folder(variable: str, default_folder: str, environ: Mapping[str, str]) -> Path:
+    base = Path(environ.get(variable, ""))
     try:
-        return (base if base.is_absolute() else Path(usual).expanduser()) / "causerie"
+        return (base if base.is_absolute() else Path(default_folder).expanduser()) / "causerie"
     except RuntimeError as error:
-        advice = f"this user has no home, so there is no {usual}; set {name}, or HOME"
+        advice = f"this user has no home, so there is no {default_folder}; set {variable}, or HOME"
         raise SettingsError([Problem("", "", advice)]) from error
 
 
 # Folders of the user by the XDG Base Directory Specification: for weights, the user's own files
 # about this program, data to keep, and what commands remember.
-cache_folder = partial(_user_folder, "XDG_CACHE_HOME", "~/.cache")
-config_folder = partial(_user_folder, "XDG_CONFIG_HOME", "~/.config")
-data_folder = partial(_user_folder, "XDG_DATA_HOME", "~/.local/share")
-state_folder = partial(_user_folder, "XDG_STATE_HOME", "~/.local/state")
+cache_folder = partial(_find_user_folder, "XDG_CACHE_HOME", "~/.cache")
+config_folder = partial(_find_user_folder, "XDG_CONFIG_HOME", "~/.config")
+data_folder = partial(_find_user_folder, "XDG_DATA_HOME", "~/.local/share")
+state_folder = partial(_find_user_folder, "XDG_STATE_HOME", "~/.local/state")
 
 
 def own_library(environ: Mapping[str, str]) -> Library:

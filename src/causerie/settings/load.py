@@ -45,11 +45,11 @@ _SQLITE = "sqlite:///"
 
 
 def settled(settings: Settings, folder: Path, cache: Path, data: Path) -> Settings:
-    """Return the settings with nothing left to derive.
+    """Return the settings with absolute paths, and with defaults that depend on other settings.
 
     Paths are relative to ``folder``; ``cache`` and ``data`` are used where no folder is set.
     """
-    settings = _with_absolute_paths(settings, Settings, folder)
+    settings = _make_paths_absolute(settings, Settings, folder)
     server, weights = settings.server, settings.weights
     unset = settings.models == (DEFAULT_MODEL,) and not settings.providers
     serve = unset and not has_accounts(settings) if weights.serve is None else weights.serve
@@ -57,14 +57,14 @@ def settled(settings: Settings, folder: Path, cache: Path, data: Path) -> Settin
     if host.startswith("[") and host.endswith("]"):  # an IPv6 address as in a URL
         host = host[1:-1]
     logos = {
-        name: text if is_data(text) else _absolute_path(text, folder)
+        name: text if is_data(text) else _make_path_absolute(text, folder)
         for name, text in settings.branding.logos.items()
     }
     return replace(
         settings,
         server=replace(server, host=host),
         weights=replace(weights, cache=weights.cache or str(cache), serve=serve),
-        store=_with_store_url(settings.store, folder, data),
+        store=_fill_store_url(settings.store, folder, data),
         branding=replace(settings.branding, logos=logos),
         doors=tuple(
             replace(each, keys="accounts" if each.kind in ("hosted", "router") else server.keys)
@@ -72,45 +72,45 @@ def settled(settings: Settings, folder: Path, cache: Path, data: Path) -> Settin
             else each
             for each in settings.doors
         ),
-        models=tuple(_with_absolute_ref(model, folder) for model in settings.models),
+        models=tuple(_make_ref_absolute(model, folder) for model in settings.models),
     )
 
 
-def _with_absolute_paths(value: Any, kind: Any, folder: Path) -> Any:
+def _make_paths_absolute(value: Any, value_type: Any, folder: Path) -> Any:
     if isinstance(value, Struct):
         inner = {
-            name: _with_absolute_paths(getattr(value, name), field.type, folder)
+            name: _make_paths_absolute(getattr(value, name), field.type, folder)
             for name, field in fields(type(value)).items()
         }
         return replace(value, **inner)
     if isinstance(value, tuple):
-        item = item_of(plain(alone(kind)))
-        return tuple(_with_absolute_paths(each, item, folder) for each in value)
-    path = extras(alone(kind)).get("path")
+        item = item_of(plain(alone(value_type)))
+        return tuple(_make_paths_absolute(each, item, folder) for each in value)
+    path = extras(alone(value_type)).get("path")
     if path is None or value is None:
         return value
     if path == "program" and "/" not in value and not value.startswith("~"):
         return value  # the shell finds it by its name
-    return _absolute_path(value, folder)
+    return _make_path_absolute(value, folder)
 
 
-def _with_store_url(store: StoreSettings, folder: Path, data: Path) -> StoreSettings:
-    place = store.folder or str(data)
+def _fill_store_url(store: StoreSettings, folder: Path, data_folder: Path) -> StoreSettings:
+    place = store.folder or str(data_folder)
     url = store.url or f"{_SQLITE}{place}/causerie.db"
     if url.startswith(_SQLITE):
-        url = _SQLITE + _absolute_path(url.removeprefix(_SQLITE), folder)
+        url = _SQLITE + _make_path_absolute(url.removeprefix(_SQLITE), folder)
     return replace(store, folder=place, url=url)
 
 
-def _with_absolute_ref(model: ModelSettings, folder: Path) -> ModelSettings:
+def _make_ref_absolute(model: ModelSettings, folder: Path) -> ModelSettings:
     ref = model.ref or ""
     is_file = model.engine == "vllm" or ref.endswith(".gguf")
     if ref.startswith((".", "/", "~")) or (is_file and ref and ":" not in ref):
-        return replace(model, ref=_absolute_path(ref, folder))
+        return replace(model, ref=_make_path_absolute(ref, folder))
     return model
 
 
-def _absolute_path(path: str, folder: Path) -> str:
+def _make_path_absolute(path: str, folder: Path) -> str:
     return str((folder / expanded(path)).absolute())
 
 
@@ -156,11 +156,11 @@ class Loaded:
 
     def where(self, path: KeyPath) -> str:
         """Return the origin of a value: flag, variable, or file and line."""
-        return _origin_text(path, self.origins, self.file)
+        return _format_origin(path, self.origins, self.file)
 
 
-def _origin_text(path: KeyPath, origins: Mapping[KeyPath, str], file: Path | None) -> str:
-    if (origin := of_nearest(path, origins)) is None:
+def _format_origin(path: KeyPath, origin_by_path: Mapping[KeyPath, str], file: Path | None) -> str:
+    if (origin := of_nearest(path, origin_by_path)) is None:
         return str(file or "")
     line = origin.removeprefix("line ")
     return f"{file}:{line}" if line != origin else origin
@@ -179,22 +179,22 @@ class _Layers:
             table = table.setdefault(part, {}) if isinstance(part, str) else table[part]
             if not isinstance(table, dict | list | tuple):
                 return  # the decoder will say that a table belongs there
-        for below in _paths_below(table.get(path[-1]), path):
+        for below in _walk_key_paths(table.get(path[-1]), path):
             self.origins.pop(below, None)
         table[path[-1]] = value
         self.origins[path] = origin
 
     def where(self, path: KeyPath) -> str:
-        return _origin_text(path, self.origins, self.file)
+        return _format_origin(path, self.origins, self.file)
 
     def all_origins(self) -> Mapping[KeyPath, str]:
         """Return the origin of each value, also inside of inline tables."""
-        paths = _paths_below(self.values)
+        paths = _walk_key_paths(self.values)
         found = {path: of_nearest(path, self.origins) for path in paths}
         return {path: origin for path, origin in found.items() if origin} | self.origins
 
 
-def _paths_below(value: object, path: KeyPath = ()) -> Iterator[KeyPath]:
+def _walk_key_paths(value: object, path: KeyPath = ()) -> Iterator[KeyPath]:
     items: Iterable[tuple[Any, object]] = ()
     if isinstance(value, Mapping):
         items = value.items()
@@ -202,7 +202,7 @@ def _paths_below(value: object, path: KeyPath = ()) -> Iterator[KeyPath]:
         items = enumerate(value)
     for part, item in items:
         yield (*path, part)
-        yield from _paths_below(item, (*path, part))
+        yield from _walk_key_paths(item, (*path, part))
 
 
 def load(
@@ -228,7 +228,7 @@ def load(
     known = dict(leaves(Settings))
     _put_variables(layers, known, environ)
     problems = _put_overrides(layers, known, overrides)
-    _add_doors(layers.values, entries)
+    _add_default_doors(layers.values, entries)
     _put_entries(layers, entries)
     _fill_known_providers(layers.values)
     decoder = SettingsDecoder(layers.where)
@@ -239,7 +239,7 @@ def load(
         settings, base, environment.cache_folder(environ), environment.data_folder(environ)
     )
     broken = [rule for rule in broken_rules(settings) if not rule.follows(decoder.faults)]
-    problems += [_problem_at(rule, layers) for rule in broken if not _on_stored_key(rule, layers)]
+    problems += [_to_problem(rule, layers) for rule in broken if not _is_stored_key(rule, layers)]
     readable = {variable(path) for path in known if len(path) > 1} | environment.ELSEWHERE
     readable |= {secret.env for _, _, secret in secrets(settings) if secret.env}
     own = sorted(name for name in environ if name.startswith(environment.PREFIX))
@@ -280,10 +280,7 @@ def _read_layers(
 
 
 def parsed(file: Path, text: str | None = None) -> tuple[str, dict[str, Any]]:
-    """Return a file's text and values; with a ``text`` it is not read, but says this.
-
-    Raises :class:`SettingsError`.
-    """
+    """Return text and values of a file, or of ``text`` in its place; raise ``SettingsError``."""
     try:
         if text is None:
             text = file.read_text(encoding="utf-8-sig")
@@ -302,48 +299,48 @@ def parsed(file: Path, text: str | None = None) -> tuple[str, dict[str, Any]]:
 
 
 def _put_variables(
-    layers: _Layers, known: Mapping[KeyPath, Any], environ: Mapping[str, str]
+    layers: _Layers, type_by_path: Mapping[KeyPath, Any], environ: Mapping[str, str]
 ) -> None:
-    for path, kind in known.items():
+    for path, kind in type_by_path.items():
         foreign = extras(kind).get("variable")
         if foreign and environ.get(foreign) and not has_value(layers.values, path):
-            layers.put(path, _value_from_text(kind, environ[foreign]), f"variable {foreign}")
+            layers.put(path, _parse_value(kind, environ[foreign]), f"variable {foreign}")
         own = variable(path)
         if environ.get(own) and len(path) > 1:  # lists of tables do not fit into a variable
-            layers.put(path, _value_from_text(kind, environ[own]), f"variable {own}")
+            layers.put(path, _parse_value(kind, environ[own]), f"variable {own}")
 
 
 def _put_overrides(
-    layers: _Layers, known: Mapping[KeyPath, Any], overrides: Sequence[Override]
+    layers: _Layers, type_by_path: Mapping[KeyPath, Any], overrides: Sequence[Override]
 ) -> list[Problem]:
     problems = []
     for override in overrides:
         path: KeyPath = tuple(override.key.split("."))
-        if path not in known:
+        if path not in type_by_path:
             advice = "is not a setting that a flag can set; see `causerie check`"
             problems.append(Problem(override.flag, override.key, advice))
             continue
         value = override.value
         if isinstance(value, str):
-            value = _value_from_text(known[path], value)
+            value = _parse_value(type_by_path[path], value)
         layers.put(path, value, override.flag)
     return problems
 
 
-def _problem_at(rule: Broken, layers: _Layers) -> Problem:
+def _to_problem(rule: Broken, layers: _Layers) -> Problem:
     place = layers.where(rule.other) if rule.other is not None else ""
     advice = f"{rule.advice} ({place})" if place else rule.advice
     return Problem(layers.where(rule.path), dotted(rule.path), advice, place)
 
 
-def _on_stored_key(rule: Broken, layers: _Layers) -> bool:
+def _is_stored_key(rule: Broken, layers: _Layers) -> bool:
     origin = layers.origins.get(rule.path[:-1], "line")
     return not origin.startswith("line") and any(
         rule.path[:-2] == each.path and rule.path[-1] == each.key for each in TABLES.values()
     )
 
 
-def _add_doors(values: dict[str, Any], entries: Sequence[Entry]) -> None:
+def _add_default_doors(values: dict[str, Any], entries: Sequence[Entry]) -> None:
     # Doors that only entries need come last, so that the door behind plain `/v1` stays.
     behind = {door: TABLES[kind].path[0] for door, kind in DEFAULT_DOORS.items()}
     filed = [door for door, section in behind.items() if values.get(section)]
@@ -394,12 +391,12 @@ def _fill_known_providers(values: dict[str, Any]) -> None:
                 provider |= filled | provider
 
 
-def _value_from_text(kind: Any, text: str) -> object:
+def _parse_value(value_type: Any, text: str) -> object:
     # What does not fit stays as it is: the decoder refuses it then.
-    bare = plain(kind)
+    bare = plain(value_type)
     if bare is bool and text.lower() in _TRUE | _FALSE:
         return text.lower() in _TRUE
-    for value in (text, [_without_quotes(part.strip()) for part in text.split(",")]):
+    for value in (text, [_strip_quotes(part.strip()) for part in text.split(",")]):
         try:
             return msgspec.convert(value, bare, strict=False)
         except msgspec.ValidationError:
@@ -407,7 +404,7 @@ def _value_from_text(kind: Any, text: str) -> object:
     return text
 
 
-def _without_quotes(text: str) -> str:
+def _strip_quotes(text: str) -> str:
     return text[1:-1] if len(text) > 1 and text[0] == text[-1] == '"' else text
 
 
@@ -425,10 +422,10 @@ def read_entry_file(file: Path) -> tuple[Sequence[Entry], Sequence[str]]:
     found: dict[EntryKey, Entry] = {}
     for kind, form in TABLES.items():
         path = form.path
-        for index, table in enumerate(_entry_tables(file, path, values, findings)):
+        for index, table in enumerate(_read_entry_tables(file, path, values, findings)):
             place = f"{file}:{lines.get((*path, index)) or lines.get(path)}"
             with findings.collecting():
-                entry = _entry_from_file(kind, table, place)
+                entry = _build_entry(kind, table, place)
                 if (other := found.get(entry.key)) is not None:
                     advice = f'"{entry.name}" stands here twice ({other.place})'
                     raise SettingsError([Problem(place, "", advice)])
@@ -442,7 +439,7 @@ def read_entry_file(file: Path) -> tuple[Sequence[Entry], Sequence[str]]:
     return list(found.values()), others
 
 
-def _entry_tables(
+def _read_entry_tables(
     file: Path, path: Sequence[str], values: Mapping[str, Any], findings: Findings
 ) -> list[dict[str, Any]]:
     tables: Any = values
@@ -455,7 +452,7 @@ def _entry_tables(
     return []
 
 
-def _entry_from_file(kind: EntryKind, table: Mapping[str, Any], place: str) -> Entry:
+def _build_entry(kind: EntryKind, table: Mapping[str, Any], place: str) -> Entry:
     body = dict(msgspec.to_builtins(table))  # days become text, as the database keeps them
     if (name := pop_name(kind, body)) is None:
         raise SettingsError([Problem(place, TABLES[kind].name, "is missing; it takes a name")])

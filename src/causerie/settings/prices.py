@@ -38,8 +38,8 @@ class Prices:
 
     def __init__(self, settings: Settings) -> None:
         self.list = price_list(settings) if settings.list_prices.enabled else PriceList(())
-        self._own_prices = {model.id: model.price for model in settings.models}
-        self._price_lists = {
+        self._price_by_own_model = {model.id: model.price for model in settings.models}
+        self._list_by_provider = {
             each.name: provider_at(each.base_url) if each.price_list is None else each.price_list
             for each in settings.providers
         }
@@ -50,8 +50,8 @@ class Prices:
         if set_here is not None:
             return TargetPrice(set_here)
         if target.provider is None:
-            return TargetPrice(self._own_prices.get(target.model, _NOTHING))
-        rows = self.list.of(self._price_lists.get(target.provider, ""), model or target.model)
+            return TargetPrice(self._price_by_own_model.get(target.model, _NOTHING))
+        rows = self.list.of(self._list_by_provider.get(target.provider, ""), model or target.model)
         if not rows:
             return None
         base, *above = rows
@@ -62,14 +62,14 @@ class Prices:
         """Return true if a target has no price: a wildcard's, if its provider has no list."""
         listed = {provider for provider, _ in self.list.models}
         return any(
-            "*" not in each.model or self._price_lists.get(each.provider or "") not in listed
+            "*" not in each.model or self._list_by_provider.get(each.provider or "") not in listed
             for each in alias.targets
             if self.of(alias, each) is None
         )
 
 
 def price_list_file(settings: Settings) -> Path:
-    """Return the place of a list beside the one of this version, which need not be there."""
+    """Return the path of a list that updates the shipped one; the file need not exist."""
     return Path(settings.list_prices.file or Path(settings.store.folder or "") / "prices.csv")
 
 
@@ -86,15 +86,15 @@ def price_list(settings: Settings) -> PriceList:
     except (OSError, UnicodeError) as failure:
         raise WrongList(f'"{file}" cannot be read as text') from failure
     try:
-        return _updated_list(text)
+        return _update_shipped_list(text)
     except WrongList as failure:
         raise WrongList(f'"{file}": {failure}') from failure
 
 
 @lru_cache(maxsize=2)
-def _updated_list(text: str) -> PriceList:
+def _update_shipped_list(list_text: str) -> PriceList:
     # Settings are loaded again for each entry that is tried.
-    return shipped_list().updated(parsed_list(text))
+    return shipped_list().updated(parsed_list(list_text))
 
 
 def price_rules(settings: Settings) -> Iterator[Broken]:

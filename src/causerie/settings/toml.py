@@ -29,21 +29,21 @@ def line_numbers(text: str) -> dict[KeyPath, int]:
     tables: dict[KeyPath, int] = {}
     table: KeyPath = ()
     path: KeyPath = ()
-    for number, statement in _numbered_statements(text):
+    for number, statement in _split_numbered_statements(text):
         if isinstance(statement, int):
             found[(*path, statement)] = number
         elif statement.startswith("[["):
-            name = _indexed_path(_key_parts(statement[2:]), tables)
+            name = _build_path(_split_key(statement[2:]), tables)
             tables[name] = tables.get(name, -1) + 1
             table = (*name, tables[name])
             found.setdefault(name, number)
             found[table] = number
         elif statement.startswith("["):
-            table = _indexed_path(_key_parts(statement[1:]), tables, whole=True)
+            table = _build_path(_split_key(statement[1:]), tables, whole=True)
             found.setdefault(table, number)
         else:
             path = table
-            for part in _key_parts(statement):
+            for part in _split_key(statement):
                 path = (*path, part)
                 found.setdefault(path, number)
     return found
@@ -58,10 +58,10 @@ def of_nearest(path: KeyPath, known: Mapping[KeyPath, T]) -> T | None:
     return next((known[table] for table in tables if table in known), None)
 
 
-def _key_parts(text: str) -> list[str]:
+def _split_key(dotted_key: str) -> list[str]:
     parts: list[str] = []
     position = 0
-    while match := _KEY_PART.match(text, position):
+    while match := _KEY_PART.match(dotted_key, position):
         parts.append(next(group for group in match.groups() if group is not None))
         position = match.end()
         if not match.group().rstrip().endswith("."):
@@ -69,19 +69,19 @@ def _key_parts(text: str) -> list[str]:
     return parts
 
 
-def _indexed_path(parts: list[str], tables: dict[KeyPath, int], *, whole: bool = False) -> KeyPath:
+def _build_path(parts: list[str], indexes: dict[KeyPath, int], *, whole: bool = False) -> KeyPath:
     path: KeyPath = ()
     for position, part in enumerate(parts):
         path = (*path, part)
-        if path in tables and (whole or position < len(parts) - 1):
-            path = (*path, tables[path])
+        if path in indexes and (whole or position < len(parts) - 1):
+            path = (*path, indexes[path])
     return path
 
 
-def _numbered_statements(text: str) -> Iterator[tuple[int, str | int]]:
+def _split_numbered_statements(toml_text: str) -> Iterator[tuple[int, str | int]]:
     # A table in a list that is a key's value is its line and its index.
-    lines, number, begins, brackets, index = text.split("\n"), 1, True, "", 0
-    for token in _TOKEN.findall(text):
+    lines, number, begins, brackets, index = toml_text.split("\n"), 1, True, "", 0
+    for token in _TOKEN.findall(toml_text):
         if begins and token.strip() and token[0] != "#":
             yield number, lines[number - 1].strip()
             begins, index = False, 0
@@ -109,14 +109,14 @@ def table_text(
     remarks = remarks or {}
     lines = [f"[[{'.'.join(array)}]]"]
     for name, value in values.items():
-        lines += _setting_lines(name, value, remarks.get(name, ""))
+        lines += _format_setting(name, value, remarks.get(name, ""))
     return "\n".join(lines)
 
 
-def _setting_lines(name: str, value: object, remark: str) -> list[str]:
+def _format_setting(key: str, value: object, remark: str) -> list[str]:
     words = " ".join("".join(c if c.isprintable() else " " for c in remark).split())
     comment = f"  # {words}" if words else ""
-    line = f"{_bare_or_quoted(name)} = {as_toml(value)}"
+    line = f"{_quote_key(key)} = {as_toml(value)}"
     if len(line) <= _WIDTH or not isinstance(value, list | tuple):
         return [line + comment]
     rows = [""]
@@ -125,13 +125,13 @@ def _setting_lines(name: str, value: object, remark: str) -> list[str]:
         if len(rows[-1]) + len(word) > _WIDTH - 4:
             rows.append("")
         rows[-1] = f"{rows[-1]} {word}".strip()
-    return [f"{_bare_or_quoted(name)} = [{comment}", *(f"  {row}" for row in rows), "]"]
+    return [f"{_quote_key(key)} = [{comment}", *(f"  {row}" for row in rows), "]"]
 
 
 def as_toml(value: object) -> str:
     """Return a value as TOML; texts, numbers, lists and booleans are as in JSON."""
     if isinstance(value, Mapping):
-        pairs = (f"{_bare_or_quoted(name)} = {as_toml(item)}" for name, item in value.items())
+        pairs = (f"{_quote_key(name)} = {as_toml(item)}" for name, item in value.items())
         return "{ " + ", ".join(pairs) + " }" if value else "{}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(as_toml, value)) + "]"
@@ -142,5 +142,5 @@ def as_toml(value: object) -> str:
     return msgspec.json.encode(value).decode().replace("\x7f", "\\u007f")
 
 
-def _bare_or_quoted(name: str) -> str:
+def _quote_key(name: str) -> str:
     return name if _BARE.fullmatch(name) else as_toml(name)

@@ -67,10 +67,10 @@ def openapi_document() -> Schema:
     paths: dict[str, dict[str, object]] = {}
     for one in ROUTES:
         operations = paths.setdefault(f"/api{one.path}", {})
-        operations[one.method.lower()] = _described_operation(one)
-    sent = _components({each for one in ROUTES for each in (one.query, one.answer)})
-    bodies = _components({one.body for one in ROUTES if one.takes_body})
-    received = {name: _as_decoded(each) for name, each in bodies.items()}
+        operations[one.method.lower()] = _build_operation_object(one)
+    sent = _build_schema_components({each for one in ROUTES for each in (one.query, one.answer)})
+    bodies = _build_schema_components({one.body for one in ROUTES if one.takes_body})
+    received = {name: _loosen_schema(each) for name, each in bodies.items()}
     return {
         "openapi": "3.1.0",
         "info": {
@@ -86,13 +86,13 @@ def openapi_document() -> Schema:
     }
 
 
-def _described_operation(route: ApiRoute) -> Schema:
+def _build_operation_object(route: ApiRoute) -> Schema:
     operation: Schema = {
         "operationId": route.name,
         "summary": route.summary,
         "security": [{"key": []}],
         "responses": {
-            str(route.status): _described_answer(route),
+            str(route.status): _build_response_object(route),
             **{
                 status: json_answer(words, "Error")
                 for status, words in _ERRORS.items()
@@ -104,7 +104,7 @@ def _described_operation(route: ApiRoute) -> Schema:
     named: list[Schema] = [
         {"name": name, "in": "path", "required": True, "schema": id} for name in route.parameters
     ]
-    if parameters := [*named, *_query_parameters(route.query)]:
+    if parameters := [*named, *_build_query_parameters(route.query)]:
         operation["parameters"] = parameters
     if route.takes_body:
         required = any(field.required for field in msgspec.structs.fields(route.body))
@@ -113,7 +113,7 @@ def _described_operation(route: ApiRoute) -> Schema:
     return operation
 
 
-def _described_answer(route: ApiRoute) -> Schema:
+def _build_response_object(route: ApiRoute) -> Schema:
     if route.answer is Export:
         text: Schema = {"text/csv": {"schema": {"type": "string"}}}
         return {"description": "The table.", "content": text}
@@ -122,12 +122,12 @@ def _described_answer(route: ApiRoute) -> Schema:
     return json_answer((route.answer.__doc__ or "").split("\n")[0], route.answer.__name__)
 
 
-def _query_parameters(query: type[Struct]) -> list[Schema]:
-    if query is NoQuery:
+def _build_query_parameters(query_type: type[Struct]) -> list[Schema]:
+    if query_type is NoQuery:
         return []
-    components = _components([query])
+    components = _build_schema_components([query_type])
     found = []
-    for name, schema in components[query.__name__]["properties"].items():
+    for name, schema in components[query_type.__name__]["properties"].items():
         parameter: Schema = {"name": name, "in": "query", "required": False}
         if "description" in schema:
             parameter["description"] = schema.pop("description")
@@ -135,7 +135,7 @@ def _query_parameters(query: type[Struct]) -> list[Schema]:
     return found
 
 
-def _components(types: Iterable[type]) -> dict[str, Any]:
+def _build_schema_components(types: Iterable[type]) -> dict[str, Any]:
     structs = sorted({one for one in types if issubclass(one, Struct)}, key=lambda it: it.__name__)
     template = "#/components/schemas/{name}"
     _, components = msgspec.json.schema_components(structs, ref_template=template)
@@ -146,14 +146,14 @@ def _components(types: Iterable[type]) -> dict[str, Any]:
     return components
 
 
-def _as_decoded(schema: Any) -> Any:
+def _loosen_schema(schema: Any) -> Any:
     # The decoder accepts more: a decimal as a JSON number, which is exact too, and repeated items
     # of a set.
     if isinstance(schema, list):
-        return [_as_decoded(each) for each in schema]
+        return [_loosen_schema(each) for each in schema]
     if not isinstance(schema, dict):
         return schema
-    made = {name: _as_decoded(each) for name, each in schema.items() if name != "uniqueItems"}
+    made = {name: _loosen_schema(each) for name, each in schema.items() if name != "uniqueItems"}
     if made.get("format") == "decimal":
         made["type"] = ["string", "number"]
     return made
@@ -168,7 +168,7 @@ _TABLE = RouteTable(ROUTES, re.compile(ID_PATTERN).fullmatch)
 
 
 @cache
-def _encoded_document() -> bytes:
+def _encode_openapi_document() -> bytes:
     return _encode(openapi_document())
 
 
@@ -197,7 +197,7 @@ class Management:
         """Answer one request; raises :class:`~causerie.errors.ServiceError`."""
         path = exchange.path.removeprefix(PREFIX)
         if path == _DOCUMENT and exchange.method in ("GET", "HEAD"):
-            exchange.respond(200, _encoded_document(), headers=_HEADERS)
+            exchange.respond(200, _encode_openapi_document(), headers=_HEADERS)
             return
         found = _TABLE.find(exchange.method, "/" + path.strip("/"))
         if found is None:
@@ -207,7 +207,7 @@ class Management:
                 "are POST /v1/chat/completions, below the base URL of a door."
             )
         route, ids = found
-        actor = await self._actor_behind(exchange.head.credential)
+        actor = await self._authenticate_actor(exchange.head.credential)
         if actor.networks is not None:
             actor.networks.check(exchange.client(self.proxies), "This key")
         rates = Rates(requests_per_minute=self.requests_per_minute, concurrent=_AT_ONCE)
@@ -224,7 +224,7 @@ class Management:
                 content = b"" if answer is None else _encode(answer)
                 exchange.respond(route.status, content, headers=headers)
 
-    async def _actor_behind(self, credential: Credential | None) -> Actor:
+    async def _authenticate_actor(self, credential: Credential | None) -> Actor:
         found = matching(self.operator_keys(), credential)
         if found is not None:
             return Actor("key", found.id, found.id, operator=True)

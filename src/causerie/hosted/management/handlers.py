@@ -171,14 +171,14 @@ class PublishedList(Struct, frozen=True, kw_only=True):
 
 @route("GET /providers/{provider}/offers", "Compare a provider's list with the catalog")
 async def list_offers(call: WithQuery[OfferQuery], provider: str) -> OfferList:
-    _, _, found = await _offers_of_provider(call, provider, _price_rules(call.query))
+    _, _, found = await _list_provider_offers(call, provider, _parse_price_rules(call.query))
     return OfferList(data=[*found])
 
 
 @route("POST /providers/{provider}/offers", "Publish models of a provider in the catalog")
 async def publish_models(call: WithBody[PublishModels], provider: str) -> PublishedList:
-    body, rules = call.body, _price_rules(call.body)
-    source, entries, listed = await _offers_of_provider(call, provider, rules)
+    body, rules = call.body, _parse_price_rules(call.body)
+    source, entries, listed = await _list_provider_offers(call, provider, rules)
     found = {each.id: each for each in listed}
     picked = []
     for each in body.models:
@@ -194,21 +194,21 @@ async def publish_models(call: WithBody[PublishModels], provider: str) -> Publis
     return PublishedList(data=[*models_of(provider, entries)])
 
 
-async def _offers_of_provider(
-    call: ApiCall[Any, Any], name: str, rules: PriceRules
+async def _list_provider_offers(
+    call: ApiCall[Any, Any], provider_name: str, price_rules: PriceRules
 ) -> tuple[EntryView, Sequence[EntryView], Sequence[Offer]]:
     entries = await call.operations.configuration.every(call.actor)
-    provider = provider_in_force(entries, name)
+    provider = provider_in_force(entries, provider_name)
     trial = await call.operations.configuration.listed(call.actor, provider.name)
     if not trial.listing.ok:
         words = f"The list of {provider.name} could not be read: {trial.listing.problem}"
         raise InvalidRequest(words, code="not_listed", status=409)
-    return provider, entries, offers(provider, trial.models, entries, rules)
+    return provider, entries, offers(provider, trial.models, entries, price_rules)
 
 
-def _price_rules(asked: OfferQuery) -> PriceRules:
-    margin = money(asked.margin) if asked.margin else None
-    return PriceRules(margin, asked.prompt or None, asked.completion or None)
+def _parse_price_rules(query: OfferQuery) -> PriceRules:
+    margin = money(query.margin) if query.margin else None
+    return PriceRules(margin, query.prompt or None, query.completion or None)
 
 
 @route("GET /me", "Get the identity of the key")
@@ -309,11 +309,11 @@ def usage_query(query: requests.UsageSpan, now: datetime) -> UsageQuery:
     by = tuple(By(name) for name in query.by.split(",") if name)
     if len(set(by)) != len(by):
         raise InvalidRequest("`by` takes each name once.", param="by")
-    narrowed = _values_or_none(query, *_NARROWING, "door")
+    narrowed = _get_query_values(query, *_NARROWING, "door")
     return UsageQuery(since=since, until=until, step=query.step, by=by, **narrowed)
 
 
-def _values_or_none(query: Struct, *names: str) -> dict[str, Any]:
+def _get_query_values(query: Struct, *names: str) -> dict[str, Any]:
     return {name: getattr(query, name) or None for name in names}
 
 
@@ -321,23 +321,23 @@ CSV_TYPE = "text/csv; charset=utf-8; header=present"
 _COUNTED = ("requests", "refused", "failed", "aborted", *TOKEN_CLASSES)
 
 
-async def _usage_rows(question: UsageQuery, buckets: AsyncGenerator[UsageBucket]) -> Rows:
+async def _stream_csv_rows(query: UsageQuery, buckets: AsyncGenerator[UsageBucket]) -> Rows:
     counted = [views.TOKENS.get(name, name) for name in _COUNTED]
-    yield [["start", *question.by, *counted, "cost", "first_token_seconds", "duration_seconds"]]
+    yield [["start", *query.by, *counted, "cost", "first_token_seconds", "duration_seconds"]]
     async with aclosing(buckets):
         async for _, sums in buckets:
-            yield (_csv_line(each, question) for each in sums)
+            yield (_build_csv_row(each, query) for each in sums)
 
 
-def _csv_line(sum: UsageSum, question: UsageQuery) -> list[str]:
-    start, group = _cursor_of(sum, question)
+def _build_csv_row(usage_sum: UsageSum, query: UsageQuery) -> list[str]:
+    start, group = _build_cursor(usage_sum, query)
     return [
         start,
         *group,
-        *(str(getattr(sum, name)) for name in _COUNTED),
-        views.amount(sum.cost),
-        "" if sum.first_token_seconds is None else f"{sum.first_token_seconds:.6f}",
-        f"{sum.duration_seconds:.6f}",
+        *(str(getattr(usage_sum, name)) for name in _COUNTED),
+        views.amount(usage_sum.cost),
+        "" if usage_sum.first_token_seconds is None else f"{usage_sum.first_token_seconds:.6f}",
+        f"{usage_sum.duration_seconds:.6f}",
     ]
 
 
@@ -359,18 +359,18 @@ async def list_usage(call: WithQuery[requests.UsagePage]) -> views.UsageList:
     asked = usage_query(query, call.now)
     after = views.place_of(query.cursor, tuple[str, tuple[str, ...]])
     found: list[UsageSum] = []
-    remaining = _after_cursor(asked, after)
+    remaining = _resume_after_cursor(asked, after)
     rest = time_buckets(call.accounts.usage, call.actor, call.project, remaining)
     async with aclosing(rest):
         async for _, sums in rest:
-            found += [sum for sum in sums if after is None or _cursor_of(sum, asked) > after]
+            found += [sum for sum in sums if after is None or _build_cursor(sum, asked) > after]
             if len(found) > query.limit:
                 break
     taken = found[: query.limit]
     more = len(found) > len(taken)
     return views.UsageList(
         data=await asyncio.to_thread(lambda: [views.UsageView.of(each, call) for each in taken]),
-        next=views.cursor(_cursor_of(taken[-1], asked)) if more else None,
+        next=views.cursor(_build_cursor(taken[-1], asked)) if more else None,
     )
 
 
@@ -378,7 +378,7 @@ async def list_usage(call: WithQuery[requests.UsagePage]) -> views.UsageList:
 async def export_usage(call: WithQuery[requests.UsageSpan]) -> Export:
     asked = usage_query(call.query, call.now)
     buckets = time_buckets(call.accounts.usage, call.actor, call.project, asked)
-    return Export(CSV_TYPE, "usage.csv", csv_pieces(_usage_rows(asked, buckets)))
+    return Export(CSV_TYPE, "usage.csv", csv_pieces(_stream_csv_rows(asked, buckets)))
 
 
 @route("GET /statement.csv", "Statement of a month as CSV")
@@ -411,7 +411,7 @@ async def list_first_tokens(call: WithQuery[requests.LatencySpan]) -> views.Late
     query = call.query
     since, until = between(query, call.now)
     by = (By(query.by),) if query.by else ()
-    narrowed = _values_or_none(query, *_NARROWING)
+    narrowed = _get_query_values(query, *_NARROWING)
     asked = UsageQuery(since=since, until=until, step=Step.ALL, by=by, **narrowed)
     found = await call.accounts.usage.first_tokens(call.actor, call.project, asked)
     found = sorted(found, key=lambda each: each.group)
@@ -424,7 +424,7 @@ async def list_requests(call: WithQuery[requests.RequestPage]) -> views.RequestL
     before = views.place_of(query.cursor, tuple[int, str])
     if before is not None and not (0 <= before[0] < _LARGEST and RECORD_ID.fullmatch(before[1])):
         raise views.no_cursor()
-    wanted = replace(_record_filter(query, call.now), before=before, limit=query.limit)
+    wanted = replace(_build_record_filter(query, call.now), before=before, limit=query.limit)
     found = await call.accounts.usage.requests(call.actor, call.project, wanted)
     last = found[-1] if len(found) == wanted.count else None
     return views.RequestList(
@@ -435,15 +435,15 @@ async def list_requests(call: WithQuery[requests.RequestPage]) -> views.RequestL
 
 @route("GET /requests.csv", "Single requests as CSV")
 async def export_requests(call: WithQuery[requests.RequestSpan]) -> Export:
-    wanted = _record_filter(call.query, call.now)
+    wanted = _build_record_filter(call.query, call.now)
     rows = request_rows(call.accounts.usage, call.actor, call.project, wanted)
     return Export(CSV_TYPE, "requests.csv", csv_pieces(rows))
 
 
-def _record_filter(query: requests.RequestSpan, now: datetime) -> RecordFilter:
+def _build_record_filter(query: requests.RequestSpan, now: datetime) -> RecordFilter:
     since, until = between(query, now)
     own = ("door", "status", "request_id", "tag", "operation")
-    narrowed = _values_or_none(query, *_NARROWING, *own)
+    narrowed = _get_query_values(query, *_NARROWING, *own)
     return RecordFilter(since, until, failures_only=query.failures == "true", **narrowed)
 
 
@@ -453,7 +453,7 @@ async def list_audit(call: WithQuery[requests.AuditQuery]) -> views.AuditList:
     before = views.place_of(query.cursor, int)
     if before is not None and not 0 <= before < _LARGEST:
         raise views.no_cursor()
-    narrowed = _values_or_none(query, "actor", "action", "subject", "kind")
+    narrowed = _get_query_values(query, "actor", "action", "subject", "kind")
     wanted = AuditFilter(before=before, limit=query.limit, **narrowed)
     found = await call.accounts.projects.audit(call.actor, call.project, wanted)
     full = len(found) == wanted.count
@@ -463,18 +463,18 @@ async def list_audit(call: WithQuery[requests.AuditQuery]) -> views.AuditList:
     )
 
 
-def _cursor_of(sum: UsageSum, asked: UsageQuery) -> Place:
-    start = "" if sum.start is None else f"{sum.start:%Y-%m-%dT%H:%M:%SZ}"
-    return start, tuple(sum.group[by] for by in asked.by)
+def _build_cursor(usage_sum: UsageSum, query: UsageQuery) -> Place:
+    start = "" if usage_sum.start is None else f"{usage_sum.start:%Y-%m-%dT%H:%M:%SZ}"
+    return start, tuple(usage_sum.group[by] for by in query.by)
 
 
-def _after_cursor(asked: UsageQuery, after: Place | None) -> UsageQuery:
-    if after is None or asked.step is Step.ALL:
-        return asked
+def _resume_after_cursor(query: UsageQuery, cursor: Place | None) -> UsageQuery:
+    if cursor is None or query.step is Step.ALL:
+        return query
     try:
-        start = moment(after[0], "cursor") or asked.since
+        start = moment(cursor[0], "cursor") or query.since
     except InvalidRequest as failure:
         raise views.no_cursor() from failure
-    if start >= asked.until:
+    if start >= query.until:
         raise views.no_cursor()
-    return replace(asked, since=max(asked.since, start))
+    return replace(query, since=max(query.since, start))

@@ -21,10 +21,10 @@ Days = Annotated[int, Meta(ge=1, le=LONGEST_DAYS)]
 
 
 class Body(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base of all bodies: no field that is unknown."""
+    """Base of all bodies, which refuse unknown fields."""
 
     def arguments(self) -> dict[str, Any]:
-        """Return the arguments of the method of a service that it is for."""
+        """Return the arguments of the service method that takes this body."""
         return asdict(self)
 
 

@@ -42,7 +42,7 @@ B = TypeVar("B", bound=Struct)
 
 @dataclass(frozen=True, slots=True)
 class ApiCall(Answering, Generic[Q, B]):
-    """One request: the services of all, who calls, what the query and the body say."""
+    """One request: the shared services, the caller, and the decoded query and body."""
 
     accounts: Accounts
     operations: Operations
@@ -100,7 +100,7 @@ def route(place: str, summary: str) -> Callable[[Handler], ApiRoute]:
     def declare(handler: Handler) -> ApiRoute:
         hints = get_type_hints(handler)
         (query, body), answer = get_args(hints["call"]), hints["return"]
-        return _api_route(place, summary, handler, query, body, answer)
+        return _build_api_route(place, summary, handler, query, body, answer)
 
     return declare
 
@@ -144,28 +144,28 @@ def acts(services: Literal["accounts", "operations"], *modules: ModuleType) -> S
         body = asks if takes_body else None
         handler = partial(_call_service, services, row, answer)
         found.append(
-            _api_route(place, row.summary, handler, query or NoQuery, body or NoBody, answer)
+            _build_api_route(place, row.summary, handler, query or NoQuery, body or NoBody, answer)
         )
     return found
 
 
 async def _call_service(
-    services: str, row: Act, answer: type[Any], call: ApiCall[Any, Any], **ids: str
+    services_name: str, action: Act, answer_type: type[Any], call: ApiCall[Any, Any], **ids: str
 ) -> Any:
-    method = attrgetter(row.method)(getattr(call, services))
-    asked = {} if issubclass(answer, Page) else asdict(call.query)
+    method = attrgetter(action.method)(getattr(call, services_name))
+    asked = {} if issubclass(answer_type, Page) else asdict(call.query)
     found = await method(
-        call.actor, *ids.values(), **row.fixed, **asked, **row.arguments(call.body)
+        call.actor, *ids.values(), **action.fixed, **asked, **action.arguments(call.body)
     )
-    if issubclass(answer, Page):
-        return page_of(answer, found, call.query, call)
-    if issubclass(answer, View):
-        return answer.of(found, call)
-    return None if answer is NoneType else found
+    if issubclass(answer_type, Page):
+        return page_of(answer_type, found, call.query, call)
+    if issubclass(answer_type, View):
+        return answer_type.of(found, call)
+    return None if answer_type is NoneType else found
 
 
-def _api_route(place: str, summary: str, handler: Handler, *types: Any) -> ApiRoute:
-    method, path, *made = place.split()
+def _build_api_route(method_and_path: str, summary: str, handler: Handler, *types: Any) -> ApiRoute:
+    method, path, *made = method_and_path.split()
     status = int(made[0]) if made else 204 if types[-1] is NoneType else 200
     return ApiRoute(method, path, status, summary, handler, *types)
 
@@ -193,7 +193,7 @@ async def body_of(exchange: Exchange, type: type[T]) -> T:
     try:
         return bounded_json.decode(body or b"{}", type, _WORK)
     except msgspec.ValidationError as error:
-        raise _translated_error(str(error)) from error
+        raise _translate_decode_error(str(error)) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidRequest(
             "The body is not valid JSON; send one object, encoded as UTF-8.", code="invalid_json"
@@ -224,7 +224,7 @@ def query_of(query: str, type: type[T]) -> T:
     try:
         return msgspec.convert(given, type, strict=False)
     except msgspec.ValidationError as error:
-        raise _translated_error(str(error)) from error
+        raise _translate_decode_error(str(error)) from error
 
 
 def moment(text: str, param: str) -> datetime | None:
@@ -251,7 +251,7 @@ def moment(text: str, param: str) -> datetime | None:
     return found.astimezone(UTC)
 
 
-def _translated_error(message: str) -> InvalidRequest:
+def _translate_decode_error(message: str) -> InvalidRequest:
     what, _, path = message.partition(" - at `$")
     path = path.removesuffix("`").removeprefix(".")
     if found := _UNKNOWN.search(what):

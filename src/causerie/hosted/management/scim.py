@@ -75,7 +75,7 @@ class ScimCall:
 
 @dataclass(eq=False)
 class Scim:
-    """Answers directories; each key may ask ``requests_per_minute`` times.
+    """Answers identity directories; each key may send ``requests_per_minute`` requests.
 
     ``keys`` returns those that are known now, and ``base`` the service's address for a request.
     """
@@ -100,7 +100,7 @@ class Scim:
             if not exchange.path.startswith(f"{_VERSION}/") or "/" in id:
                 found, kind = None, ""
             described = (
-                _description_of(kind, id, self._scim_url(exchange)) if found is None else None
+                _find_discovery(kind, id, self._scim_url(exchange)) if found is None else None
             )
             allowed = ("GET", "PUT", "PATCH", "DELETE") if id else ("GET", "POST")
             if method not in (allowed if found else allowed[:1]):
@@ -108,7 +108,7 @@ class Scim:
             if found is None:
                 self._respond(exchange, 200, described)
                 return
-            body = await _json_body(exchange) if method in ("POST", "PUT", "PATCH") else {}
+            body = await _read_json_body(exchange) if method in ("POST", "PUT", "PATCH") else {}
             query = query_of(exchange.head.query, ScimQuery)
             call = ScimCall(known[key], self._scim_url(exchange), method, query, body)
             status = {"POST": 201, "DELETE": 204}.get(method, 200)
@@ -130,92 +130,94 @@ class Scim:
     def _scim_url(self, exchange: Exchange) -> str:
         return f"{self.base(exchange)}{_VERSION}"
 
-    def _respond(self, exchange: Exchange, status: int, value: Mapping[str, Any] | None) -> None:
+    def _respond(self, exchange: Exchange, status: int, resource: Mapping[str, Any] | None) -> None:
         headers = {"cache-control": "no-store"}
-        if value is None:
+        if resource is None:
             exchange.respond(204, b"", headers=headers)
             return
         if status == 201:
-            headers["location"] = value["meta"]["location"]
-        body = msgspec.json.encode(value)
+            headers["location"] = resource["meta"]["location"]
+        body = msgspec.json.encode(resource)
         exchange.respond(status, body, content_type=_TYPE, headers=headers)
 
-    async def _answer_users(self, call: ScimCall, id: str) -> Mapping[str, Any] | None:
+    async def _answer_users(self, call: ScimCall, user_id: str) -> Mapping[str, Any] | None:
         service, directory = self._provisioning, call.directory
-        if call.method == "GET" and not id:
+        if call.method == "GET" and not user_id:
             where = conditions(call.query.filter, USER_FILTERS)
             total, people = await service.people(where, *call.query.page)
-            listed = [_shown_user(call, each) for each in people]
+            listed = [_render_user(call, each) for each in people]
             return _list_response(total, call.query.page[0], listed)
         if call.method == "DELETE":
-            await service.remove(directory, id)
+            await service.remove(directory, user_id)
             return None
         if call.method == "POST":
-            return _shown_user(call, await service.create(directory, person_of(call.body)))
+            return _render_user(call, await service.create(directory, person_of(call.body)))
         if call.method == "GET":
-            return _shown_user(call, await service.person(id))
+            return _render_user(call, await service.person(user_id))
 
         def described(user: User) -> ProvisionedPerson:
             if call.method == "PUT":
                 return person_of(call.body)
             # A new `name` counts where there is no new `displayName`.
-            return person_of(patched({**_shown_user(call, user), "displayName": None}, call.body))
+            return person_of(patched({**_render_user(call, user), "displayName": None}, call.body))
 
-        return _shown_user(call, await service.change(directory, id, described))
+        return _render_user(call, await service.change(directory, user_id, described))
 
-    async def _answer_groups(self, call: ScimCall, id: str) -> Mapping[str, Any] | None:
+    async def _answer_groups(self, call: ScimCall, group_id: str) -> Mapping[str, Any] | None:
         service, directory = self._provisioning, call.directory
-        if call.method == "GET" and not id:
+        if call.method == "GET" and not group_id:
             where = conditions(call.query.filter, GROUP_FILTERS)
             total, found = await service.groups(directory, where, *call.query.page)
-            return _list_response(total, call.query.page[0], await self._shown_groups(call, found))
+            return _list_response(total, call.query.page[0], await self._render_groups(call, found))
         if call.method == "DELETE":
-            await service.remove_group(directory, id)
+            await service.remove_group(directory, group_id)
             return None
         if call.method == "POST":
             group = await service.create_group(directory, group_of(call.body))
         elif call.method == "GET":
-            group = await service.group(directory, id)
+            group = await service.group(directory, group_id)
         else:
 
             def described(group: IdentityGroup, members: Sequence[User]) -> WantedGroup:
                 if call.method == "PUT":
                     return group_of(call.body)
-                return group_of(patched(_shown_group(call, group, members), call.body))
+                return group_of(patched(_render_group(call, group, members), call.body))
 
-            group = await service.change_group(directory, id, described)
+            group = await service.change_group(directory, group_id, described)
             if call.method == "PATCH":
                 return None  # its members may be very many
-        return (await self._shown_groups(call, [group]))[0]
+        return (await self._render_groups(call, [group]))[0]
 
-    async def _shown_groups(
+    async def _render_groups(
         self, call: ScimCall, groups: Sequence[IdentityGroup]
     ) -> Sequence[Mapping[str, Any]]:
         if call.method == "GET" and "members" in call.query.excluded_attributes:
-            return [_shown_group(call, each, None) for each in groups]
+            return [_render_group(call, each, None) for each in groups]
         members = await self._provisioning.members([each.id for each in groups])
-        return [_shown_group(call, each, members[each.id]) for each in groups]
+        return [_render_group(call, each, members[each.id]) for each in groups]
 
 
-def _list_response(total: int, start: int, found: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+def _list_response(total: int, start: int, items: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     return {
         "schemas": [f"{_MESSAGES}ListResponse"],
         "totalResults": total,
         "startIndex": start + 1,
-        "itemsPerPage": len(found),
-        "Resources": found,
+        "itemsPerPage": len(items),
+        "Resources": items,
     }
 
 
-def _resource(call: ScimCall, kind: str, one: User | IdentityGroup, **more: Any) -> dict[str, Any]:
-    external = {"externalId": one.external_id} if one.external_id else {}
-    place = f"{call.base}/{kind}s/{one.id}"
-    meta = {"resourceType": kind, "created": one.created_at.isoformat(), "location": place}
-    return {"schemas": [_CORE + kind], "id": one.id, **external, **more, "meta": meta}
+def _render_resource(
+    call: ScimCall, kind: str, entity: User | IdentityGroup, **more: Any
+) -> dict[str, Any]:
+    external = {"externalId": entity.external_id} if entity.external_id else {}
+    place = f"{call.base}/{kind}s/{entity.id}"
+    meta = {"resourceType": kind, "created": entity.created_at.isoformat(), "location": place}
+    return {"schemas": [_CORE + kind], "id": entity.id, **external, **more, "meta": meta}
 
 
-def _shown_user(call: ScimCall, user: User) -> dict[str, Any]:
-    return _resource(
+def _render_user(call: ScimCall, user: User) -> dict[str, Any]:
+    return _render_resource(
         *(call, "User", user),
         userName=user.user_name or user.email,
         name={"formatted": user.name},
@@ -225,19 +227,19 @@ def _shown_user(call: ScimCall, user: User) -> dict[str, Any]:
     )
 
 
-def _shown_group(
+def _render_group(
     call: ScimCall, group: IdentityGroup, members: Sequence[User] | None
 ) -> dict[str, Any]:
     if members is None:
-        return _resource(call, "Group", group, displayName=group.name)
+        return _render_resource(call, "Group", group, displayName=group.name)
     place = f"{call.base}/Users/"
     shown = [{"value": one.id, "display": one.name, "$ref": place + one.id} for one in members]
-    return _resource(call, "Group", group, displayName=group.name, members=shown)
+    return _render_resource(call, "Group", group, displayName=group.name, members=shown)
 
 
-def _description_of(kind: str, id: str, base: str) -> Mapping[str, Any]:
-    described = msgspec.json.decode(_DESCRIPTIONS.replace("{base}", base), type=dict[str, Any])
-    found: Mapping[str, Any] | list[Any] | None = described.get(kind)
+def _find_discovery(endpoint: str, id: str, base_url: str) -> Mapping[str, Any]:
+    described = msgspec.json.decode(_DESCRIPTIONS.replace("{base}", base_url), type=dict[str, Any])
+    found: Mapping[str, Any] | list[Any] | None = described.get(endpoint)
     if isinstance(found, list):
         known = {each["id"]: each for each in found}
         found = known.get(id) if id else _list_response(len(found), 0, found)
@@ -248,7 +250,7 @@ def _description_of(kind: str, id: str, base: str) -> Mapping[str, Any]:
     return found
 
 
-async def _json_body(exchange: Exchange) -> Mapping[str, Any]:
+async def _read_json_body(exchange: Exchange) -> Mapping[str, Any]:
     body = await read_body(exchange, _LIMITS)
     check_json_type(exchange.headers)
     body = await decompressed(exchange.headers, body, _LIMITS)
@@ -272,44 +274,44 @@ GROUP_FILTERS = _BOTH | {"displayname": "name", "members": "member", "members.va
 
 def person_of(body: Mapping[str, Any]) -> ProvisionedPerson:
     """Return a person as the body describes them; raise :class:`InvalidRequest`."""
-    user_name, name = _required_text(body, "userName"), body.get("name")
+    user_name, name = _require_text(body, "userName"), body.get("name")
     parts = name if isinstance(name, dict) else {}
     emails = [
-        each for each in _elements_by_value(body.get("emails")).values() if _text_of(each, "value")
+        each for each in _index_elements(body.get("emails")).values() if _read_text(each, "value")
     ]
-    emails.sort(key=lambda each: (not _as_boolean(each.get("primary")), each.get("type") != "work"))
-    both = " ".join(filter(None, (_text_of(parts, "givenName"), _text_of(parts, "familyName"))))
-    shown = _text_of(body, "displayName") or _text_of(parts, "formatted") or both
+    emails.sort(key=lambda each: (not _is_true(each.get("primary")), each.get("type") != "work"))
+    both = " ".join(filter(None, (_read_text(parts, "givenName"), _read_text(parts, "familyName"))))
+    shown = _read_text(body, "displayName") or _read_text(parts, "formatted") or both
     return ProvisionedPerson(
         user_name=user_name,
         email=emails[0]["value"] if emails else user_name,
         name=(shown or user_name.partition("@")[0])[:_LONGEST_NAME],
-        external_id=_text_of(body, "externalId"),
-        active=body.get("active") is None or _as_boolean(body["active"]),
+        external_id=_read_text(body, "externalId"),
+        active=body.get("active") is None or _is_true(body["active"]),
     )
 
 
 def group_of(body: Mapping[str, Any]) -> WantedGroup:
     """Return a group as the body describes it; raise :class:`InvalidRequest`."""
-    members = frozenset(_elements_by_value(body.get("members")))
-    return WantedGroup(_required_text(body, "displayName"), _text_of(body, "externalId"), members)
+    members = frozenset(_index_elements(body.get("members")))
+    return WantedGroup(_require_text(body, "displayName"), _read_text(body, "externalId"), members)
 
 
-def _text_of(body: Mapping[str, Any], name: str) -> str:
-    value = body.get(name) or ""
+def _read_text(body: Mapping[str, Any], attribute: str) -> str:
+    value = body.get(attribute) or ""
     if not isinstance(value, str) or len(value) > _LONGEST:
-        words = f"`{name}` is a text of at most {_LONGEST} characters."
-        raise InvalidRequest(words, param=name, code="invalidValue")
+        words = f"`{attribute}` is a text of at most {_LONGEST} characters."
+        raise InvalidRequest(words, param=attribute, code="invalidValue")
     return value
 
 
-def _required_text(body: Mapping[str, Any], name: str) -> str:
-    if not (found := _text_of(body, name)):
-        raise InvalidRequest(f"`{name}` is missing.", param=name, code="invalidValue")
+def _require_text(body: Mapping[str, Any], attribute: str) -> str:
+    if not (found := _read_text(body, attribute)):
+        raise InvalidRequest(f"`{attribute}` is missing.", param=attribute, code="invalidValue")
     return found
 
 
-def _as_boolean(value: object) -> bool:
+def _is_true(value: object) -> bool:
     return value.lower() == "true" if isinstance(value, str) else value is True
 
 
@@ -364,29 +366,29 @@ def patched(resource: Mapping[str, Any], body: Mapping[str, Any]) -> Mapping[str
     """Return a resource after the operations of a patch; raise :class:`InvalidRequest`."""
     result = dict(resource)
     for name in _LISTS:  # by value, for there may be thousands
-        result[name] = _elements_by_value(result.get(name))
+        result[name] = _index_elements(result.get(name))
     operations = body.get("Operations")
     if not isinstance(operations, list) or len(operations) > _MOST_OPERATIONS:
         words = f"`Operations` is a list of at most {_MOST_OPERATIONS} operations."
         raise InvalidRequest(words, code="invalidSyntax")
     for operation in operations:
-        verb = _text_of(operation, "op").lower() if isinstance(operation, dict) else ""
+        verb = _read_text(operation, "op").lower() if isinstance(operation, dict) else ""
         if verb not in ("add", "replace", "remove"):
             raise InvalidRequest("`op` is add, replace or remove.", code="invalidSyntax")
-        for path, value in _patch_targets(operation):
+        for path, value in _read_path_value_pairs(operation):
             found = _PATH.fullmatch(path)
             if found is None:
                 raise InvalidRequest(f"There is no path {path[:200]}.", code="invalidPath")
-            name, sub = _canonical_name(found["name"]), _canonical_name(found["sub"] or "")
+            name, sub = _canonicalize(found["name"]), _canonicalize(found["sub"] or "")
             if name in _LISTS:
-                match = (_canonical_name(found["key"] or ""), found["wanted"] or "")
-                result[name] = _patched_list(result[name], verb, match, sub, value)
+                match = (_canonicalize(found["key"] or ""), found["wanted"] or "")
+                result[name] = _patch_elements(result[name], verb, match, sub, value)
             else:
-                _set_value(result, verb, (name, sub), value)
+                _patch_attribute(result, verb, (name, sub), value)
     return {**result, **{name: [*result[name].values()] for name in _LISTS}}
 
 
-def _patch_targets(operation: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
+def _read_path_value_pairs(operation: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
     path, value = operation.get("path"), operation.get("value")
     if isinstance(path, str) and path:
         return [(path, value)]
@@ -395,49 +397,49 @@ def _patch_targets(operation: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
     raise InvalidRequest("An operation without a path has an object.", code="invalidValue")
 
 
-def _canonical_name(given: str) -> str:
-    return _NAMES.get(given.lower(), given)
+def _canonicalize(attribute: str) -> str:
+    return _NAMES.get(attribute.lower(), attribute)
 
 
-def _elements_by_value(value: Any) -> _Elements:
-    listed = value if isinstance(value, list) else [] if value is None else [value]
+def _index_elements(elements: Any) -> _Elements:
+    listed = elements if isinstance(elements, list) else [] if elements is None else [elements]
     found = [each if isinstance(each, dict) else {"value": each} for each in listed]
     return {str(each.get("value", number)): dict(each) for number, each in enumerate(found)}
 
 
-def _patched_list(
-    held: _Elements, verb: str, match: tuple[str, str], sub: str, value: Any
+def _patch_elements(
+    elements: _Elements, op: str, value_filter: tuple[str, str], subattribute: str, value: Any
 ) -> _Elements:
-    key, wanted = match
-    if not key and not sub:
-        given = _elements_by_value(value)
-        if verb == "remove":
-            return {name: each for name, each in held.items() if given and name not in given}
-        return held | given if verb == "add" else given
+    key, wanted = value_filter
+    if not key and not subattribute:
+        given = _index_elements(value)
+        if op == "remove":
+            return {name: each for name, each in elements.items() if given and name not in given}
+        return elements | given if op == "add" else given
     if key == "value":
-        names = [wanted] if wanted in held else []
+        names = [wanted] if wanted in elements else []
     else:
         fits = wanted.lower()
         names = [
-            name for name, each in held.items() if not key or str(each.get(key)).lower() == fits
+            name for name, each in elements.items() if not key or str(each.get(key)).lower() == fits
         ]
-    if verb == "remove" and not sub:
-        return {name: each for name, each in held.items() if name not in names}
-    if not names and key and verb != "remove":
-        held[wanted], names = {key: wanted}, [wanted]
+    if op == "remove" and not subattribute:
+        return {name: each for name, each in elements.items() if name not in names}
+    if not names and key and op != "remove":
+        elements[wanted], names = {key: wanted}, [wanted]
     for name in names:
-        given = {sub: value} if sub else value if isinstance(value, dict) else {}
-        held[name] = {**held[name], **given}
-    return held
+        given = {subattribute: value} if subattribute else value if isinstance(value, dict) else {}
+        elements[name] = {**elements[name], **given}
+    return elements
 
 
-def _set_value(resource: dict[str, Any], verb: str, parts: tuple[str, str], value: Any) -> None:
-    name, sub = parts
+def _patch_attribute(resource: dict[str, Any], op: str, path: tuple[str, str], value: Any) -> None:
+    name, sub = path
     before = resource.get(name)
     whole = dict(before) if isinstance(before, dict) else {}
     if sub:
-        resource[name] = {**whole, sub: None if verb == "remove" else value}
-    elif verb == "remove":
+        resource[name] = {**whole, sub: None if op == "remove" else value}
+    elif op == "remove":
         resource.pop(name, None)
     else:
         resource[name] = {**whole, **value} if isinstance(value, dict) else value

@@ -59,29 +59,29 @@ def viewed(kind: type[V], source: object, call: Any = None, **values: Any) -> V:
     may be ``project_id`` in the object. What an object lacks is in its part :attr:`View.rest`.
     """
     rest = getattr(source, getattr(kind, "rest", ""), None)
-    views = _views_in(kind)
+    views = _nested_views(kind)
     for name in kind.__struct_fields__:
         if name not in values:
-            values[name] = _shown_value(_value_of((source, rest), name), views.get(name), call)
+            values[name] = _render_value(_find_value((source, rest), name), views.get(name), call)
     return kind(**values)
 
 
 @cache
-def _views_in(kind: type[Struct]) -> Mapping[str, type[View]]:
+def _nested_views(view_type: type[Struct]) -> Mapping[str, type[View]]:
     return {
         name: each
-        for name, hint in get_type_hints(kind).items()
+        for name, hint in get_type_hints(view_type).items()
         for each in get_args(hint) or (hint,)
         if isinstance(each, type) and issubclass(each, View)
     }
 
 
-def _value_of(sources: Sequence[object], name: str) -> Any:
+def _find_value(sources: Sequence[object], name: str) -> Any:
     places = product(sources, (name, f"{name}_id"))
     return next(getattr(one, each) for one, each in places if hasattr(one, each))
 
 
-def _shown_value(value: Any, view: type[View] | None, call: Any) -> Any:
+def _render_value(value: Any, view: type[View] | None, call: Any) -> Any:
     if view is not None:
         several = isinstance(value, list | tuple)
         return [view.of(each, call) for each in value] if several else view.of(value, call)
@@ -124,7 +124,7 @@ class ListView(View, frozen=True, kw_only=True):
     @classmethod
     def of(cls, found: Any, call: Answering) -> Self:
         [name] = cls.__struct_fields__
-        return cls(**{name: _shown_value([*found], _views_in(cls).get(name), call)})
+        return cls(**{name: _render_value([*found], _nested_views(cls).get(name), call)})
 
 
 class Me(View, frozen=True, kw_only=True):
@@ -612,7 +612,7 @@ def page_of(kind: type[Page[Any]], items: Sequence[Any], query: PageQuery, call:
     """Return a page of this kind out of all items, in the order of the kind."""
     [view] = get_args(kind.__orig_bases__[0])  # type: ignore[attr-defined]
     after = place_of(query.cursor, tuple[str, str])
-    placed = [(tuple(map(_text_of_value, attrgetter(*kind.order)(each))), each) for each in items]
+    placed = [(tuple(map(_cursor_text, attrgetter(*kind.order)(each))), each) for each in items]
     placed.sort(key=itemgetter(0), reverse=kind.falling)
     rest = [
         pair
@@ -624,5 +624,5 @@ def page_of(kind: type[Page[Any]], items: Sequence[Any], query: PageQuery, call:
     return kind(data=[view.of(each, call) for _, each in taken], next=following)
 
 
-def _text_of_value(value: object) -> str:
+def _cursor_text(value: object) -> str:
     return f"{value:%Y-%m-%dT%H:%M:%S.%f}" if isinstance(value, datetime) else str(value)

@@ -87,8 +87,8 @@ async def trial(provider: Provider, key: str, model: str = "") -> Trial:
     model = model or next((one.id for one in listed.models), "")
     if not model:
         return listed
-    completion = await _chat_trial(provider, model, key, stream=False)
-    stream = await _chat_trial(provider, model, key, stream=True)
+    completion = await _run_chat_trial(provider, model, key, stream=False)
+    stream = await _run_chat_trial(provider, model, key, stream=True)
     return structs.replace(listed, model=model, completion=completion, stream=stream)
 
 
@@ -97,12 +97,12 @@ async def list_models(provider: Provider, key: str) -> Trial:
     try:
         found = await provider.listing(_LIST_SECONDS)
     except ServiceError as failure:
-        return Trial(models=(), model="", listing=_failed_step(failure, began, key))
+        return Trial(models=(), model="", listing=_build_failed_step(failure, began, key))
     step = TrialStep(ok=True, seconds=time.monotonic() - began)
     return Trial(models=published(found), model="", listing=step)
 
 
-async def _chat_trial(provider: Provider, model: str, key: str, *, stream: bool) -> TrialStep:
+async def _run_chat_trial(provider: Provider, model: str, key: str, *, stream: bool) -> TrialStep:
     fields = {
         "model": model,
         "messages": [{"role": "user", "content": "Say hello."}],
@@ -118,65 +118,65 @@ async def _chat_trial(provider: Provider, model: str, key: str, *, stream: bool)
                 if first is None and any(each.text for each in text):
                     first = time.monotonic() - began
     except ServiceError as failure:
-        return _failed_step(failure, began, key)
+        return _build_failed_step(failure, began, key)
     seconds = time.monotonic() - began
     if first is None:
         return TrialStep(ok=False, seconds=seconds, problem="The reply holds no text.")
     return TrialStep(ok=True, seconds=seconds, first_token_seconds=first if stream else None)
 
 
-def _failed_step(failure: ServiceError, began: float, key: str) -> TrialStep:
+def _build_failed_step(failure: ServiceError, start: float, api_key: str) -> TrialStep:
     words = failure.message
     if (status := failure.metadata.get("upstream_status")) is not None:
         words = f"Status {status}: {words}"
-    if key:
-        words = words.replace(key, "[key]")
-    return TrialStep(ok=False, seconds=time.monotonic() - began, problem=words[:_LONGEST_WORDS])
+    if api_key:
+        words = words.replace(api_key, "[key]")
+    return TrialStep(ok=False, seconds=time.monotonic() - start, problem=words[:_LONGEST_WORDS])
 
 
 def published(entries: Sequence[Mapping[str, Any]]) -> tuple[ListedModel, ...]:
     """Return the models of a provider's list, as far as it can be read."""
-    return tuple(_listed_model(each) for each in entries[:_MOST_MODELS])
+    return tuple(_build_listed_model(each) for each in entries[:_MOST_MODELS])
 
 
-def _listed_model(entry: Mapping[str, Any]) -> ListedModel:
+def _build_listed_model(entry: Mapping[str, Any]) -> ListedModel:
     pricing = entry.get("pricing")
     prices = pricing if isinstance(pricing, dict) else {}
     return ListedModel(
         id=str(entry["id"])[:_LONGEST_WORDS],
-        name=_short_words(entry.get("name", entry.get("display_name")), _LONGEST_WORDS),
+        name=_shorten_text(entry.get("name", entry.get("display_name")), _LONGEST_WORDS),
         context_length=listed_length(entry),
         max_output_tokens=next(
             (n for at in _OUTPUTS if type(n := dig(entry, *at)) is int and n > 0), None
         ),
-        prompt_price=_price_per_million(prices.get("prompt")),
-        completion_price=_price_per_million(prices.get("completion")),
-        cached_price=_price_per_million(prices.get("input_cache_read"), above_zero=True),
-        reasoning_price=_price_per_million(prices.get("internal_reasoning"), above_zero=True),
-        request_price=_price_per_million(prices.get("request"), 1, above_zero=True),
-        description=_short_words(entry.get("description"), _LONGEST_DESCRIPTION),
-        created=_past_release_date(entry, datetime.now(UTC)),
-        supported_parameters=_claimed_parameters(entry),
-        input_modalities=_input_modalities(entry),
-        output_modalities=_listed_modalities(entry, "output_modalities", 1),
+        prompt_price=_parse_price_per_million(prices.get("prompt")),
+        completion_price=_parse_price_per_million(prices.get("completion")),
+        cached_price=_parse_price_per_million(prices.get("input_cache_read"), above_zero=True),
+        reasoning_price=_parse_price_per_million(prices.get("internal_reasoning"), above_zero=True),
+        request_price=_parse_price_per_million(prices.get("request"), 1, above_zero=True),
+        description=_shorten_text(entry.get("description"), _LONGEST_DESCRIPTION),
+        created=_read_past_release_date(entry, datetime.now(UTC)),
+        supported_parameters=_read_claimed_parameters(entry),
+        input_modalities=_read_input_modalities(entry),
+        output_modalities=_read_modalities(entry, "output_modalities", 1),
     )
 
 
-def _short_words(text: object, longest: int) -> str | None:
+def _shorten_text(text: object, max_length: int) -> str | None:
     if not isinstance(text, str) or not text.strip():
         return None
     words = " ".join(text.split())
-    return words if len(words) <= longest else words[:longest].rpartition(" ")[0] + " …"
+    return words if len(words) <= max_length else words[:max_length].rpartition(" ")[0] + " …"
 
 
-def _price_per_million(
-    published: object, times: int = 1_000_000, *, above_zero: bool = False
+def _parse_price_per_million(
+    published_price: object, multiplier: int = 1_000_000, *, above_zero: bool = False
 ) -> str | None:
     # Lists publish prices by token, and 0 also for what has no price of its own.
-    if not isinstance(published, str):
+    if not isinstance(published_price, str):
         return None
     try:
-        amount = money(money(published) * times)
+        amount = money(money(published_price) * multiplier)
     except ValueError:
         return None
     return f"{amount.normalize():f}" if amount or not above_zero else None
@@ -269,11 +269,11 @@ _ABILITIES: Mapping[str, tuple[str, ...]] = {
 _NEW = timedelta(days=1)  # many servers give the time of the request, or of their own start
 
 
-def _claimed_parameters(entry: Mapping[str, Any]) -> tuple[str, ...] | None:
+def _read_claimed_parameters(entry: Mapping[str, Any]) -> tuple[str, ...] | None:
     listed = [entry.get(name) for name in ("supported_parameters", "claimed_parameters")]
     lists, features = (
         [each for each in listed if isinstance(each, list)],
-        [*_listed_features(entry)],
+        [*_read_features(entry)],
     )
     if not lists and not features:
         return None
@@ -282,13 +282,13 @@ def _claimed_parameters(entry: Mapping[str, Any]) -> tuple[str, ...] | None:
     return tuple(sorted(named & HONOURED))
 
 
-def _input_modalities(entry: Mapping[str, Any]) -> tuple[str, ...] | None:
-    sees = any(not _ABILITIES[feature] for feature in _listed_features(entry))
-    found = _listed_modalities(entry, "input_modalities", 0)
+def _read_input_modalities(entry: Mapping[str, Any]) -> tuple[str, ...] | None:
+    sees = any(not _ABILITIES[feature] for feature in _read_features(entry))
+    found = _read_modalities(entry, "input_modalities", 0)
     return tuple(dict.fromkeys(("text", *(found or ()), "image"))) if sees else found
 
 
-def _past_release_date(entry: Mapping[str, Any], now: datetime) -> date | None:
+def _read_past_release_date(entry: Mapping[str, Any], now: datetime) -> date | None:
     for value in map(entry.get, _CREATED):
         try:
             if isinstance(value, str):
@@ -305,17 +305,17 @@ def _past_release_date(entry: Mapping[str, Any], now: datetime) -> date | None:
     return None
 
 
-def _listed_modalities(entry: Mapping[str, Any], name: str, side: int) -> tuple[str, ...] | None:
+def _read_modalities(entry: Mapping[str, Any], field: str, side: int) -> tuple[str, ...] | None:
     arrow = dig(entry, "architecture", "modality")  # like `text+image->text`
     sides = arrow.split("->") if isinstance(arrow, str) else []
-    found = (dig(entry, "architecture", name), entry.get(name), entry.get(f"supported_{name}"))
+    found = (dig(entry, "architecture", field), entry.get(field), entry.get(f"supported_{field}"))
     names = next((each for each in found if isinstance(each, list)), None)
     if names is None and len(sides) == 2:
         names = sides[side].split("+")
     return tuple(each for each in _MODALITIES if each in (names or ())) or None
 
 
-def _listed_features(entry: Mapping[str, Any]) -> Iterator[str]:
+def _read_features(entry: Mapping[str, Any]) -> Iterator[str]:
     # A list of names, or an object that says yes or no to each.
     told: list[object] = [entry.get("type")]
     told += [name.removeprefix("supports_") for name, yes in entry.items() if yes is True]

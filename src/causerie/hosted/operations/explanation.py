@@ -46,36 +46,36 @@ def reasons(
         yield "is not in `provider.order`, so it comes after those that are"
     by = preferences.sort or sort
     if by == "price":
-        yield f"{_price_words(one)}; cheapest first"
+        yield f"{_format_price(one)}; cheapest first"
     elif by is not None:
-        yield _measured_words(stats_of(one.name) or UNKNOWN_STATS, by)
+        yield _explain_measurement(stats_of(one.name) or UNKNOWN_STATS, by)
     elif not one.tariff.usual:
         yield "is free; free endpoints come before all others"
     else:
-        yield _share_words(one, able)
+        yield _explain_share(one, able)
     if not preferences.order and not preferences.allow_fallbacks:
         yield "is the only one tried, because `allow_fallbacks` is false"
 
 
-def _price_words(one: CatalogEndpoint) -> str:
-    if not one.tariff.usual:
+def _format_price(endpoint: CatalogEndpoint) -> str:
+    if not endpoint.tariff.usual:
         return "is free"
-    return f"costs {rounded(one.tariff.usual)} per 1M tokens (75 % input, 25 % output)"
+    return f"costs {rounded(endpoint.tariff.usual)} per 1M tokens (75 % input, 25 % output)"
 
 
-def _share_words(one: CatalogEndpoint, able: Sequence[CatalogEndpoint]) -> str:
-    least = min(each.tariff.usual for each in able if each.tariff.usual)
-    if one.tariff.usual == least:
-        return f"{_price_words(one)}, the cheapest one that is not free"
-    times = Decimal(f"{one.tariff.usual / least:.3g}").normalize()
-    words = f"{_price_words(one)}, {times:f} times the cheapest"
+def _explain_share(endpoint: CatalogEndpoint, able_endpoints: Sequence[CatalogEndpoint]) -> str:
+    least = min(each.tariff.usual for each in able_endpoints if each.tariff.usual)
+    if endpoint.tariff.usual == least:
+        return f"{_format_price(endpoint)}, the cheapest one that is not free"
+    times = Decimal(f"{endpoint.tariff.usual / least:.3g}").normalize()
+    words = f"{_format_price(endpoint)}, {times:f} times the cheapest"
     return f"{words}; its share falls with the square of that"
 
 
-def _measured_words(target_stats: TargetStats, by: SortBy) -> str:
-    measured = target_stats.speed if by == "throughput" else target_stats.first_token
+def _explain_measurement(target_stats: TargetStats, sort_by: SortBy) -> str:
+    measured = target_stats.speed if sort_by == "throughput" else target_stats.first_token
     if measured is not None:
-        if by == "throughput":
+        if sort_by == "throughput":
             return f"writes {measured.p50:.0f} tokens per second; fastest first"
         usual, now = measured.p50, target_stats.expected
         if now is not None and now > usual:
@@ -202,7 +202,7 @@ def explanation(
             pipeline.allowed(door, caller, name)
         for name in names:
             model = pipeline.allowed(door, caller, name)
-            route, failure = _explained_route(pipeline, model, name, request, fields_of, caller)
+            route, failure = _explain_route(pipeline, model, name, request, fields_of, caller)
             routes.append(route)
             refused = route.refusal
             if failure is not None and not another_may(failure):
@@ -221,12 +221,12 @@ def explanation(
     )
 
 
-def _explained_route(
+def _explain_route(
     pipeline: Pipeline,
     model: Entry,
-    name: str,
+    model_name: str,
     request: ChatRequest,
-    fields_of: FieldsOf,
+    get_known_fields: FieldsOf,
     caller: Caller,
 ) -> tuple[ExplainedRoute, ServiceError | None]:
     chosen: Sequence[Candidate] = ()
@@ -239,7 +239,7 @@ def _explained_route(
         chosen = model.candidates(request)
         able = pipeline.able(model, request)
         usable = pipeline.permitted(caller, model, able)
-        strict = _strict_refusals(request, usable, fields_of)
+        strict = _collect_strict_refusals(request, usable, get_known_fields)
         takers = [one for one in usable if one.name not in strict]
         if strict and not takers:
             failed = strict[usable[0].name]
@@ -250,7 +250,7 @@ def _explained_route(
     whole = pipeline.catalog.resolve(None, model.id)
     explainer = _TargetExplainer(pipeline, model, request)
     route = ExplainedRoute(
-        asked=name,
+        asked=model_name,
         model=model.id,
         places=tuple(explainer.placed(one) for one in prospects),
         left_out=tuple(explainer.left_out(whole, chosen, able, prospects, strict, caller)),
@@ -260,14 +260,14 @@ def _explained_route(
     return route, failed
 
 
-def _strict_refusals(
-    request: ChatRequest, targets: Sequence[Candidate], fields_of: FieldsOf
+def _collect_strict_refusals(
+    request: ChatRequest, candidates: Sequence[Candidate], get_known_fields: FieldsOf
 ) -> Mapping[str, InvalidRequest]:
     if not request.strict or request.unlisted is None:
         return {}
     body, found = request.unlisted.body, {}
-    for one in targets:
-        known = fields_of(one.name)
+    for one in candidates:
+        known = get_known_fields(one.name)
         _, unlisted = sift(body, known)
         if unlisted is not None and unlisted.names and (refused := refusal(body, known)):
             found[one.name] = refused
@@ -278,25 +278,25 @@ class _TargetExplainer:
     def __init__(self, pipeline: Pipeline, model: Entry, request: ChatRequest) -> None:
         self._router = pipeline.router
         self._account_ports = pipeline.members
-        self._model = model
+        self._catalog_entry = model
         self._request = request
         endpoints = model.endpoints if isinstance(model, Listing) else ()
-        self._endpoints = {one.name: one for one in endpoints}
+        self._endpoint_by_name = {one.name: one for one in endpoints}
 
     def placed(self, prospect: RankedTarget) -> ExplainedTarget:
         one, status = prospect.candidate, prospect.status
         target_stats = self._router.target_stats(one.name) or UNKNOWN_STATS
-        endpoint = self._endpoints.get(one.name)
+        endpoint = self._endpoint_by_name.get(one.name)
         first, speed = target_stats.first_token, target_stats.speed
         return ExplainedTarget(
             target=one.name,
             decided=prospect.decided,
             reasons=(
-                *self._priority_reasons(one, endpoint),
-                *_degraded_reason(status),
-                _decision_words(prospect),
+                *self._explain_order(one, endpoint),
+                *_explain_degraded_state(status),
+                _explain_decision(prospect),
             ),
-            cautions=tuple(self._caution_reasons(one, status)),
+            cautions=tuple(self._explain_cautions(one, status)),
             tied=prospect.tied,
             priority=one.priority,
             weight=one.weight,
@@ -318,17 +318,17 @@ class _TargetExplainer:
         caller: Caller,
     ) -> Iterator[LeftOut]:
         access, members = caller.access, self._account_ports
-        allowed = None if access is None else access.verdict(self._model).targets
+        allowed = None if access is None else access.verdict(self._catalog_entry).targets
         spent = () if members is None else members.allowances.spent_providers
-        resting = {one.target for one in self._model.offers if one.provider in spent}
-        excluded = self._model.excluded(self._request)
+        resting = {one.target for one in self._catalog_entry.offers if one.provider in spent}
+        excluded = self._catalog_entry.excluded(self._request)
         placed = {one.candidate.name for one in prospects}
         for target in dict.fromkeys(whole.targets):
             rules = (
-                (target not in self._model.targets, _SHORTER),
-                (bool(chosen) and target not in _candidate_names(chosen), _SECOND),
+                (target not in self._catalog_entry.targets, _SHORTER),
+                (bool(chosen) and target not in _collect_candidate_names(chosen), _SECOND),
                 (allowed is not None and target not in allowed, _NOT_ALLOWED),
-                (bool(chosen) and target not in _candidate_names(able), _BUSY),
+                (bool(chosen) and target not in _collect_candidate_names(able), _BUSY),
                 (target in resting, _SPENT),
             )
             if target in placed:
@@ -340,33 +340,33 @@ class _TargetExplainer:
             elif target in strict:
                 why = (TargetExclusion(strict[target].param or "", _STRICT),)
             elif able:
-                why = (self._breaker_exclusion(target),)
+                why = (self._build_breaker_exclusion(target),)
             else:
                 continue  # what refused the request is not about targets
             yield LeftOut(target=target, reasons=why)
 
-    def _priority_reasons(self, one: Candidate, endpoint: CatalogEndpoint | None) -> Iterator[str]:
-        if endpoint is None or not isinstance(self._model, Listing):
-            if len(self._model.targets) > 1:
-                place = f"priority {one.priority} and weight {one.weight:g}"
+    def _explain_order(self, target: Candidate, endpoint: CatalogEndpoint | None) -> Iterator[str]:
+        if endpoint is None or not isinstance(self._catalog_entry, Listing):
+            if len(self._catalog_entry.targets) > 1:
+                place = f"priority {target.priority} and weight {target.weight:g}"
                 yield f"has {place} among those that serve it"
             return
-        request, endpoints = self._request, self._endpoints.values()
+        request, endpoints = self._request, self._endpoint_by_name.values()
         able = [each for each in endpoints if not any(each.exclusions(request))]
-        sort, stats_of = self._model.sort, self._router.target_stats
+        sort, stats_of = self._catalog_entry.sort, self._router.target_stats
         yield from reasons(endpoint, able, request.preferences, sort, stats_of)
 
-    def _caution_reasons(self, one: Candidate, status: TargetStatus) -> Iterator[str]:
+    def _explain_cautions(self, candidate: Candidate, status: TargetStatus) -> Iterator[str]:
         if status.state == "half_open":
-            yield f"failed last time, and this request tests it{_reason_words(status)}"
+            yield f"failed last time, and this request tests it{_format_state_reason(status)}"
         elif status.state == "rejecting":
-            yield f"rejects all requests{_reason_words(status)}"
+            yield f"rejects all requests{_format_state_reason(status)}"
         elif status.state not in ("up", "degraded"):
-            yield f"is down{_reason_words(status)}"
+            yield f"is down{_format_state_reason(status)}"
         elif status.failures:
-            yield f"has failed {status.failures} in a row{_reason_words(status)}"
-        length = self._model.profile(one.name).context_length
-        estimated = estimate(self._request, (one,))
+            yield f"has failed {status.failures} in a row{_format_state_reason(status)}"
+        length = self._catalog_entry.profile(candidate.name).context_length
+        estimated = estimate(self._request, (candidate,))
         tokens = estimated.input + estimated.output
         if length is not None and tokens > length:
             yield (
@@ -374,16 +374,16 @@ class _TargetExplainer:
                 f"{tokens:,}: it may reject the request, and the next one is tried then"
             )
 
-    def _breaker_exclusion(self, target: str) -> TargetExclusion:
-        target_state = self._router.target_state(target)
-        because = _reason_words(target_state.status()) if target_state is not None else ""
+    def _build_breaker_exclusion(self, target_name: str) -> TargetExclusion:
+        target_state = self._router.target_state(target_name)
+        because = _format_state_reason(target_state.status()) if target_state is not None else ""
         rejects = target_state is not None and target_state.breaker.state() == "rejecting"
         what = "rejects all requests" if rejects else "is down"
         words = f"{what}{because}; of those in this state only the one back soonest is tried, last"
         return TargetExclusion("", words)
 
 
-def _degraded_reason(status: TargetStatus) -> Iterator[str]:
+def _explain_degraded_state(status: TargetStatus) -> Iterator[str]:
     if status.recent_failures is not None:
         failed, asked = status.recent_failures
         yield (
@@ -392,9 +392,9 @@ def _degraded_reason(status: TargetStatus) -> Iterator[str]:
         )
 
 
-def _decision_words(prospect: RankedTarget) -> str:
-    share = f"{prospect.share * 100:.0f} % of conversations have affinity to it"
-    match prospect.decided:
+def _explain_decision(ranked_target: RankedTarget) -> str:
+    share = f"{ranked_target.share * 100:.0f} % of conversations have affinity to it"
+    match ranked_target.decided:
         case "alone":
             return "is the only one with its priority"
         case "home":
@@ -402,19 +402,19 @@ def _decision_words(prospect: RankedTarget) -> str:
         case "overflow":
             return f"the one with the affinity is full, and this is next ({share})"
         case "load":
-            lot = "; ties are broken at random" if prospect.tied else ""
-            return f"{prospect.status.in_flight} requests running there, by weight{lot}"
+            lot = "; ties are broken at random" if ranked_target.tied else ""
+            return f"{ranked_target.status.in_flight} requests running there, by weight{lot}"
         case "last":
             return "takes no requests now; tried when no other is left"
 
 
-def _reason_words(status: TargetStatus) -> str:
+def _format_state_reason(status: TargetStatus) -> str:
     reason = f" ({status.reason.replace('_', ' ')})" if status.reason else ""
     wait = f", next attempt in {status.wait_seconds:.0f} s" if status.wait_seconds else ""
     return reason + wait
 
 
-def _candidate_names(candidates: Sequence[Candidate]) -> frozenset[str]:
+def _collect_candidate_names(candidates: Sequence[Candidate]) -> frozenset[str]:
     return frozenset(one.name for one in candidates)
 
 

@@ -87,10 +87,10 @@ class Results(Struct):
     async def of(self, provider: str) -> Mapping[str, Kept]:
         """Return the stored results of a provider by model; raise :class:`StoreUnavailable`."""
         kept = await self._store.of(provider)
-        return {model: _decoded_result(text) for model, text in kept.items()}
+        return {model: _decode_result(text) for model, text in kept.items()}
 
     async def keep(self, result: Result) -> None:
-        """Store a new result, or that one was put in force."""
+        """Store a new result, or record that a result was put in force."""
         try:
             used: Result | None = result
             if not result.used:
@@ -101,9 +101,9 @@ class Results(Struct):
             _log.warning("result of a probe is not kept", error=str(failure))
 
 
-def _decoded_result(text: str) -> Kept:
+def _decode_result(json_text: str) -> Kept:
     try:
-        return msgspec.json.decode(text, type=Kept)
+        return msgspec.json.decode(json_text, type=Kept)
     except msgspec.DecodeError as failure:
         _log.warning("result of a probe cannot be read", error=str(failure))
         return NOTHING
@@ -156,10 +156,10 @@ class Examination:
     _interview: Interview | None = None
 
     def __post_init__(self) -> None:
-        self._questions = QUICK_QUESTIONS if self.quick else QUESTIONS
-        self.questions = len(self._questions)
+        self._probe_questions = QUICK_QUESTIONS if self.quick else QUESTIONS
+        self.questions = len(self._probe_questions)
         self.provider, self.began = self._examinee.provider, self._clock()
-        self.cost = price(None, self._questions)
+        self.cost = price(None, self._probe_questions)
 
     @property
     def requests(self) -> int:
@@ -178,7 +178,7 @@ class Examination:
         one = self._examinee
         async with ProbeClient(one.base_url, one.key, one.reach, self._bounds) as asker:
             listed = await asker.put(LIST)
-            if trouble := self._access_failure(listed):
+            if trouble := self._explain_access_failure(listed):
                 self.end("failed", trouble)
                 return
             subject = Subject(
@@ -186,7 +186,7 @@ class Examination:
                 keyed=one.key is not None,
                 context_length=listed_length(entry_of(listed, self.model)),
             )
-            self.cost = price(subject.context_length, self._questions)
+            self.cost = price(subject.context_length, self._probe_questions)
             dialect = guess_dialect(listed, self.model)
             if dialect is not None and one.dialect is GENERIC:
                 self.hint = (
@@ -194,24 +194,24 @@ class Examination:
                 )
             patience = Patience(total_seconds=60.0) if self.quick else Patience()
             self._interview = Interview(
-                subject, asker, patience, self._note_question, dialect=one.dialect
+                subject, asker, patience, self._record_question, dialect=one.dialect
             )
-            asked = await self._interview.run(self._questions)
+            asked = await self._interview.run(self._probe_questions)
         self.result = alike(Result, asked, provider=self.provider, at=self._clock())
         if not self.quick:
             await keep(self.result)
         self.end("done")
 
-    def _note_question(self, question: ProbeQuestion) -> None:
+    def _record_question(self, question: ProbeQuestion) -> None:
         self.asked += 1
         self.question = question.words
 
-    def _access_failure(self, listed: ProbeReply) -> str:
-        if not listed.status:
-            return f"the provider cannot be reached: {listed.trouble}"
-        if listed.status in (401, 403):
+    def _explain_access_failure(self, listing_reply: ProbeReply) -> str:
+        if not listing_reply.status:
+            return f"the provider cannot be reached: {listing_reply.trouble}"
+        if listing_reply.status in (401, 403):
             which = "refuses the key that is configured" if self._examinee.key else "wants a key"
-            return f"the provider {which} (status {listed.status}); see `providers.key`"
+            return f"the provider {which} (status {listing_reply.status}); see `providers.key`"
         return ""
 
 
@@ -260,7 +260,7 @@ class Examinations(Struct):
         self._examinations_by_provider[name] = made
         task = asyncio.get_running_loop().create_task(made.run(self.results.keep))
         self._tasks[name] = task
-        task.add_done_callback(lambda ended: self._examination_ended(made, ended))
+        task.add_done_callback(lambda ended: self._record_examination_end(made, ended))
         return made
 
     async def cancel(self, provider: str) -> None:
@@ -270,13 +270,13 @@ class Examinations(Struct):
             task.cancel()
             await self.ended(provider)
 
-    def _examination_ended(self, made: Examination, task: asyncio.Task[None]) -> None:
-        del self._tasks[made.provider]
+    def _record_examination_end(self, examination: Examination, task: asyncio.Task[None]) -> None:
+        del self._tasks[examination.provider]
         if task.cancelled():
-            made.end("cancelled")
+            examination.end("cancelled")
         elif (failure := task.exception()) is not None:
-            _log.error("probe failed", provider=made.provider, exc_info=failure)
-            made.end("failed", f"it broke off: {failure}")
+            _log.error("probe failed", provider=examination.provider, exc_info=failure)
+            examination.end("failed", f"it broke off: {failure}")
 
 
 Mark = Literal["yes", "partly", "no", "unclear", "unknown"]

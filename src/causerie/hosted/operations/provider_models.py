@@ -49,29 +49,29 @@ def compared(
     provider: EntryView, listed: Sequence[ListedModel], entries: Sequence[EntryView]
 ) -> Sequence[ComparedModel]:
     """Compare a provider's list with its aliases: the listed models first, then those gone."""
-    aliases = {id: one.entry for id, one in _alias_places(provider.name, entries).items()}
+    aliases = {id: one.entry for id, one in _index_aliases(provider.name, entries).items()}
     models = provider.settings.get("models", ())
     contexts = {each.get("id"): each.get("context_length") for each in models}
     there = {one.id for one in listed}
     gone = [(id, None) for id in aliases if id not in there and "*" not in id]
     return [
-        _compared_model(id, one, aliases.get(id), contexts.get(id))
+        _compare_model(id, one, aliases.get(id), contexts.get(id))
         for id, one in [*((one.id, one) for one in listed), *gone]
     ]
 
 
-def _compared_model(
-    id: str, listed: ListedModel | None, alias: EntryView | None, context: int | None
+def _compare_model(
+    model_id: str, model: ListedModel | None, alias: EntryView | None, context_length: int | None
 ) -> ComparedModel:
     price = alias.settings.get("price") if alias is not None else None
-    state: State = "gone" if listed is None else "new" if alias is None else "same"
-    found = ComparedModel(id, state, listed, alias, context, price)
-    if listed is None or alias is None:
+    state: State = "gone" if model is None else "new" if alias is None else "same"
+    found = ComparedModel(model_id, state, model, alias, context_length, price)
+    if model is None or alias is None:
         return found
-    new_context = listed.context_length not in (None, context)
+    new_context = model.context_length not in (None, context_length)
     new_price = found.alone and any(
         money(amount) != money((price or {}).get(part, "0"))
-        for part, amount in published_price(listed).items()
+        for part, amount in published_price(model).items()
     )
     return replace(found, state="changed") if new_context or new_price else found
 
@@ -87,22 +87,22 @@ def taken_over(
 
     Entries of the file stay as they are.
     """
-    aliases, drafts, new = _alias_places(provider.name, entries), _Drafts("alias", entries), []
+    aliases, drafts, new = _index_aliases(provider.name, entries), _Drafts("alias", entries), []
     for one in picked:
         alias = aliases[one.id].entry if one.id in aliases else None
         if alias is None:
             settings: dict[str, Any] = {
                 "id": prefix + one.id,
                 "targets": [{"provider": provider.name, "model": one.id}],
-                **_listed_price(one),
+                **_build_price_setting(one),
             }
             if one.name and one.name != one.id:
                 settings["name"] = one.name
             new.append(EntryStep(kind="alias", wish=EntryWish(settings=settings)))
         elif not alias.locked and len(alias.settings["targets"]) == 1:
-            drafts[alias.name] |= _listed_price(one)
+            drafts[alias.name] |= _build_price_setting(one)
     drafts.remove(provider.name, gone)
-    return [*_context_changes(provider, picked, gone), *new, *drafts.steps()]
+    return [*_plan_provider_change(provider, picked, gone), *new, *drafts.steps()]
 
 
 def provider_in_force(entries: Sequence[EntryView], name: str) -> EntryView:
@@ -116,12 +116,12 @@ def provider_in_force(entries: Sequence[EntryView], name: str) -> EntryView:
 def removal(provider: EntryView, entries: Sequence[EntryView]) -> Sequence[EntryStep]:
     """Return the changes that delete a provider, its targets, and aliases without other targets."""
     drafts = _Drafts("alias", entries)
-    drafts.remove(provider.name, _alias_places(provider.name, entries))
+    drafts.remove(provider.name, _index_aliases(provider.name, entries))
     return [*drafts.steps(), EntryStep(kind="provider", id=provider.id)]
 
 
 def aliases_of(provider: str, entries: Sequence[EntryView]) -> Sequence[EntryView]:
-    return [each for each in entries if each.kind == "alias" and _alias_places(provider, [each])]
+    return [each for each in entries if each.kind == "alias" and _index_aliases(provider, [each])]
 
 
 _PLACES: Mapping[EntryKind, str] = {"alias": "targets", "catalog_model": "endpoints"}
@@ -132,22 +132,22 @@ class _Place(Struct, frozen=True):
     settings: Mapping[str, Any]
 
 
-def _target_places(
-    kind: EntryKind, provider: str, entries: Iterable[EntryView]
+def _index_targets(
+    entry_kind: EntryKind, provider_name: str, entries: Iterable[EntryView]
 ) -> Mapping[str, _Place]:
     # What entries of a kind say of each model of a provider; the first entry with it.
     found: dict[str, _Place] = {}
     for entry in entries:
-        for each in entry.settings.get(_PLACES[kind], ()) if entry.kind == kind else ():
-            if isinstance(each, Mapping) and each.get("provider") == provider:
+        for each in entry.settings.get(_PLACES[entry_kind], ()) if entry.kind == entry_kind else ():
+            if isinstance(each, Mapping) and each.get("provider") == provider_name:
                 found.setdefault(str(each.get("model")), _Place(entry, each))
     return found
 
 
-def _alias_places(provider: str, entries: Iterable[EntryView]) -> Mapping[str, _Place]:
+def _index_aliases(provider: str, entries: Iterable[EntryView]) -> Mapping[str, _Place]:
     # If several aliases have a model, the one with the fewest other targets.
     fewest = sorted(entries, key=lambda one: len(one.settings.get("targets", ())))
-    return _target_places("alias", provider, fewest)
+    return _index_targets("alias", provider, fewest)
 
 
 class _Drafts(dict[str, dict[str, Any]]):
@@ -156,8 +156,8 @@ class _Drafts(dict[str, dict[str, Any]]):
     def __init__(self, kind: EntryKind, entries: Iterable[EntryView]) -> None:
         self._entry_kind = kind
         changeable = (each for each in entries if each.kind == kind and not each.locked)
-        self._originals = {each.name: each for each in changeable}
-        super().__init__({name: dict(each.settings) for name, each in self._originals.items()})
+        self._entry_by_name = {each.name: each for each in changeable}
+        super().__init__({name: dict(each.settings) for name, each in self._entry_by_name.items()})
 
     def remove(self, provider: str, gone: Collection[str]) -> None:
         name = _PLACES[self._entry_kind]
@@ -171,7 +171,7 @@ class _Drafts(dict[str, dict[str, Any]]):
 
     def steps(self) -> Iterator[EntryStep]:
         for name, draft in self.items():
-            entry = self._originals.get(name)
+            entry = self._entry_by_name.get(name)
             if entry is None:
                 yield EntryStep(kind=self._entry_kind, wish=EntryWish(settings=draft))
             elif draft != entry.settings and draft[_PLACES[self._entry_kind]]:
@@ -194,8 +194,8 @@ def configured(amount: Decimal) -> str:
         return f"{amount:f}"  # more than the configuration accepts
 
 
-def _listed_price(one: ListedModel) -> dict[str, Any]:
-    price = published_price(one)
+def _build_price_setting(model: ListedModel) -> dict[str, Any]:
+    price = published_price(model)
     return {"price": dict(price)} if price else {}
 
 
@@ -205,15 +205,15 @@ def changed(entry: EntryView, settings: dict[str, Any]) -> EntryStep:
     return EntryStep(kind=entry.kind, id=entry.id, wish=wish)
 
 
-def _context_changes(
-    provider: EntryView, picked: Sequence[ListedModel], gone: Collection[str]
+def _plan_provider_change(
+    provider: EntryView, picked_models: Sequence[ListedModel], removed_model_ids: Collection[str]
 ) -> Iterator[EntryStep]:
     if provider.locked:
         return
     before = provider.settings.get("models", [])
-    models = {each["id"]: each for each in before if each["id"] not in gone}
-    for one in picked:
-        told = {"context_length": one.context_length, "claims": _claimed_abilities(one)}
+    models = {each["id"]: each for each in before if each["id"] not in removed_model_ids}
+    for one in picked_models:
+        told = {"context_length": one.context_length, "claims": _build_claims(one)}
         if found := {name: each for name, each in told.items() if each}:
             models[one.id] = {**models.get(one.id, {"id": one.id}), **found}
     if list(models.values()) != before:
@@ -265,11 +265,11 @@ def offers(
     rules: PriceRules = PriceRules(),  # frozen
 ) -> Sequence[Offer]:
     """Compare a provider's list with the catalog: the listed models first, then those gone."""
-    known, there = _endpoint_places(provider.name, entries), {one.id for one in listed}
+    known, there = _index_endpoints(provider.name, entries), {one.id for one in listed}
     catalog = [each for each in entries if each.kind == _KIND]
     gone = [(id, None) for id, one in known.items() if id not in there and not one.entry.locked]
     return [
-        _make_offer(provider.name, id, one, known.get(id), catalog, rules)
+        _build_offer(provider.name, id, one, known.get(id), catalog, rules)
         for id, one in [*((one.id, one) for one in listed), *gone]
     ]
 
@@ -286,7 +286,7 @@ def publication(
     Models picked for one id become endpoints of one model. Entries of the file stay as they are.
     Raises :class:`InvalidRequest` for a model without a price, or one of the file.
     """
-    known = _endpoint_places(provider.name, entries)
+    known = _index_endpoints(provider.name, entries)
     filed = {each.name for each in entries if each.kind == _KIND and each.locked}
     drafts = _Drafts(_KIND, [each for each in entries if each.name not in filed])
     for one in picked:
@@ -298,11 +298,11 @@ def publication(
                 f"{one.listed.id} under another id.",
                 param="catalog_id",
             )
-        draft = drafts.setdefault(name, _model_settings(name, one.listed))
+        draft = drafts.setdefault(name, _build_model_settings(name, one.listed))
         if one.listed.created is not None:
             draft.setdefault("created", one.listed.created.isoformat())
         endpoints = {(each.get("provider"), each.get("model")): each for each in draft["endpoints"]}
-        endpoints[provider.name, one.listed.id] = _endpoint_settings(
+        endpoints[provider.name, one.listed.id] = _build_endpoint_settings(
             provider.name, one.listed, there, rules
         )
         draft["endpoints"] = list(endpoints.values())
@@ -311,12 +311,12 @@ def publication(
 
 
 def models_of(provider: str, entries: Iterable[EntryView]) -> Sequence[EntryView]:
-    return [each for each in entries if each.kind == _KIND and _endpoint_places(provider, [each])]
+    return [each for each in entries if each.kind == _KIND and _index_endpoints(provider, [each])]
 
 
 def withdrawal(provider: EntryView, entries: Sequence[EntryView]) -> Sequence[EntryStep]:
     """Return the changes that remove a provider's endpoints from the catalog of the database."""
-    return publication(provider, entries, (), gone=_endpoint_places(provider.name, entries).keys())
+    return publication(provider, entries, (), gone=_index_endpoints(provider.name, entries).keys())
 
 
 def router_door(entries: Iterable[EntryView]) -> EntryStep | None:
@@ -334,47 +334,47 @@ def catalog_id(provider: str, model: str) -> str:
     slug = parts[-1] if parts else "model"
     suffix = f":{variant}" if variant in _VARIANTS else ""
     rest = f"-{variant}" if variant and not suffix else ""
-    return f"{_valid_id_part(author)}/{_valid_id_part(slug + rest)}{suffix}"
+    return f"{_sanitize_id_part(author)}/{_sanitize_id_part(slug + rest)}{suffix}"
 
 
-def _valid_id_part(text: str) -> str:
+def _sanitize_id_part(text: str) -> str:
     return _UNFIT.sub("-", text.lower()).strip("-._")[:_LONGEST_PART] or "model"
 
 
-def _endpoint_places(provider: str, entries: Iterable[EntryView]) -> Mapping[str, _Place]:
-    return _target_places(_KIND, provider, sorted(entries, key=lambda one: one.locked))
+def _index_endpoints(provider: str, entries: Iterable[EntryView]) -> Mapping[str, _Place]:
+    return _index_targets(_KIND, provider, sorted(entries, key=lambda one: one.locked))
 
 
-def _make_offer(
+def _build_offer(
     provider: str,
-    id: str,
-    listed: ListedModel | None,
-    there: _Place | None,
+    model_id: str,
+    model: ListedModel | None,
+    endpoint: _Place | None,
     catalog: Sequence[EntryView],
     rules: PriceRules,
 ) -> Offer:
-    entry = there.entry if there is not None else _same_model(provider, id, catalog)
+    entry = endpoint.entry if endpoint is not None else _find_entry(provider, model_id, catalog)
     state: OfferState = "new" if entry is None else "joins"
-    if listed is None:
+    if model is None:
         state = "gone"
     elif entry is not None and entry.locked:
         state = "filed"
-    elif there is not None:
-        now = _endpoint_settings(provider, listed, there, rules)
-        state = "same" if now == there.settings else "changed"
-    before = there.settings if there is not None else {}
+    elif endpoint is not None:
+        now = _build_endpoint_settings(provider, model, endpoint, rules)
+        state = "same" if now == endpoint.settings else "changed"
+    before = endpoint.settings if endpoint is not None else {}
     return Offer(
-        id=id,
+        id=model_id,
         state=state,
-        catalog_id=entry.name if entry is not None else catalog_id(provider, id),
-        listed=listed,
-        price=_sale_price(listed, there, rules) if listed is not None else None,
+        catalog_id=entry.name if entry is not None else catalog_id(provider, model_id),
+        listed=model,
+        price=_compute_sale_price(model, endpoint, rules) if model is not None else None,
         price_before=before.get("price"),
         context_before=before.get("context_length"),
     )
 
 
-def _same_model(provider: str, model: str, catalog: Sequence[EntryView]) -> EntryView | None:
+def _find_entry(provider: str, model: str, catalog: Sequence[EntryView]) -> EntryView | None:
     wanted = catalog_id(provider, model)
     for each in catalog:
         if each.name.casefold() == wanted:
@@ -386,70 +386,72 @@ def _same_model(provider: str, model: str, catalog: Sequence[EntryView]) -> Entr
     return found[0] if len(found) == 1 else None
 
 
-def _model_settings(name: str, one: ListedModel) -> dict[str, Any]:
+def _build_model_settings(model_id: str, model: ListedModel) -> dict[str, Any]:
     words = {
-        "name": one.name if one.name != one.id else None,
-        "description": one.description,
-        "created": one.created and one.created.isoformat(),
+        "name": model.name if model.name != model.id else None,
+        "description": model.description,
+        "created": model.created and model.created.isoformat(),
     }
-    return {"id": name, "endpoints": [], **{key: each for key, each in words.items() if each}}
+    return {"id": model_id, "endpoints": [], **{key: each for key, each in words.items() if each}}
 
 
-def _claimed_abilities(one: ListedModel) -> dict[str, Any]:
+def _build_claims(model: ListedModel) -> dict[str, Any]:
     found = {
-        "supported_parameters": one.supported_parameters,
-        "input_modalities": one.input_modalities,
-        "output_modalities": one.output_modalities,
+        "supported_parameters": model.supported_parameters,
+        "input_modalities": model.input_modalities,
+        "output_modalities": model.output_modalities,
     }
     return {name: [*each] for name, each in found.items() if each is not None}
 
 
-def _endpoint_settings(
-    provider: str, one: ListedModel, there: _Place | None, rules: PriceRules
+def _build_endpoint_settings(
+    provider: str, model: ListedModel, endpoint: _Place | None, rules: PriceRules
 ) -> dict[str, Any]:
-    made: dict[str, Any] = dict(there.settings) if there is not None else {}
-    made |= {"provider": provider, "model": one.id}
-    price = _sale_price(one, there, rules)
+    made: dict[str, Any] = dict(endpoint.settings) if endpoint is not None else {}
+    made |= {"provider": provider, "model": model.id}
+    price = _compute_sale_price(model, endpoint, rules)
     if price is None:
         raise InvalidRequest(
-            f"The provider publishes no price for {one.id}; type the price of such models, which "
+            f"The provider publishes no price for {model.id}; type the price of such models, which "
             "may be 0.",
             param="prompt",
         )
-    cost = dict(published_price(one))
-    if cost and (there is None or "cost" in made or rules.margin is not None):
+    cost = dict(published_price(model))
+    if cost and (endpoint is None or "cost" in made or rules.margin is not None):
         made |= {"price": price, "cost": cost}
-    elif there is None:
+    elif endpoint is None:
         made["price"] = price
     for name in ("context_length", "max_output_tokens"):
-        if (tokens := getattr(one, name)) is not None:
+        if (tokens := getattr(model, name)) is not None:
             made[name] = tokens
-    if claims := _claimed_abilities(one):
+    if claims := _build_claims(model):
         made["claims"] = claims
     return made
 
 
-def _sale_price(one: ListedModel, there: _Place | None, rules: PriceRules) -> dict[str, str] | None:
-    before = there.settings if there is not None else {}
+def _compute_sale_price(
+    model: ListedModel, endpoint: _Place | None, rules: PriceRules
+) -> dict[str, str] | None:
+    before = endpoint.settings if endpoint is not None else {}
     price, cost = before.get("price", {}), before.get("cost")
-    if there is not None and cost is None and rules.margin is None:
+    if endpoint is not None and cost is None and rules.margin is None:
         return dict(price)  # typed by a person, so no list changes it
-    published = published_price(one)
-    found = {part: _our_price(part, amount, before, rules) for part, amount in published.items()}
+    published = published_price(model)
+    found = {part: _sale_amount(part, amount, before, rules) for part, amount in published.items()}
     typed = {"prompt": rules.prompt, "completion": rules.completion}
     for part in [each for each in typed if each not in found]:
-        amount = price.get(part, "0") if there is not None else typed[part]
+        amount = price.get(part, "0") if endpoint is not None else typed[part]
         if amount is None:
             return None
         found[part] = amount
     return found
 
 
-def _our_price(part: str, amount: str, before: Mapping[str, Any], rules: PriceRules) -> str:
+def _sale_amount(part: str, amount: str, settings: Mapping[str, Any], rules: PriceRules) -> str:
     if rules.margin is not None:
         return configured(money(amount) * (1 + rules.margin / 100))
-    cost = money(before.get("cost", {}).get(part, "0"))
-    price = before.get("price", {}).get(part)
+    cost = money(settings.get("cost", {}).get(part, "0"))
+    price = settings.get("price", {}).get(part)
     if price is None or not cost:
         return amount
     if cost == money(amount):

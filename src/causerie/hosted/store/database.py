@@ -71,7 +71,7 @@ def tls_of(address: URL) -> tuple[URL, SSLContext | str | None]:
     plain = address.difference_update_query(list(given))
     mode = given.pop("sslmode", None)
     if mode in _CHECKED:
-        return plain, _tls_context(mode, given)
+        return plain, _build_tls_context(mode, given)
     if mode not in (None, *_PLAIN):
         raise WrongAddress(f"`sslmode` is one of {', '.join((*_PLAIN, *_CHECKED))}")
     for name in given:
@@ -83,7 +83,7 @@ def tls_of(address: URL) -> tuple[URL, SSLContext | str | None]:
     return plain, mode
 
 
-def _tls_context(mode: str, files: dict[str, str]) -> SSLContext:
+def _build_tls_context(ssl_mode: str, files: dict[str, str]) -> SSLContext:
     root, shown = files.get("sslrootcert"), files.get("sslcert")
     if "sslkey" in files and shown is None:
         raise WrongAddress("`sslkey` needs `sslcert`")
@@ -94,7 +94,7 @@ def _tls_context(mode: str, files: dict[str, str]) -> SSLContext:
     except OSError as failure:  # ssl.SSLError is one
         wrong = " or ".join(f"`{name}`" for name in files)
         raise WrongAddress(f"a file of {wrong} is not there, or no PEM file") from failure
-    context.check_hostname = mode == "verify-full"
+    context.check_hostname = ssl_mode == "verify-full"
     return context
 
 
@@ -144,17 +144,17 @@ class Database:
     def __init__(self, url: str) -> None:
         """Raise :class:`WrongAddress`. Connects on first use only."""
         self.outage = Outage("the database")
-        address = _parsed_address(url)
+        address = _parse_address(url)
         self.sqlite = address.get_backend_name() == "sqlite"
         if self.sqlite:
-            self._writer = _sqlite_engine(address, connections=1, begin="BEGIN IMMEDIATE")
-            self._reader = _sqlite_engine(
+            self._writer_engine = _sqlite_engine(address, connections=1, begin="BEGIN IMMEDIATE")
+            self._reader_engine = _sqlite_engine(
                 address, connections=_READERS, begin="BEGIN", reads_only=True
             )
         else:
             self._make_engine = partial(_postgres_engine, *tls_of(address))
-            self._writer = self._reader = self._make_engine(_STATEMENT_SECONDS)
-        self.dialect = self._writer.dialect
+            self._writer_engine = self._reader_engine = self._make_engine(_STATEMENT_SECONDS)
+        self.dialect = self._writer_engine.dialect
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[AsyncConnection]:
@@ -162,27 +162,27 @@ class Database:
 
         Raises :class:`StoreUnavailable`.
         """
-        with self._noting_outage():
-            async with self._writer.begin() as connection:
+        with self._track_outage():
+            async with self._writer_engine.begin() as connection:
                 yield connection
 
     @asynccontextmanager
     async def migrating(self) -> AsyncIterator[AsyncConnection]:
         """Begin a transaction as :meth:`writing`, without a time limit for its statements."""
-        engine = self._writer if self.sqlite else self._make_engine(None)
+        engine = self._writer_engine if self.sqlite else self._make_engine(None)
         try:
-            with _translated_failures():
+            with _raise_translated_failures():
                 async with engine.begin() as connection:
                     yield connection
         finally:
-            if engine is not self._writer:
+            if engine is not self._writer_engine:
                 await engine.dispose()
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncConnection]:
         """Begin a reading transaction, which sees one state; raise :class:`StoreUnavailable`."""
-        with self._noting_outage():
-            async with self._reader.connect() as connection:
+        with self._track_outage():
+            async with self._reader_engine.connect() as connection:
                 yield connection
 
     async def rows(self, query: Executable) -> Sequence[RowMapping]:
@@ -197,9 +197,9 @@ class Database:
             return (await connection.execute(statement)).rowcount
 
     @contextmanager
-    def _noting_outage(self) -> Iterator[None]:
+    def _track_outage(self) -> Iterator[None]:
         try:
-            with _translated_failures():
+            with _raise_translated_failures():
                 yield
         except StoreUnavailable as failure:
             self.outage.seen(reason=obstacle_of(failure))
@@ -208,21 +208,21 @@ class Database:
 
     async def checkpoint(self) -> None:
         """Write SQLite's log into the file, and empty the log."""
-        with _translated_failures():
-            async with self._writer.connect() as connection:
+        with _raise_translated_failures():
+            async with self._writer_engine.connect() as connection:
                 raw = await connection.get_raw_connection()  # no transaction may be open
                 driver = raw.driver_connection
                 assert driver is not None
                 await driver.execute_fetchall("PRAGMA wal_checkpoint(TRUNCATE)")
 
     async def close(self) -> None:
-        await self._writer.dispose()
-        if self._reader is not self._writer:
-            await self._reader.dispose()
+        await self._writer_engine.dispose()
+        if self._reader_engine is not self._writer_engine:
+            await self._reader_engine.dispose()
 
 
 @contextmanager
-def _translated_failures() -> Iterator[None]:
+def _raise_translated_failures() -> Iterator[None]:
     # A cancelled caller stays cancelled, also where the driver fails because of it.
     try:
         yield
@@ -230,13 +230,13 @@ def _translated_failures() -> Iterator[None]:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise asyncio.CancelledError from failure
-        translated = _translated_failure(failure)
+        translated = _translate_failure(failure)
         if translated is None:
             raise
         raise translated from failure
 
 
-def _translated_failure(failure: Exception) -> StoreUnavailable | None:
+def _translate_failure(failure: Exception) -> StoreUnavailable | None:
     # The words of drivers name hosts, users and statements.
     if isinstance(failure, ssl.SSLCertVerificationError):
         return StoreUnavailable("The certificate of the database is not trusted.")
@@ -266,7 +266,7 @@ def obstacle_of(failure: Exception) -> str:
     return str(cause) if known else str(failure)
 
 
-def _parsed_address(url: str) -> URL:
+def _parse_address(url: str) -> URL:
     try:
         address = make_url(url)
     except exc.ArgumentError as failure:
@@ -290,7 +290,7 @@ def _sqlite_engine(
     file = Path(address.database or "")
     file.parent.mkdir(parents=True, exist_ok=True)
     file.touch(mode=0o600)  # digests and two-factor secrets are nobody else's to read
-    identity = _file_identity(file)
+    identity = _read_file_identity(file)
     engine = create_async_engine(
         address,
         pool_size=connections,
@@ -303,7 +303,7 @@ def _sqlite_engine(
     def set_up(connection: Any, record: object) -> None:
         del record
         connection.isolation_level = None  # transactions begin where we say, not where it guesses
-        connection.run_async(_set_write_ahead_log)
+        connection.run_async(_enable_write_ahead_log)
         cursor = connection.cursor()
         for line in (*_PRAGMAS, *(["query_only = ON"] if reads_only else [])):
             cursor.execute(f"PRAGMA {line}")
@@ -321,7 +321,7 @@ def _sqlite_engine(
     return engine
 
 
-def _file_identity(file: Path) -> tuple[int, int] | None:
+def _read_file_identity(file: Path) -> tuple[int, int] | None:
     try:
         found = file.stat()
     except FileNotFoundError:
@@ -330,17 +330,17 @@ def _file_identity(file: Path) -> tuple[int, int] | None:
 
 
 def _require_same_file(file: Path, identity: tuple[int, int] | None) -> None:
-    if _file_identity(file) != identity:
+    if _read_file_identity(file) != identity:
         raise StoreUnavailable(_FILE_REPLACED)
 
 
-async def _set_write_ahead_log(driver: aiosqlite.Connection) -> None:
+async def _enable_write_ahead_log(driver_connection: aiosqlite.Connection) -> None:
     # If several connections change a new file to a write-ahead log at once, SQLite tells all but
     # one that it is locked, at once: its busy timeout does not apply to this.
     ends = monotonic() + _BUSY_SECONDS
     while True:
         try:
-            await driver.execute_fetchall("PRAGMA journal_mode = WAL")
+            await driver_connection.execute_fetchall("PRAGMA journal_mode = WAL")
             return
         except sqlite3.OperationalError as failure:
             if failure.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or monotonic() > ends:
@@ -417,27 +417,28 @@ async def upgrade(database: Database) -> None:
 async def revision(database: Database) -> str | None:
     """Return the revision of the tables; ``None`` without tables."""
     async with database.reading() as connection:
-        return await connection.run_sync(_current_revision)
+        return await connection.run_sync(_read_current_revision)
 
 
 async def upgrade_plan(database: Database) -> UpgradePlan:
     """Return what :func:`upgrade` would do, and raise the same; nothing is changed."""
     async with database.reading() as connection:
-        return await connection.run_sync(_upgrade_plan)
+        return await connection.run_sync(_plan_upgrade)
 
 
 def _upgrade_schema(connection: Connection) -> None:
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
-    scripts = ScriptDirectory.from_config(_alembic_config(connection))
+    scripts = ScriptDirectory.from_config(_build_alembic_config(connection))
     if not _is_upgradable(connection, scripts):
         return
-    if _current_revision(connection) is None:
+    if _read_current_revision(connection) is None:
         METADATA.create_all(connection, checkfirst=False)
-        command.stamp(_alembic_config(connection), "head")
+        command.stamp(_build_alembic_config(connection), "head")
     else:
-        command.upgrade(_alembic_config(connection), "head")
-    values = {"served_from": _served_from([*scripts.walk_revisions()]), "version": __version__}
+        command.upgrade(_build_alembic_config(connection), "head")
+    oldest = _oldest_compatible_revision([*scripts.walk_revisions()])
+    values = {"served_from": oldest, "version": __version__}
     column = schema_state.c.served_from
     other = column.is_(None) | (column != values["served_from"])
     connection.execute(update(schema_state).where(other).values(values))
@@ -445,7 +446,7 @@ def _upgrade_schema(connection: Connection) -> None:
 
 def _is_upgradable(connection: Connection, scripts: ScriptDirectory) -> bool:
     # False for tables of a newer version that this one can serve.
-    current, every = _current_revision(connection), [*scripts.walk_revisions()]
+    current, every = _read_current_revision(connection), [*scripts.walk_revisions()]
     known = {each.revision for each in every}
     if current is None or current in known:
         return True
@@ -469,34 +470,34 @@ def _is_upgradable(connection: Connection, scripts: ScriptDirectory) -> bool:
     )
 
 
-def _served_from(newest_first: Sequence[Script]) -> str:
+def _oldest_compatible_revision(scripts_newest_first: Sequence[Script]) -> str:
     # The newest revision that names one; without any the first revision.
-    said = (getattr(each.module, "served_from", None) for each in newest_first)
-    return next((found for found in said if found), newest_first[-1].revision)
+    said = (getattr(each.module, "served_from", None) for each in scripts_newest_first)
+    return next((found for found in said if found), scripts_newest_first[-1].revision)
 
 
-def _upgrade_plan(connection: Connection) -> UpgradePlan:
-    scripts = ScriptDirectory.from_config(_alembic_config(connection))
-    current, newest_first = _current_revision(connection), [*scripts.walk_revisions()]
+def _plan_upgrade(connection: Connection) -> UpgradePlan:
+    scripts = ScriptDirectory.from_config(_build_alembic_config(connection))
+    current, newest_first = _read_current_revision(connection), [*scripts.walk_revisions()]
     revisions = [each.revision for each in newest_first]
     now = revisions.index(current) if current in revisions else len(revisions)
     due = newest_first[:now] if _is_upgradable(connection, scripts) else []
     steps = [
         UpgradeStep(
-            each.revision, each.doc, _upgrade_statements(connection, each) if current else ()
+            each.revision, each.doc, _render_upgrade_sql(connection, each) if current else ()
         )
         for each in reversed(due)
     ]
-    oldest = _served_from(newest_first)
+    oldest = _oldest_compatible_revision(newest_first)
     returns = current not in revisions or now <= revisions.index(oldest)
     return UpgradePlan(current, steps, oldest, returns=returns)
 
 
-def _upgrade_statements(connection: Connection, step: Script) -> Sequence[str]:
+def _render_upgrade_sql(connection: Connection, script: Script) -> Sequence[str]:
     written = StringIO()
-    config = _alembic_config(connection, written)
+    config = _build_alembic_config(connection, written)
     try:
-        command.upgrade(config, f"{step.down_revision}:{step.revision}", sql=True)
+        command.upgrade(config, f"{script.down_revision}:{script.revision}", sql=True)
     except (CommandError, AttributeError, TypeError):  # it depends on the tables, or reads rows
         return ()
     lines = (line for line in written.getvalue().splitlines() if not line.startswith("--"))
@@ -505,12 +506,12 @@ def _upgrade_statements(connection: Connection, step: Script) -> Sequence[str]:
     return [each for each in found if each not in ours and "alembic_version" not in each]
 
 
-def _current_revision(connection: Connection) -> str | None:
+def _read_current_revision(connection: Connection) -> str | None:
     return MigrationContext.configure(connection).get_current_revision()
 
 
-def _alembic_config(connection: Connection, output: StringIO | None = None) -> Config:
-    config = Config(output_buffer=output)
+def _build_alembic_config(connection: Connection, sql_output: StringIO | None = None) -> Config:
+    config = Config(output_buffer=sql_output)
     config.set_main_option("script_location", "causerie.hosted.store:migrations")
     config.set_main_option("path_separator", "os")
     config.attributes["connection"] = connection

@@ -34,14 +34,14 @@ class SqlEntries(SqlRepository):
     async def every(self) -> Sequence[StoredEntry]:
         """Return all entries, oldest first."""
         query = select(table).order_by(table.c.created_at, table.c.id)
-        return await self._read_all(query, self._decrypted_entry)
+        return await self._read_all(query, self._decrypt_entry)
 
     async def add(self, entries: Sequence[StoredEntry]) -> None:
         """Insert entries; raise :class:`Taken` if one of a kind and name exists."""
-        await self._insert_rows(table, [self._sealed_row(each) for each in entries])
+        await self._insert_rows(table, [self._encrypt_entry(each) for each in entries])
 
     async def change(self, entries: Sequence[StoredEntry]) -> bool:
-        """Change entries; false without a change if one has not the version before."""
+        """Change entries; return false, and change none, if one has not the version before."""
         if not entries:
             return True
         query = select(table.c.id, table.c.version).order_by(table.c.id).with_for_update()
@@ -51,7 +51,7 @@ class SqlEntries(SqlRepository):
         versions = {row.id: row.version for row in found}
         if any(versions.get(each.id) != each.version - 1 for each in entries):
             return False
-        rows = [self._sealed_row(each) | {"changed": each.id} for each in entries]
+        rows = [self._encrypt_entry(each) | {"changed": each.id} for each in entries]
         unreadable = [row for row, each in zip(rows, entries, strict=True) if each.unreadable]
         for row in unreadable:
             del row["credential"]  # stays as it is, for the key may come back
@@ -64,13 +64,13 @@ class SqlEntries(SqlRepository):
     async def remove(self, id: str) -> bool:
         return await self._delete(table, id=id)
 
-    def _sealed_row(self, entry: StoredEntry) -> dict[str, Any]:
+    def _encrypt_entry(self, entry: StoredEntry) -> dict[str, Any]:
         values = row_of(table, entry)
         if entry.credential is not None:
             values["credential"] = self.cipher.seal(entry.credential, entry_purpose(entry.id))
         return values
 
-    def _decrypted_entry(self, row: RowMapping) -> StoredEntry:
+    def _decrypt_entry(self, row: RowMapping) -> StoredEntry:
         values = dict(row)
         sealed = values.pop("credential")
         try:
@@ -97,18 +97,18 @@ class SqlRecordings(SqlRepository):
         days = {row.id: row.recording_days for row in await self._execute(query)}
         wanted = [each for each in kept if each.project_id in days]
         if wanted:
-            rows = await asyncio.to_thread(self._sealed_rows, wanted, days)
+            rows = await asyncio.to_thread(self._encrypt_recordings, wanted, days)
             await self._execute(recordings.insert(), rows)
 
     async def find(self, id: str) -> Recording | None:
         """Return a recording; raise :class:`NotFound` for one that no key decrypts."""
-        row = await self._first_row(
-            self._unexpired(select(recordings)).where(recordings.c.id == id)
+        row = await self._read_first_row(
+            self._skip_expired(select(recordings)).where(recordings.c.id == id)
         )
         if row is None:
             return None
         try:
-            return await asyncio.to_thread(self._decrypted_recording, row)
+            return await asyncio.to_thread(self._decrypt_recording, row)
         except WrongKey as failure:
             raise NotFound(
                 "What was said cannot be read: it was encrypted with a key that is not in "
@@ -117,15 +117,15 @@ class SqlRecordings(SqlRepository):
             ) from failure
 
     async def several(self, project_id: str, ids: Sequence[str]) -> Sequence[Recording]:
-        """Return those that a key decrypts."""
-        query = self._unexpired(select(recordings), project_id).where(recordings.c.id.in_(ids))
+        """Return the recordings of these ids that a key decrypts."""
+        query = self._skip_expired(select(recordings), project_id).where(recordings.c.id.in_(ids))
         rows = (await self._execute(query)).mappings().all()
-        return await asyncio.to_thread(self._readable_recordings, rows)
+        return await asyncio.to_thread(self._decrypt_readable_recordings, rows)
 
     async def users(self, project_id: str, ids: Sequence[str]) -> Mapping[str, str]:
-        """Return the users of the stored ones of these ids, by id."""
+        """Return the users of the stored recordings of these ids, by id."""
         of = recordings.c
-        query = self._unexpired(select(of.id, of.user_id), project_id).where(of.id.in_(ids))
+        query = self._skip_expired(select(of.id, of.user_id), project_id).where(of.id.in_(ids))
         return {row.id: row.user_id for row in await self._execute(query)}
 
     async def forget(self, project_id: str) -> None:
@@ -145,39 +145,39 @@ class SqlRecordings(SqlRepository):
     async def page(
         self, project_id: str, after: str, most: int
     ) -> tuple[Sequence[Recording], str | None]:
-        """Return those after an id, by id, and the last id looked at, ``None`` at the end."""
-        query = self._unexpired(select(recordings), project_id)
+        """Return recordings after an id, by id, and the last id read; ``None`` at the end."""
+        query = self._skip_expired(select(recordings), project_id)
         if after:
             query = query.where(recordings.c.id > after)
         rows = (await self._execute(query.order_by(recordings.c.id).limit(most))).mappings().all()
         last = rows[-1]["id"] if len(rows) == most else None
-        return await asyncio.to_thread(self._readable_recordings, rows), last
+        return await asyncio.to_thread(self._decrypt_readable_recordings, rows), last
 
-    def _unexpired(self, query: Select[Any], project_id: str | None = None) -> Select[Any]:
+    def _skip_expired(self, query: Select[Any], project_id: str | None = None) -> Select[Any]:
         query = query.where(recordings.c.expires_at > self.now)
         return query.where(recordings.c.project_id == project_id) if project_id else query
 
-    def _sealed_rows(
-        self, kept: Sequence[Recording], days: Mapping[str, int]
+    def _encrypt_recordings(
+        self, new_recordings: Sequence[Recording], retention_days: Mapping[str, int]
     ) -> list[dict[str, Any]]:
         return [
             {
                 **row_of(recordings, each),
-                "expires_at": each.at + timedelta(days=days[each.project_id]),
+                "expires_at": each.at + timedelta(days=retention_days[each.project_id]),
                 "request": self.cipher.seal(each.request, f"request:{each.id}"),
                 "reply": self.cipher.seal(each.reply, f"reply:{each.id}"),
             }
-            for each in kept
+            for each in new_recordings
         ]
 
-    def _readable_recordings(self, rows: Sequence[RowMapping]) -> list[Recording]:
+    def _decrypt_readable_recordings(self, rows: Sequence[RowMapping]) -> list[Recording]:
         found = []
         for row in rows:
             with suppress(WrongKey):
-                found.append(self._decrypted_recording(row))
+                found.append(self._decrypt_recording(row))
         return found
 
-    def _decrypted_recording(self, row: RowMapping) -> Recording:
+    def _decrypt_recording(self, row: RowMapping) -> Recording:
         values = {name: value for name, value in row.items() if name != "expires_at"}
         for name in ("request", "reply"):
             values[name] = self.cipher.open(row[name], f"{name}:{row['id']}")
@@ -193,13 +193,13 @@ async def seal_secrets(database: Database, cipher: Cipher) -> tuple[int, Sequenc
     entry is shown as broken, and returned too, as kind and name.
     """
     async with database.reading() as connection:
-        stale, unopened = await _to_reencrypt(connection, cipher)
+        stale, unopened = await _plan_reencryption(connection, cipher)
     if not stale:
         return 0, unopened
     async with database.writing() as connection:
         if database.sqlite:
             await connection.exec_driver_sql("PRAGMA secure_delete = ON")
-        stale, unopened = await _to_reencrypt(connection, cipher)
+        stale, unopened = await _plan_reencryption(connection, cipher)
         for statement in stale:
             await connection.execute(statement)
     if database.sqlite:
@@ -217,7 +217,7 @@ async def holds_secrets(database: Database) -> bool:
     return bool(await database.rows(kept.limit(1)))
 
 
-async def _to_reencrypt(
+async def _plan_reencryption(
     connection: AsyncConnection, cipher: Cipher
 ) -> tuple[Sequence[Update], Sequence[str]]:
     stale, unopened = [], []

@@ -50,7 +50,7 @@ class SqlCredits(SqlRows[Credit]):
 
     async def of(self, project_id: str) -> Sequence[Credit]:
         query = select(credits).where(credits.c.project_id == project_id)
-        return await self._records(query.order_by(credits.c.at.desc(), credits.c.id))
+        return await self._read_records(query.order_by(credits.c.at.desc(), credits.c.id))
 
     async def totals(self) -> Mapping[str, Decimal]:
         query = select(credits.c.project_id, func.sum(credits.c.amount))
@@ -58,7 +58,7 @@ class SqlCredits(SqlRows[Credit]):
         return {project: total for project, total in found}  # noqa: C416 - rows, not pairs
 
     async def total(self, project_id: str) -> Decimal | None:
-        """Return the sum of a project; ``None`` without credits."""
+        """Return the sum of a project's credits; ``None`` without any."""
         query = select(func.sum(credits.c.amount)).where(credits.c.project_id == project_id)
         return cast(Decimal | None, await self._scalar(query))
 
@@ -67,10 +67,10 @@ class SqlOperatorKeys(SqlRows[OperatorKey]):
     table, kind = operator_keys, OperatorKey
 
     async def every(self) -> Sequence[OperatorKey]:
-        """Return those that are not deleted, newest first."""
+        """Return the keys that are not deleted, newest first."""
         query = select(operator_keys).where(operator_keys.c.deleted_at.is_(None))
         query = query.order_by(operator_keys.c.created_at.desc(), operator_keys.c.id)
-        return await self._records(query)
+        return await self._read_records(query)
 
 
 _CHANGES_KEPT = timedelta(hours=1)
@@ -91,15 +91,15 @@ class SqlKeys(SqlRepository):
         await self._insert(key_secrets, secret)
 
     async def change(self, key: ApiKey) -> None:
-        """Change a key, but for its bounds."""
+        """Change all of a key except its bounds."""
         await self._update(api_keys, key)
 
     async def find(self, id: str) -> ApiKey | None:
         """Return a key, also a deleted one."""
         if self.writing:  # a row is locked by itself, without those that are joined to it
-            await self._first_row(self._by_id(api_keys, id))
-        row = await self._first_row(_keys_query().where(api_keys.c.id == id))
-        return replace(_key_of(row), bounds=await self.bounds(f"key:{id}")) if row else None
+            await self._read_first_row(self._select_by_id(api_keys, id))
+        row = await self._read_first_row(_keys_query().where(api_keys.c.id == id))
+        return replace(_build_key(row), bounds=await self.bounds(f"key:{id}")) if row else None
 
     async def of(self, project_id: str) -> Sequence[ApiKey]:
         return await self._read_keys(_keys_query().where(api_keys.c.project_id == project_id))
@@ -127,7 +127,7 @@ class SqlKeys(SqlRepository):
         query = query.where(api_keys.c.deleted_at.is_(None)).order_by(
             api_keys.c.created_at.desc(), api_keys.c.id
         )
-        keys = await self._read_all(query, _key_of)
+        keys = await self._read_all(query, _build_key)
         bounds = await self.bounds_of([f"key:{key.id}" for key in keys])
         return [replace(key, bounds=bounds[f"key:{key.id}"]) for key in keys]
 
@@ -198,7 +198,7 @@ class SqlKeys(SqlRepository):
             await self._execute(access_rules.insert().values(owner=owner, **structs.asdict(access)))
 
     async def access(self, owners: Sequence[str]) -> Mapping[str, Access]:
-        """Return the rules of these that restrict something; of a member: `member:PROJECT/USER`."""
+        """Return the restricting rules of these owners; a member is `member:PROJECT/USER`."""
         query = select(access_rules).where(access_rules.c.owner.in_(owners))
         found = (await self._execute(query)).mappings()
         return {values.pop("owner"): Access(**values) for values in map(dict, found)}
@@ -252,10 +252,10 @@ class SqlKeys(SqlRepository):
             .join(projects, projects.c.id == api_keys.c.project_id)
             .where(key_secrets.c.digest == digest)
         )
-        row = await self._first_row(query)
+        row = await self._read_first_row(query)
         if row is None:
             return None
-        key = _key_of(row)
+        key = _build_key(row)
         stopped = (key.disabled_at, key.deleted_at, row["archived_at"])
         works = all(each is None for each in stopped) and not key.withdrawn
         ends = [end for end in (row["secret_until"], key.expires_at) if end is not None]
@@ -299,6 +299,6 @@ def _keys_query() -> Select[Any]:
     )
 
 
-def _key_of(row: RowMapping) -> ApiKey:
+def _build_key(row: RowMapping) -> ApiKey:
     status = person_status_of(row) if row["person"] else None
     return ApiKey(**part_of(api_keys, row), person_status=status)

@@ -56,7 +56,7 @@ class SqlAlertBook(Struct, frozen=True):
         async with self._database.writing() as connection:
             first = await upsert(connection, alerts, values, where=where)
             if first:
-                await _add_deliveries(connection, deliveries)
+                await _insert_deliveries(connection, deliveries)
         return first
 
     async def seen(self, keys: Sequence[str], now: datetime) -> None:
@@ -72,7 +72,7 @@ class SqlAlertBook(Struct, frozen=True):
         async with self._database.writing() as connection:
             first = (await connection.execute(statement)).rowcount == 1
             if first:
-                await _add_deliveries(connection, deliveries)
+                await _insert_deliveries(connection, deliveries)
         return first
 
     async def sent(self, since: datetime) -> Mapping[tuple[str, str], int]:
@@ -87,7 +87,7 @@ class SqlAlertBook(Struct, frozen=True):
 
     async def claim(self, now: datetime, until: datetime, most: int) -> Sequence[Delivery]:
         table = alert_deliveries
-        query = _known_query().where(table.c.next_at <= now).order_by(table.c.next_at).limit(most)
+        query = _alert_query().where(table.c.next_at <= now).order_by(table.c.next_at).limit(most)
         due = [Delivery(**row) for row in await self._database.rows(query)]
         if not due:
             return ()
@@ -108,7 +108,7 @@ class SqlAlertBook(Struct, frozen=True):
 
     async def deliveries(self, most: int) -> Sequence[Delivery]:
         table = alert_deliveries
-        query = _known_query().order_by(table.c.at.desc(), table.c.id).limit(most)
+        query = _alert_query().order_by(table.c.at.desc(), table.c.id).limit(most)
         return [Delivery(**row) for row in await self._database.rows(query)]
 
     async def forget(self, before: datetime) -> None:
@@ -120,14 +120,14 @@ class SqlAlertBook(Struct, frozen=True):
             )
 
 
-def _known_query() -> Select[Any]:
+def _alert_query() -> Select[Any]:
     # A newer version has other kinds and states.
     columns = alert_deliveries.c
     known = columns.kind.in_(AlertKind) & columns.state.in_(DeliveryState)
     return select(alert_deliveries).where(known)
 
 
-async def _add_deliveries(connection: AsyncConnection, deliveries: Sequence[Delivery]) -> None:
+async def _insert_deliveries(connection: AsyncConnection, deliveries: Sequence[Delivery]) -> None:
     if deliveries:
         rows = [row_of(alert_deliveries, each) for each in deliveries]
         await connection.execute(alert_deliveries.insert(), rows)
@@ -174,12 +174,12 @@ class SqlMeasurements(Struct, frozen=True):
                 await connection.execute(adding(self._database, table), values)
 
     async def quarters(self, since: int) -> Sequence[Row]:
-        return await self._rows_since(target_quarters, since)
+        return await self._read_rows_since(target_quarters, since)
 
     async def days(self, since: int) -> Sequence[Row]:
-        return await self._rows_since(target_days, since)
+        return await self._read_rows_since(target_days, since)
 
-    async def _rows_since(self, table: Table, start: int) -> Sequence[Row]:
+    async def _read_rows_since(self, table: Table, start: int) -> Sequence[Row]:
         rows = await self._database.rows(select(table).where(table.c.start >= start))
         return await asyncio.to_thread(  # they may be many
             lambda: [
@@ -190,7 +190,7 @@ class SqlMeasurements(Struct, frozen=True):
 
 
 class SqlRetention(Struct, frozen=True):
-    """Deletes at most so many rows that are older, and returns their number."""
+    """Deletes at most ``most`` rows that are too old, and returns their number."""
 
     _database: Database
 
@@ -220,5 +220,5 @@ class SqlRetention(Struct, frozen=True):
             found += await self._database.write(table.delete().where(key.in_(over)))
         return min(found, most)
 
-    async def _delete(self, table: Table, over: Select[Any]) -> int:
-        return await self._database.write(table.delete().where(table.c.id.in_(over)))
+    async def _delete(self, table: Table, id_query: Select[Any]) -> int:
+        return await self._database.write(table.delete().where(table.c.id.in_(id_query)))

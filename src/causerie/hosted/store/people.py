@@ -81,14 +81,14 @@ class SqlPeople(SqlRows[User]):
     table, kind = users, User
 
     async def every(self) -> Sequence[User]:
-        return await self._records(select(users).order_by(users.c.email))
+        return await self._read_records(select(users).order_by(users.c.email))
 
     async def search(
         self, where: Mapping[str, str], start: int, count: int
     ) -> tuple[int, Sequence[User]]:
-        """Return number and part of those who fit, oldest first, without deleted ones."""
+        """Return the number of users who fit, and a part of them, oldest first; none is deleted."""
         gone = and_(users.c.disabled_at.is_not(None), users.c.user_name == "")
-        query = select(users).where(not_(gone), *(_matches_value(*each) for each in where.items()))
+        query = select(users).where(not_(gone), *(_match_field(*each) for each in where.items()))
         return await self._read_page(query, start, count)
 
     async def person_status(self, user_id: str, project_id: str | None) -> PersonStatus | None:
@@ -105,7 +105,7 @@ class SqlPeople(SqlRows[User]):
         return await self._read_one(query, person_status_of)
 
     async def operators(self) -> int:
-        """Return the number of enabled ones."""
+        """Return the number of enabled operators."""
         active = users.c.operator, users.c.disabled_at.is_(None)
         query = select(users.c.id).where(*active).order_by(users.c.id)
         return len((await self._execute(query.with_for_update())).all())
@@ -115,7 +115,9 @@ class SqlPeople(SqlRows[User]):
 
     async def by_identity(self, issuer: str, subject: str) -> User | None:
         query = select(users).join(identities, identities.c.user_id == users.c.id)
-        return await self._record(query.where(*equal(identities, issuer=issuer, subject=subject)))
+        return await self._read_record(
+            query.where(*equal(identities, issuer=issuer, subject=subject))
+        )
 
     async def identities(self, user_id: str) -> Sequence[LinkedIdentity]:
         query = (
@@ -130,7 +132,7 @@ class SqlPeople(SqlRows[User]):
         await self._delete(identities, issuer=identity.issuer, subject=identity.subject)
 
 
-def _matches_value(name: str, value: str) -> ColumnElement[bool]:
+def _match_field(name: str, value: str) -> ColumnElement[bool]:
     if name == "user_name":  # not case-exact; without one it is the address (RFC 7643, section 4.1)
         own = func.lower(users.c.user_name) == value.lower()
         return or_(own, and_(users.c.user_name == "", users.c.email == value.lower()))
@@ -143,7 +145,7 @@ class SqlProjects(SqlRows[Project]):
     table, kind = projects, Project
 
     async def change(self, project: Project, /) -> None:
-        """Change all but the recording days."""
+        """Change all of a project except the recording days."""
         values = row_of(projects, project)
         del values["recording_days"]  # whoever renames it must not switch that on again
         await self._execute(projects.update().where(projects.c.id == project.id).values(values))
@@ -154,7 +156,7 @@ class SqlProjects(SqlRows[Project]):
 
     async def every(self) -> Sequence[Project]:
         query = select(projects).order_by(func.lower(projects.c.name), projects.c.id)
-        return await self._records(query)
+        return await self._read_records(query)
 
     async def of(self, user_id: str) -> Sequence[tuple[Project, Membership]]:
         query = (
@@ -256,7 +258,7 @@ class SqlAudit(SqlRepository):
         await self.add(entry(self.now, actor, action, subject, project_id, **details))
 
     async def find(self, filter: AuditFilter) -> Sequence[AuditEntry]:
-        """Return the entries that fit, newest first."""
+        """Return the entries that match, newest first."""
         query = select(audit).order_by(audit.c.id.desc()).limit(filter.count)
         for name in ("project_id", "actor", "action", "subject"):
             if (wanted := getattr(filter, name)) is not None:
@@ -344,9 +346,9 @@ class SqlLinks(SqlRows[OneTimeLink]):
     table, kind = one_time_links, OneTimeLink
 
     async def use(self, id: str) -> bool:
-        """Use a link up; return false if another use was first."""
+        """Mark a link as used; return false if it was used before."""
         unused = one_time_links.update().where(*equal(one_time_links, id=id, used_at=None))
-        return await self._changes_one_row(unused.values(used_at=self.now))
+        return await self._execute_on_one_row(unused.values(used_at=self.now))
 
     async def withdraw(self, links: Iterable[OneTimeLink]) -> int:
         """Delete links; return their number."""
@@ -361,12 +363,12 @@ class SqlLinks(SqlRows[OneTimeLink]):
         await self._execute(one_time_links.delete().where(*unused, old))
 
     async def open(self, **values: str | None) -> Sequence[OneTimeLink]:
-        """Return those with these values of ``project_id``, ``person`` or ``user_id``."""
+        """Return the open links with these values of ``project_id``, ``person`` or ``user_id``."""
         query = select(one_time_links).where(
             *equal(one_time_links, **values, used_at=None),
             one_time_links.c.expires_at > self.now,
         )
-        return await self._records(query.order_by(one_time_links.c.created_at))
+        return await self._read_records(query.order_by(one_time_links.c.created_at))
 
 
 class SqlSessions(SqlRows[Session]):
@@ -379,7 +381,7 @@ class SqlSessions(SqlRows[Session]):
         query = select(sessions).where(
             sessions.c.user_id == user_id, sessions.c.expires_at > self.now
         )
-        return await self._records(query.order_by(sessions.c.seen_at.desc(), sessions.c.id))
+        return await self._read_records(query.order_by(sessions.c.seen_at.desc(), sessions.c.id))
 
     async def last_seen(self) -> Mapping[str, datetime]:
         """Return when each user was seen last, by their ids."""
@@ -394,14 +396,14 @@ class SqlSessions(SqlRows[Session]):
         await self._execute(statement)
 
     async def forget(self) -> None:
-        """Delete those that have expired."""
+        """Delete the expired sessions."""
         await self._execute(sessions.delete().where(sessions.c.expires_at < self.now))
 
 
 class SqlFactors(SqlRepository):
     async def find(self, user_id: str) -> Authenticator | None:
         """Return a user's factor; raise :class:`StoreUnavailable` for one by an unknown key."""
-        row = await self._first_row(select(totp).where(totp.c.user_id == user_id))
+        row = await self._read_first_row(select(totp).where(totp.c.user_id == user_id))
         if row is None:
             return None
         try:
@@ -419,9 +421,9 @@ class SqlFactors(SqlRepository):
         await upsert(self.connection, totp, {**asdict(authenticator), "secret": sealed})
 
     async def step(self, user_id: str, step: int) -> bool:
-        """Use a step up; return false if it or a later one was used."""
+        """Mark a time step as used; return false if it or a later one was used."""
         earlier = totp.c.user_id == user_id, totp.c.last_step < step
-        return await self._changes_one_row(totp.update().where(*earlier).values(last_step=step))
+        return await self._execute_on_one_row(totp.update().where(*earlier).values(last_step=step))
 
     async def remove(self, user_id: str) -> None:
         """Remove a user's factor with its recovery codes."""
@@ -429,7 +431,7 @@ class SqlFactors(SqlRepository):
         await self._delete(totp, user_id=user_id)
 
     async def users(self) -> frozenset[str]:
-        """Return the ids of those with a confirmed factor."""
+        """Return the ids of users with a confirmed factor."""
         found = await self._execute(select(totp.c.user_id).where(totp.c.confirmed_at.is_not(None)))
         return frozenset(found.scalars())
 
@@ -439,7 +441,7 @@ class SqlFactors(SqlRepository):
         await self._insert_rows(recovery_codes, rows)
 
     async def use_recovery(self, user_id: str, digest: bytes) -> bool:
-        """Use a code up; return false if there is none."""
+        """Delete a recovery code; return false if the user does not have it."""
         return await self._delete(recovery_codes, user_id=user_id, digest=digest)
 
 

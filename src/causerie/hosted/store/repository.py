@@ -48,15 +48,15 @@ class SqlRepository:
     ) -> CursorResult[*tuple[Any, ...]]:
         return await self.connection.execute(statement, rows)
 
-    async def _first_row(self, query: Executable) -> RowMapping | None:
+    async def _read_first_row(self, query: Executable) -> RowMapping | None:
         row: RowMapping | None = (await self._execute(query)).mappings().first()
         return row
 
-    async def _read_one(self, query: Executable, made: Callable[[RowMapping], T]) -> T | None:
-        row = await self._first_row(query)
-        return made(row) if row else None
+    async def _read_one(self, query: Executable, build: Callable[[RowMapping], T]) -> T | None:
+        row = await self._read_first_row(query)
+        return build(row) if row else None
 
-    async def _changes_one_row(self, statement: Executable) -> bool:
+    async def _execute_on_one_row(self, statement: Executable) -> bool:
         return (await self._execute(statement)).rowcount == 1
 
     async def _delete(self, table: Table, **values: Any) -> bool:
@@ -65,17 +65,17 @@ class SqlRepository:
     async def _scalar(self, query: Executable) -> Any:
         return await self.connection.scalar(query)
 
-    def _by_id(self, table: Table, id: str) -> Select[Any]:
-        query = select(table).where(table.c.id == id)
+    def _select_by_id(self, table: Table, row_id: str) -> Select[Any]:
+        query = select(table).where(table.c.id == row_id)
         return query.with_for_update(key_share=True) if self.writing else query
 
-    async def _read_all(self, query: Select[Any], made: Callable[[RowMapping], T]) -> list[T]:
+    async def _read_all(self, query: Select[Any], build: Callable[[RowMapping], T]) -> list[T]:
         # In a thread, because there may be thousands of rows.
         found = await self._execute(query)
-        return await asyncio.to_thread(lambda: [made(row) for row in found.mappings()])
+        return await asyncio.to_thread(lambda: [build(row) for row in found.mappings()])
 
-    async def _insert(self, table: Table, value: Any) -> None:
-        await self._insert_rows(table, [row_of(table, value)])
+    async def _insert(self, table: Table, record: Any) -> None:
+        await self._insert_rows(table, [row_of(table, record)])
 
     async def _insert_rows(self, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
         try:
@@ -84,9 +84,9 @@ class SqlRepository:
         except IntegrityError as failure:
             raise Taken(table.name) from failure
 
-    async def _update(self, table: Table, value: Any) -> None:
+    async def _update(self, table: Table, record: Any) -> None:
         await self._execute(
-            table.update().where(table.c.id == value.id).values(row_of(table, value))
+            table.update().where(table.c.id == record.id).values(row_of(table, record))
         )
 
 
@@ -104,28 +104,28 @@ class SqlRows(SqlRepository, Generic[T]):
         await self._update(self.table, value)
 
     async def find(self, id: str) -> T | None:
-        return await self._record(self._by_id(self.table, id))
+        return await self._read_record(self._select_by_id(self.table, id))
 
     async def one(self, **values: Any) -> T | None:
         """Return the row with these values of its columns, without a lock."""
-        return await self._record(select(self.table).where(*equal(self.table, **values)))
+        return await self._read_record(select(self.table).where(*equal(self.table, **values)))
 
     async def remove(self, **values: Any) -> bool:
         """Delete the rows with these values of their columns; return whether there were any."""
         return await self._delete(self.table, **values)
 
-    async def _record(self, query: Executable) -> T | None:
-        return await self._read_one(query, self._made)
+    async def _read_record(self, query: Executable) -> T | None:
+        return await self._read_one(query, self._build_record)
 
-    async def _records(self, query: Select[Any]) -> list[T]:
-        return await self._read_all(query, self._made)
+    async def _read_records(self, query: Select[Any]) -> list[T]:
+        return await self._read_all(query, self._build_record)
 
     async def _read_page(self, query: Select[Any], start: int, count: int) -> tuple[int, list[T]]:
         total = await self._scalar(select(func.count()).select_from(query.subquery()))
         page = query.order_by(self.table.c.created_at, self.table.c.id).offset(start).limit(count)
-        return total, await self._records(page)
+        return total, await self._read_records(page)
 
-    def _made(self, row: RowMapping) -> T:
+    def _build_record(self, row: RowMapping) -> T:
         made: T = self.kind(**row)
         return made
 

@@ -101,7 +101,7 @@ MOMENT = ConvertedColumn(BigInteger, microseconds, moment_of)
 MONEY = ConvertedColumn(BigInteger, billionths, lambda stored: amount_of(int(stored)))
 
 
-def _json_text(value: Any) -> str:
+def _encode_json_text(value: Any) -> str:
     plain = sorted(value) if isinstance(value, set | frozenset) else value
     return msgspec.json.encode(plain).decode()
 
@@ -117,21 +117,21 @@ METADATA = MetaData(
 )
 
 
-def _new_table(name: str, *parts: SchemaItem) -> Table:
-    return Table(name, METADATA, *parts)
+def _new_table(table_name: str, *parts: SchemaItem) -> Table:
+    return Table(table_name, METADATA, *parts)
 
 
-def _table_by_time(name: str, owner: str, *parts: SchemaItem) -> Table:
+def _build_time_table(table_name: str, owner_column: str, *parts: SchemaItem) -> Table:
     start = Column("start", BigInteger, primary_key=True, autoincrement=False, index=True)
-    return Table(name, METADATA, *_key_columns(Text, owner), start, *parts)
+    return Table(table_name, METADATA, *_key_columns(Text, owner_column), start, *parts)
 
 
-def _key_columns(kind: Any, *names: str) -> Iterator[Column[Any]]:
-    return (Column(name, kind, primary_key=True, autoincrement=False) for name in names)
+def _key_columns(column_type: Any, *names: str) -> Iterator[Column[Any]]:
+    return (Column(name, column_type, primary_key=True, autoincrement=False) for name in names)
 
 
-def _required_columns(kind: Any, *names: str) -> Iterator[Column[Any]]:
-    return (Column(name, kind, nullable=False) for name in names)
+def _required_columns(column_type: Any, *names: str) -> Iterator[Column[Any]]:
+    return (Column(name, column_type, nullable=False) for name in names)
 
 
 _TYPES: Mapping[Any, Any] = {
@@ -140,19 +140,19 @@ _TYPES: Mapping[Any, Any] = {
 }
 
 
-def _type_of(hint: Any) -> Any:
-    if isinstance(hint, type) and issubclass(hint, StrEnum):
-        return ConvertedColumn(Text, str, hint)
-    if get_origin(hint) is Literal:
+def _column_type(type_hint: Any) -> Any:
+    if isinstance(type_hint, type) and issubclass(type_hint, StrEnum):
+        return ConvertedColumn(Text, str, type_hint)
+    if get_origin(type_hint) is Literal:
         return Text
-    if hint in _TYPES:
-        return _TYPES[hint]
-    return ConvertedColumn(Text, _json_text, partial(msgspec.json.decode, type=hint))
+    if type_hint in _TYPES:
+        return _TYPES[type_hint]
+    return ConvertedColumn(Text, _encode_json_text, partial(msgspec.json.decode, type=type_hint))
 
 
-def _table_of(
-    record: type[Any],
-    name: str,
+def _table_for(
+    record_type: type[Any],
+    table_name: str,
     *parts: SchemaItem,
     keys: Collection[str] = ("id",),
     but: Collection[str] = (),
@@ -163,29 +163,29 @@ def _table_of(
     # ``names`` are those of columns that are not named like their fields.
     given = {each.name: each for each in parts if isinstance(each, Column)}
     columns: dict[str, Column[Any]] = {}
-    for field, hint in get_type_hints(record).items():
+    for field, hint in get_type_hints(record_type).items():
         column = names.get(field, field)
         kinds = [each for each in get_args(hint) if each is not NoneType]
         optional = NoneType in get_args(hint)
-        kind = _type_of(kinds[0] if optional else hint)
+        kind = _column_type(kinds[0] if optional else hint)
         columns[column] = Column(
             column, kind, primary_key=field in keys, autoincrement=False, nullable=optional
         )
-    columns |= {name: given.pop(name) for name in columns if name in given}
+    columns |= {table_name: given.pop(table_name) for table_name in columns if table_name in given}
     kept = [each for column, each in columns.items() if column not in but]
     others = [each for each in parts if not isinstance(each, Column)]
-    return Table(name, METADATA, *given.values(), *kept, *others)
+    return Table(table_name, METADATA, *given.values(), *kept, *others)
 
 
 def _text_column(name: str, *parts: SchemaItem, **more: Any) -> Column[Any]:
     return Column(name, Text, *parts, nullable=False, **more)
 
 
-def _of_user(**more: Any) -> Column[Any]:
+def _user_column(**more: Any) -> Column[Any]:
     return _text_column("user_id", ForeignKey("users.id"), **more)
 
 
-def _of_project(**more: Any) -> Column[Any]:
+def _project_column(**more: Any) -> Column[Any]:
     return _text_column("project_id", ForeignKey("projects.id"), **more)
 
 
@@ -193,31 +193,31 @@ def _digest_column() -> Column[Any]:
     return Column("digest", LargeBinary, nullable=False, unique=True)
 
 
-users = _table_of(User, "users", _text_column("email", unique=True))
+users = _table_for(User, "users", _text_column("email", unique=True))
 
-identities = _table_of(
-    LinkedIdentity, "identities", _of_user(index=True), keys=("issuer", "subject")
+identities = _table_for(
+    LinkedIdentity, "identities", _user_column(index=True), keys=("issuer", "subject")
 )
 
 # Groups that identity providers provision by SCIM.
-identity_groups = _table_of(IdentityGroup, "identity_groups", UniqueConstraint("provider", "name"))
+identity_groups = _table_for(IdentityGroup, "identity_groups", UniqueConstraint("provider", "name"))
 
 identity_group_members = _new_table(
     "identity_group_members",
     Column("group_id", Text, ForeignKey("identity_groups.id"), primary_key=True),
-    _of_user(primary_key=True, index=True),
+    _user_column(primary_key=True, index=True),
 )
 
-projects = _table_of(Project, "projects")
+projects = _table_for(Project, "projects")
 
-memberships = _table_of(
+memberships = _table_for(
     Membership,
     "memberships",
-    _of_project(primary_key=True),
-    _of_user(primary_key=True, index=True),
+    _project_column(primary_key=True),
+    _user_column(primary_key=True, index=True),
 )
 
-one_time_links = _table_of(
+one_time_links = _table_for(
     OneTimeLink,
     "one_time_links",
     _digest_column(),
@@ -229,24 +229,24 @@ one_time_links = _table_of(
 # When somebody last left a project: older invitations let them in no more.
 departures = _new_table(
     "departures",
-    _of_project(primary_key=True),
-    _of_user(primary_key=True),
+    _project_column(primary_key=True),
+    _user_column(primary_key=True),
     *_required_columns(MOMENT, "at"),
 )
 
-sessions = _table_of(Session, "sessions", _digest_column(), _of_user(index=True))
+sessions = _table_for(Session, "sessions", _digest_column(), _user_column(index=True))
 
-totp = _table_of(Authenticator, "totp", _of_user(primary_key=True))
+totp = _table_for(Authenticator, "totp", _user_column(primary_key=True))
 
 recovery_codes = _new_table(
-    "recovery_codes", _of_user(primary_key=True), *_key_columns(LargeBinary, "digest")
+    "recovery_codes", _user_column(primary_key=True), *_key_columns(LargeBinary, "digest")
 )
 
-attempts = _table_of(
+attempts = _table_for(
     Failures, "attempts", Column("last_at", MOMENT, nullable=False, index=True), keys=["scope"]
 )
 
-audit = _table_of(
+audit = _table_for(
     AuditEntry,
     "audit",
     Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
@@ -255,7 +255,7 @@ audit = _table_of(
 )
 
 
-def _when_made(table: Table, statement: str, dialect: str = "") -> None:
+def _execute_after_create(table: Table, statement: str, dialect: str = "") -> None:
     def execute(_: Table, connection: Connection, **more: object) -> None:
         if dialect in ("", connection.dialect.name):
             connection.exec_driver_sql(statement)
@@ -293,20 +293,20 @@ for _dialect, _statement in (
         "EXECUTE FUNCTION audit_only_grows()",
     ),
 ):
-    _when_made(audit, _statement, _dialect)
+    _execute_after_create(audit, _statement, _dialect)
 
 
-api_keys = _table_of(
+api_keys = _table_for(
     ApiKey,
     "api_keys",
-    _of_project(),
+    _project_column(),
     _text_column("person", index=True),
     Index(None, "project_id", "created_at"),
     but=("bounds", "person_status"),
 )
 
 # A key that is being rotated has two secrets for a while; the old one has an end.
-key_secrets = _table_of(
+key_secrets = _table_for(
     KeySecret,
     "key_secrets",
     _text_column("key_id", ForeignKey("api_keys.id"), index=True),
@@ -314,10 +314,10 @@ key_secrets = _table_of(
 )
 
 # Owners are `key:ID`, `user:ID` and `project:ID`. The model is empty where a row is for all models.
-limits = _table_of(Limit, "limits", *_key_columns(Text, "owner"), keys=["model"])
+limits = _table_for(Limit, "limits", *_key_columns(Text, "owner"), keys=["model"])
 
 # `amount` counts billionths of money, or tokens.
-budgets = _table_of(
+budgets = _table_for(
     Budget,
     "budgets",
     *_key_columns(Text, "owner"),
@@ -326,12 +326,12 @@ budgets = _table_of(
 )
 
 # What a project, a user or (`member:PROJECT/USER`) a member may use. Prices are of 1M tokens.
-access = _table_of(Access, "access", *_key_columns(Text, "owner"))
+access = _table_for(Access, "access", *_key_columns(Text, "owner"))
 
-operator_keys = _table_of(OperatorKey, "operator_keys", _digest_column())
+operator_keys = _table_for(OperatorKey, "operator_keys", _digest_column())
 
 # Amounts paid in for projects; withdrawals have a minus.
-credits = _table_of(Credit, "credits", Index(None, "project_id", "at"))
+credits = _table_for(Credit, "credits", Index(None, "project_id", "at"))
 
 schema_state = _new_table(
     "schema_state",
@@ -345,8 +345,8 @@ schema_state = _new_table(
 change_counter = _new_table(
     "change_counter", *_key_columns(Integer, "id"), *_required_columns(BigInteger, "number")
 )
-_when_made(schema_state, "INSERT INTO schema_state (id) VALUES (1)")
-_when_made(change_counter, "INSERT INTO change_counter (id, number) VALUES (1, 0)")
+_execute_after_create(schema_state, "INSERT INTO schema_state (id) VALUES (1)")
+_execute_after_create(change_counter, "INSERT INTO change_counter (id, number) VALUES (1, 0)")
 
 changes = _new_table(
     "changes",
@@ -356,12 +356,12 @@ changes = _new_table(
 )
 
 
-configuration_entries = _table_of(
+configuration_entries = _table_for(
     StoredEntry, "configuration_entries", UniqueConstraint("kind", "name"), but=["unreadable"]
 )
 
 # The ids are those of usage records.
-recordings = _table_of(
+recordings = _table_for(
     Recording,
     "recordings",
     *_key_columns(Uuid(as_uuid=False), "id"),
@@ -372,7 +372,7 @@ recordings = _table_of(
 
 RENAMED = {"project": "project_id", "key": "key_id", "user": "user_id", "provider": "served_by"}
 """Columns of usage whose fields have other names."""
-usage_records = _table_of(
+usage_records = _table_for(
     UsageRecord,
     "usage_records",
     *_key_columns(Uuid(as_uuid=False), "id"),
@@ -392,9 +392,9 @@ usage_records = _table_of(
 _SEARCHED = ("key_id", "user_id", "tag", "served_by")
 
 
-def _usage_sums(name: str, *places: str) -> Table:
-    return _table_by_time(
-        name,
+def _build_sums_table(table_name: str, *places: str) -> Table:
+    return _build_time_table(
+        table_name,
         "project_id",
         *_key_columns(Text, *places),
         *_required_columns(BigInteger, "requests", "refused", "failed", "aborted"),
@@ -406,19 +406,19 @@ def _usage_sums(name: str, *places: str) -> Table:
     )
 
 
-usage_hourly = _usage_sums("usage_hourly", "key_id", "user_id", "model", "door")
-usage_daily = _usage_sums("usage_daily", "key_id", "user_id", "model", "door")
+usage_hourly = _build_sums_table("usage_hourly", "key_id", "user_id", "model", "door")
+usage_daily = _build_sums_table("usage_daily", "key_id", "user_id", "model", "door")
 
 # By what clients say of their requests, which may be very many: apart from all others, so that
 # pages which do not ask for them cost the same. By the hour.
-usage_apps = _usage_sums("usage_apps", "app", "model")
-usage_tags = _usage_sums("usage_tags", "tag", "user_id", "model")
+usage_apps = _build_sums_table("usage_apps", "app", "model")
+usage_tags = _build_sums_table("usage_tags", "tag", "user_id", "model")
 
 # By who answered, for rankings. By the hour.
-usage_targets = _usage_sums("usage_targets", "model", "served_by")
+usage_targets = _build_sums_table("usage_targets", "model", "served_by")
 
 # What was charged for, by day, as the invoices of providers list it. Statements are made of it.
-usage_charged = _table_by_time(
+usage_charged = _build_time_table(
     "usage_charged",
     "project_id",
     *_key_columns(Text, "tag", "model", "served_by"),
@@ -430,7 +430,7 @@ usage_charged = _table_by_time(
 )
 
 # Counts by time to the first token: the histogram that percentiles come from.
-usage_first_token = _table_by_time(
+usage_first_token = _build_time_table(
     "usage_first_token",
     "project_id",
     *_key_columns(Text, "model", "key_id", "user_id"),
@@ -439,9 +439,9 @@ usage_first_token = _table_by_time(
 )
 
 
-def _measurements_table(name: str) -> Table:
-    return _table_by_time(
-        name,
+def _measurements_table(table_name: str) -> Table:
+    return _build_time_table(
+        table_name,
         "target",
         *_required_columns(BigInteger, "answered", "failed"),
         *_required_columns(BigInteger, "first_tokens", "first_token_us", "speeds", "speed"),
@@ -452,9 +452,9 @@ def _measurements_table(name: str) -> Table:
 target_quarters, target_days = map(_measurements_table, ("target_quarters", "target_days"))
 
 
-alerts = _table_of(StoredAlert, "alerts", keys=["key"])
+alerts = _table_for(StoredAlert, "alerts", keys=["key"])
 
-alert_deliveries = _table_of(
+alert_deliveries = _table_for(
     Delivery,
     "alert_deliveries",
     Column("at", MOMENT, nullable=False, index=True),

@@ -118,7 +118,7 @@ _place = attrgetter("key", "user", "model", "door", "app", "tag", "served_by", "
 _PLACE = ("project_id", "start", "key_id", "user_id", "model", "door", "app", "tag", "served_by")
 
 
-def _sums_of(record: UsageRecord, times: int) -> tuple[int, ...]:
+def _build_record_sums(record: UsageRecord, multiplier: int) -> tuple[int, ...]:
     # In the order of ``_SUMMED``, and the units.
     status, first = record.status, record.first_token_us
     sums = (
@@ -138,7 +138,7 @@ def _sums_of(record: UsageRecord, times: int) -> tuple[int, ...]:
         record.written,
         record.units,
     )
-    return sums if times == 1 else tuple(times * each for each in sums)
+    return sums if multiplier == 1 else tuple(multiplier * each for each in sums)
 
 
 class SqlUsage:
@@ -155,12 +155,12 @@ class SqlUsage:
     def __init__(self, database: Database) -> None:
         self._database = database
         dialect = database.dialect
-        self._record_insert = str(usage_records.insert().compile(dialect=dialect))
-        self._sum_inserts = [
+        self._record_sql = str(usage_records.insert().compile(dialect=dialect))
+        self._sum_statements = [
             (_Columns.of(table, span), str(adding(database, table).compile(dialect=dialect)))
             for span, table in _SUMS
         ]
-        self._first_token_insert = str(adding(database, usage_first_token).compile(dialect=dialect))
+        self._first_token_sql = str(adding(database, usage_first_token).compile(dialect=dialect))
 
     async def append(self, records: Sequence[UsageRecord]) -> None:
         """Store new records and add them to the sums; raise ``StoreUnavailable``."""
@@ -181,12 +181,12 @@ class SqlUsage:
     async def _correct_sums(
         self,
         connection: AsyncConnection,
-        records: Mapping[str, UsageRecord],
-        stored: Mapping[str, tuple[int, str | None, int]],
+        records_by_id: Mapping[str, UsageRecord],
+        stored_by_id: Mapping[str, tuple[int, str | None, int]],
     ) -> None:
         changes: list[_Change] = []
-        for id, (status, code, cost) in stored.items():
-            each = records[id]
+        for id, (status, code, cost) in stored_by_id.items():
+            each = records_by_id[id]
             # An interrupted request is only what was written when it began.
             if each.status < 500 or each.code == INTERRUPTED or status >= 500:
                 continue
@@ -201,11 +201,11 @@ class SqlUsage:
 
     async def _add_records(self, connection: AsyncConnection, changes: Sequence[_Change]) -> None:
         if changes:
-            rows = [self._row_of_record(record) for record, _ in changes]
-            await self._execute_many(connection, self._record_insert, rows)
+            rows = [self._encode_record_row(record) for record, _ in changes]
+            await self._execute_many(connection, self._record_sql, rows)
             await self._add_to_sums(connection, changes)
 
-    def _row_of_record(self, record: UsageRecord) -> tuple[Any, ...]:
+    def _encode_record_row(self, record: UsageRecord) -> tuple[Any, ...]:
         row = list(_values(record))
         if self._database.sqlite:
             row[_ID] = record.id.replace("-", "")
@@ -213,12 +213,12 @@ class SqlUsage:
         return tuple(row)
 
     async def _add_to_sums(self, connection: AsyncConnection, changes: Sequence[_Change]) -> None:
-        sums = _sums_by_place(changes)
-        for columns, statement in self._sum_inserts:
-            if rows := _summed_rows(sums, columns):
+        sums = _sum_changes_by_place(changes)
+        for columns, statement in self._sum_statements:
+            if rows := _aggregate_sum_rows(sums, columns):
                 await self._execute_many(connection, statement, rows)
-        if first := _first_token_counts(changes):
-            await self._execute_many(connection, self._first_token_insert, first)
+        if first := _count_first_token_buckets(changes):
+            await self._execute_many(connection, self._first_token_sql, first)
 
     async def _execute_many(
         self, connection: AsyncConnection, statement: str, rows: Sequence[tuple[Any, ...]]
@@ -239,13 +239,13 @@ _ID, _TRIED = _NAMES.index("id"), _NAMES.index("tried")
 _json = msgspec.json.Encoder().encode
 
 
-def _sums_by_place(changes: Iterable[_Change]) -> Mapping[tuple[Any, ...], Sequence[int]]:
+def _sum_changes_by_place(changes: Iterable[_Change]) -> Mapping[tuple[Any, ...], Sequence[int]]:
     sums: dict[tuple[Any, ...], Sequence[int]] = {}
     for each, times in changes:
         if each.code in _UNCHOSEN:  # a client's words are no place of a sum
             each = structs.replace(each, model="")
         place = (each.project, each.at - each.at % HOUR, *_place(each))
-        more, known = _sums_of(each, times), sums.get(place)
+        more, known = _build_record_sums(each, times), sums.get(place)
         sums[place] = more if known is None else [*map(add, known, more)]
     return sums
 
@@ -266,11 +266,11 @@ class _Columns(Struct, frozen=True):
         return _Columns(span, itemgetter(*places), itemgetter(*sums), table is usage_charged)
 
 
-def _summed_rows(
-    sums: Mapping[tuple[Any, ...], Sequence[int]], columns: _Columns
+def _aggregate_sum_rows(
+    sums_by_place: Mapping[tuple[Any, ...], Sequence[int]], columns: _Columns
 ) -> list[tuple[Any, ...]]:
     rows: dict[tuple[Any, ...], Sequence[int]] = {}
-    for place, one in sums.items():
+    for place, one in sums_by_place.items():
         project, start, *_, charged = place
         if columns.charged and not charged:
             continue
@@ -281,7 +281,7 @@ def _summed_rows(
     return [(*at, *rows[at]) for at in sorted(rows)]
 
 
-def _first_token_counts(changes: Iterable[_Change]) -> list[tuple[Any, ...]]:
+def _count_first_token_buckets(changes: Iterable[_Change]) -> list[tuple[Any, ...]]:
     counts: dict[tuple[Any, ...], int] = {}
     for each, times in changes:
         if each.first_token_us is not None:
@@ -319,7 +319,7 @@ class SqlUsageReader:
 
     async def sums(self, question: UsageQuery) -> Sequence[UsageSum]:
         rows = await self._database.rows(sums_query(question))
-        return await asyncio.to_thread(_usage_sums_of_rows, rows, question)  # they may be many
+        return await asyncio.to_thread(_build_usage_sums, rows, question)  # they may be many
 
     async def used(self, by: By, since: datetime, project: str | None = None) -> Mapping[str, Used]:
         table = usage_daily
@@ -336,16 +336,16 @@ class SqlUsageReader:
         self, question: UsageQuery, shares: Sequence[float]
     ) -> Sequence[FirstTokens]:
         rows = await self._database.rows(first_token_query(question))
-        return await asyncio.to_thread(_first_tokens, rows, question, shares)
+        return await asyncio.to_thread(_compute_first_token_percentiles, rows, question, shares)
 
     async def tokens(self, question: UsageQuery) -> Sequence[TokenSum]:
         query = sums_query(question, ("requests", "prompt", "completion"))
         rows = await self._database.rows(query)
-        return await asyncio.to_thread(_token_sums, rows, question)
+        return await asyncio.to_thread(_build_token_sums, rows, question)
 
     async def charged(self, question: ChargedQuery) -> Sequence[ChargedSum]:
         rows = await self._database.rows(charged_query(question))
-        return await asyncio.to_thread(_charged_sums, rows)
+        return await asyncio.to_thread(_build_charged_sums, rows)
 
     async def records(self, filter: RecordFilter) -> Sequence[UsageRecord]:
         rows = await self._database.rows(records_query(filter))
@@ -416,24 +416,24 @@ def sums_query(question: UsageQuery, names: Sequence[str] = _SUMMED) -> Select[A
     for label in LABELS.keys() & set(question.by):
         table = _LABELLED[label]
     groups: list[ColumnElement[Any]] = [table.c[_column_name(by)] for by in question.by]
-    start = _start_column(table, question).label("start")
+    start = _choose_start_column(table, question).label("start")
     places = groups if question.step is Step.ALL else [start, *groups]
     sums = [func.sum(table.c[name]).label(name) for name in names]
     span = DAY if table is usage_daily or question.step is Step.DAY else HOUR
-    query = select(*places, *sums).where(*_within_period(table, question, span))
-    return query.where(*_filter_conditions(table, question)).group_by(*places)
+    query = select(*places, *sums).where(*_period_conditions(table, question, span))
+    return query.where(*_build_filter_conditions(table, question)).group_by(*places)
 
 
 def first_token_query(question: UsageQuery) -> Select[Any]:
     """Select the histogram: start (0 for :attr:`Step.ALL`), group, bucket, requests."""
     table = usage_first_token
-    starts = [] if question.step is Step.ALL else [_start_column(table, question)]
+    starts = [] if question.step is Step.ALL else [_choose_start_column(table, question)]
     groups: list[ColumnElement[Any]] = [table.c[_column_name(by)] for by in question.by]
     asked: list[ColumnElement[Any]] = [*(starts or [literal(0)]), *(groups or [literal("")])]
     start, group = (each.label(name) for each, name in zip(asked, ("start", "group"), strict=True))
     query = select(start, group, table.c.bucket, func.sum(table.c.requests).label("requests"))
     query = query.where(
-        *_within_period(table, question, HOUR), *_filter_conditions(table, question)
+        *_period_conditions(table, question, HOUR), *_build_filter_conditions(table, question)
     )
     return query.group_by(*starts, *groups, table.c.bucket)
 
@@ -444,7 +444,7 @@ def records_query(filter: RecordFilter) -> Select[Any]:
     query = select(table).where(
         table.c.at >= microseconds(filter.since), table.c.at < microseconds(filter.until)
     )
-    query = query.where(*_filter_conditions(table, filter, indexed=filter.request_id is None))
+    query = query.where(*_build_filter_conditions(table, filter, indexed=filter.request_id is None))
     for name in ("status", "request_id", "tag", "operation"):
         if (wanted := getattr(filter, name)) is not None:
             query = query.where(table.c[name] == wanted)
@@ -483,49 +483,49 @@ def spent_query(owner: str, model: str, since: datetime) -> Select[Any]:
     return query.where(table.c.model == model) if model else query
 
 
-def _column_name(by: By) -> str:
-    return RENAMED.get(by, by.value)
+def _column_name(dimension: By) -> str:
+    return RENAMED.get(dimension, dimension.value)
 
 
-def _start_column(table: Table, question: UsageQuery) -> ColumnElement[int]:
-    if question.step is Step.DAY and table is not usage_daily:
+def _choose_start_column(table: Table, query: UsageQuery) -> ColumnElement[int]:
+    if query.step is Step.DAY and table is not usage_daily:
         return table.c.start - table.c.start % DAY
     return table.c.start
 
 
-def _within_period(table: Table, question: UsageQuery, span: int) -> list[ColumnElement[bool]]:
-    since = microseconds(question.since)
-    return [table.c.start >= since - since % span, table.c.start < microseconds(question.until)]
+def _period_conditions(table: Table, query: UsageQuery, span: int) -> list[ColumnElement[bool]]:
+    since = microseconds(query.since)
+    return [table.c.start >= since - since % span, table.c.start < microseconds(query.until)]
 
 
-def _filter_conditions(
-    table: Table, which: UsageQuery | RecordFilter, *, indexed: bool = True
+def _build_filter_conditions(
+    table: Table, usage_filter: UsageQuery | RecordFilter, *, indexed: bool = True
 ) -> list[ColumnElement[bool]]:
     # ``indexed`` false keeps the database from searching by these columns: a request id is rare,
     # and a project may have all the requests that there are.
     return [
         (table.c[_column_name(by)] if indexed else table.c[_column_name(by)].concat("")) == value
         for by in By
-        if by not in LABELS and (value := getattr(which, by.value)) is not None
+        if by not in LABELS and (value := getattr(usage_filter, by.value)) is not None
     ]
 
 
-def _usage_sums_of_rows(rows: Iterable[RowMapping], question: UsageQuery) -> Sequence[UsageSum]:
+def _build_usage_sums(rows: Iterable[RowMapping], query: UsageQuery) -> Sequence[UsageSum]:
     # Without a group there is a row even where there is nothing to add up.
     found: Sequence[Mapping[str, Any]] = [dict(row) for row in rows if row["requests"] is not None]
-    if By.PROVIDER in question.by:
-        found = _merged_by_provider(found, question)
-    sums = [_sum_of_row(row, question) for row in found]
+    if By.PROVIDER in query.by:
+        found = _merge_by_provider(found, query)
+    sums = [_build_usage_sum(row, query) for row in found]
     # Not by the database, which may sort text as some language does; cursors do not.
     return sorted(sums, key=lambda sum: (sum.start or _BEGINNING, *sum.group.values()))
 
 
-def _merged_by_provider(
-    rows: Iterable[Mapping[str, Any]], question: UsageQuery
+def _merge_by_provider(
+    rows: Iterable[Mapping[str, Any]], query: UsageQuery
 ) -> Sequence[Mapping[str, Any]]:
     # Rows are by target: of one provider there are as many as it has models that were asked.
-    starts = () if question.step is Step.ALL else ("start",)
-    places = [*starts, *map(_column_name, question.by)]
+    starts = () if query.step is Step.ALL else ("start",)
+    places = [*starts, *map(_column_name, query.by)]
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     for row in rows:
         each = {**row, "served_by": provider_of(row["served_by"])}
@@ -537,8 +537,8 @@ def _merged_by_provider(
     return list(found.values())
 
 
-def _token_sums(rows: Iterable[RowMapping], question: UsageQuery) -> Sequence[TokenSum]:
-    group, whole = itemgetter(*map(_column_name, question.by)), question.step is Step.ALL
+def _build_token_sums(rows: Iterable[RowMapping], query: UsageQuery) -> Sequence[TokenSum]:
+    group, whole = itemgetter(*map(_column_name, query.by)), query.step is Step.ALL
     return [
         TokenSum(
             None if whole else moment_of(row["start"]),
@@ -550,20 +550,20 @@ def _token_sums(rows: Iterable[RowMapping], question: UsageQuery) -> Sequence[To
     ]
 
 
-def _charged_sums(rows: Iterable[RowMapping]) -> Sequence[ChargedSum]:
+def _build_charged_sums(rows: Iterable[RowMapping]) -> Sequence[ChargedSum]:
     counts = ("requests", *TOKEN_CLASSES, "units")
     return [ChargedSum(**{**row, **{name: int(row[name]) for name in counts}}) for row in rows]
 
 
-def _first_tokens(
-    rows: Sequence[RowMapping], question: UsageQuery, shares: Sequence[float]
+def _compute_first_token_percentiles(
+    rows: Sequence[RowMapping], query: UsageQuery, shares: Sequence[float]
 ) -> Sequence[FirstTokens]:
     counts: dict[tuple[int, str], dict[int, int]] = {}
     for row in rows:
         counts.setdefault((row["start"], row["group"]), {})[row["bucket"]] = int(row["requests"])
     return [
         FirstTokens(
-            None if question.step is Step.ALL else moment_of(start),
+            None if query.step is Step.ALL else moment_of(start),
             group,
             tuple((percentile(each, share) or 0.0) / _SECOND for share in shares),
         )
@@ -571,12 +571,12 @@ def _first_tokens(
     ]
 
 
-def _sum_of_row(row: Mapping[str, Any], question: UsageQuery) -> UsageSum:
+def _build_usage_sum(row: Mapping[str, Any], query: UsageQuery) -> UsageSum:
     requests, first_tokens = int(row["requests"]), int(row["first_tokens"])
     counted = ("refused", "failed", "aborted", *TOKEN_CLASSES)
     return UsageSum(
-        start=None if question.step is Step.ALL else moment_of(row["start"]),
-        group={by: row[_column_name(by)] for by in question.by},
+        start=None if query.step is Step.ALL else moment_of(row["start"]),
+        group={by: row[_column_name(by)] for by in query.by},
         requests=requests,
         cost=row["cost"],
         first_token_seconds=(
