@@ -49,7 +49,7 @@ def call_class(name: str, arguments: str, tools: Iterable[Tool]) -> CallClass:
         return "invalid_json"
     if not isinstance(value, dict):
         return "schema_mismatch"
-    rules = _checked_schema(msgspec.json.encode(tool.parameters))
+    rules = _build_checked_schema(msgspec.json.encode(tool.parameters))
     if rules is None:
         return "unchecked"
     try:
@@ -103,10 +103,10 @@ class CallChecker:
 
 
 @lru_cache(maxsize=256)
-def _checked_schema(schema: bytes) -> CheckedSchema | None:
-    if len(schema) > MAX_SCHEMA:
+def _build_checked_schema(schema_json: bytes) -> CheckedSchema | None:
+    if len(schema_json) > MAX_SCHEMA:
         return None
     try:
-        return CheckedSchema(Rewriter(msgspec.json.decode(schema), "parameters").rewrite())
+        return CheckedSchema(Rewriter(msgspec.json.decode(schema_json), "parameters").rewrite())
     except (SchemaRefused, RecursionError):
         return None
