@@ -65,8 +65,7 @@ class Functions(Struct, frozen=True):
     tools: Mapping[str, Schema]  # closed schemas by name, as constraints and readers take them
     text: str = ""  # all schemas as they were sent, as JSON
     spell: bool = False  # whether a constraint of them may hold the text of a control token
-    arguments: Mapping[str, CheckedSchema] = {}
-    """Schemas by name, to check finished calls by."""
+    arguments: Mapping[str, CheckedSchema] = {}  # by name, to check finished calls by
     watched: bool = False  # whether a schema has rules that no grammar has
     ignored: tuple[str, ...] = ()
     """Annotations of their schemas that nobody knows, as a response header names them."""
@@ -90,7 +89,7 @@ class Functions(Struct, frozen=True):
 async def callable_functions(
     request: requests.ChatRequest, control_tokens: Collection[str], schema_cache: SchemaCache
 ) -> Functions:
-    """Return those that ``tool_choice`` leaves.
+    """Return the functions that ``tool_choice`` leaves, with their schemas for constraints.
 
     Raises ``InvalidRequest`` (``unsupported_schema``), unless the request is lenient and no call
     is demanded: arguments may be any object then.
@@ -170,10 +169,8 @@ class AnswerPlan:
     ignored: tuple[str, ...] = ()
     """Annotations of its schema that nobody knows, as a response header names them."""
     watched: bool = False  # whether its schema has rules that no grammar has
-    options: Sequence[str] = field(default=(), compare=False)
-    """All answers there are, where these are listed."""
-    checked: CheckedSchema | None = field(default=None, compare=False)
-    """Its schema, to check the finished answer by."""
+    options: Sequence[str] = field(default=(), compare=False)  # all answers, if they are listed
+    checked: CheckedSchema | None = field(default=None, compare=False)  # for the finished one
 
     def fault(self, text: str, work: Work) -> str | None:
         """Return what a finished answer breaks, as a sentence; may raise ``WorkExceeded``."""
@@ -194,7 +191,7 @@ async def answer_plan(
     *,
     white_space: WhiteSpace,
 ) -> AnswerPlan:
-    """Return the plan; raise ``InvalidRequest`` (``unsupported_schema``) if it cannot be kept."""
+    """Return the answer's plan; raise ``InvalidRequest`` (``unsupported_schema``) if there is none."""
     what: Hashable = output
     match output:
         case requests.JsonSchema(schema):

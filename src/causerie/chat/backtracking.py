@@ -76,7 +76,7 @@ _NEVER, _SURELY = -100.0, 100.0  # biases
 
 @dataclass(slots=True)
 class Backtracking:
-    """Runs an engine; :meth:`outputs` break no checked rule. ``documents`` has read all before it.
+    """Runs an engine so that its :meth:`outputs` break no rule; ``documents`` has read all before.
 
     ``discard`` is called with the number of tokens that were taken back since its last call.
     """
@@ -89,8 +89,7 @@ class Backtracking:
     """Copies of the reader by tokens read; the first precedes all tokens that may be taken back."""
     _loop_turns: Turns = field(init=False, default_factory=Turns)
     _tokens: list[Token] = field(init=False, default_factory=list)
-    _generated_token_count: int = field(init=False, default=0)
-    """Tokens that the engine has generated, including those that were taken back."""
+    _generated_token_count: int = field(init=False, default=0)  # with those taken back
     _reported_discarded_count: int = field(init=False, default=0)  # reported to ``discard``
     _sent_count: int = field(init=False, default=0)
     _stop_report: Stopped | None = field(init=False, default=None)
@@ -107,7 +106,7 @@ class Backtracking:
     """Positions behind which an array cannot end, as has been tried."""
 
     async def outputs(self) -> AsyncGenerator[Output, None]:
-        """Yield the outputs as if of one run.
+        """Yield the outputs as if of one run, without the tokens that were taken back.
 
         Raises :class:`ConstraintNotKept` if the model found no other reply.
         """

@@ -92,12 +92,10 @@ class CallTail:
 
 @dataclass(slots=True)
 class Repeats:
-    _earlier_calls: list[tuple[str, str]] = field(default_factory=list)
-    """Name and arguments of each complete call."""
+    _earlier_calls: list[tuple[str, str]] = field(default_factory=list)  # name and arguments
     _function_name: str = ""
     _arguments: base.GrowingText = field(default_factory=base.GrowingText)
-    _earlier_matches: list[str] = field(default_factory=list)
-    """Arguments of the earlier calls that this one is equal to so far."""
+    _earlier_matches: list[str] = field(default_factory=list)  # arguments that are equal so far
     _held_events: list[ContentEvent] = field(default_factory=list)
 
     def start(self, event: ToolCallStarted) -> Sequence[ContentEvent]:
@@ -134,14 +132,13 @@ class Repeats:
 
 @dataclass(frozen=True, slots=True)
 class CallStarted:
-    """A call's name is known; ``id`` is the model's own or empty."""
+    """The beginning of a call: the name of its function, and the model's own ``id`` or nothing."""
 
     name: str
     id: str
 
 
-CallPart = CallStarted | str | None
-"""The beginning of a call, a part of its arguments, or its end."""
+CallPart = CallStarted | str | None  # its beginning, a part of its arguments, or its end
 
 
 @dataclass(slots=True)
@@ -224,7 +221,7 @@ class SectionReader:
 
     @property
     def awaits_end(self) -> bool:
-        """Return whether the end of its message may be all that the call lacks."""
+        """Return whether the call may be complete but for the end of its message."""
         if self._lenient_reader is not None:
             return True
         if isinstance(self._segment_reader, ParameterReader):

@@ -87,7 +87,7 @@ def knows(facts: ModelFacts, trail: Trail | None) -> bool:
 async def resumed(
     request: ChatRequest, model: LoadedModel, plan: Plan, partial: Partial
 ) -> Generation:
-    """Return the generation of the rest; raise ``UpstreamFailed`` if none is possible."""
+    """Return the generation that continues ``partial``; raise ``UpstreamFailed`` if none can."""
     async for resumed in _propose_resumed_replies(request, model, plan, partial):
         try:
             generation = Generation(model.engine, request, plan, 0, resumed)
@@ -154,13 +154,12 @@ class TextChatOptions(Struct, frozen=True):
     format: str | None = None  # overrides the detected format
     template: str | None = None  # replaces the model's own template
     max_output_tokens: int | None = None  # limit for requests that set none
-    sampling: ModelSampling = SamplingDefaults()
-    """Goes before the model's own recommendation."""
+    sampling: ModelSampling = SamplingDefaults()  # goes before the model's own recommendation
     omit: tuple[str, ...] = ()  # what clients change at every turn, to be left out of prompts
 
 
 class ChatReply(Struct, frozen=True):
-    """An answer under way: its events, who makes it, the tokens used so far, what was dropped.
+    """An answer under way: its events, its model's fingerprint, tokens used, what was dropped.
 
     ``cache_report`` says what the engine reused, once it reads the prompt; it takes the
     name of the caller.
@@ -184,13 +183,13 @@ Entering waits for it, and raises ``ServiceError`` where that takes too long.
 
 
 def without_limit(choices: int, tokens: int) -> AbstractAsyncContextManager[None]:
-    """Hold nothing: for engines that see to their caches themselves."""
+    """Reserve no room: for engines that manage their caches themselves."""
     return nullcontext()
 
 
 @dataclass(eq=False)
 class TextChat:
-    """Chat completions on one text engine, which get from ``reserve`` the room that they need."""
+    """Answers chat completions on one text engine; ``reserve`` holds room for each in its cache."""
 
     engine: TextEngine
     grammars: Compiler
@@ -392,7 +391,7 @@ def _list_lost_reasoning(request: ChatRequest) -> Sequence[str]:
 
 
 def dropped_parameters(request: ChatRequest, known: Known = KNOWN) -> Sequence[str]:
-    """Return a report of the fields that are not listed; raise if a strict request has such."""
+    """Return a report of the unknown fields that are dropped; raise if a strict request has any."""
     unlisted = request.unlisted
     if unlisted is None:
         return ()

@@ -29,7 +29,7 @@ _ENTRY_BYTES = 200  # of a remembered verdict, alongside its text
 
 
 class GrammarVerdict(msgspec.Struct, frozen=True):
-    """Why a grammar was refused, where, and of which function; no ``reason``: it is fine."""
+    """Why and where a grammar was refused, and of which function; without ``reason`` it is fine."""
 
     reason: str | None = None
     pointer: str | None = None
@@ -37,7 +37,7 @@ class GrammarVerdict(msgspec.Struct, frozen=True):
 
 
 class Vocabulary(NamedTuple):
-    """A vocabulary as the model's facts name it; without a path, single bytes are the tokens."""
+    """Which vocabulary a grammar is compiled for; without a path, single bytes are the tokens."""
 
     path: str | None = None  # of its source file
     words: str = ""  # its identity among others of the same file

@@ -209,7 +209,7 @@ TOO_COMPLEX = "it is too complex to be enforced; make patterns, bounds or altern
 
 
 def reason(error: str) -> str:
-    """Return one sentence for the client; nothing of the grammar or the compiler shows."""
+    """Return an error as a sentence for the client; nothing of grammar or compiler shows."""
     lowered = error.lower()
     for words, meaning in _MEANINGS:
         if words in lowered:

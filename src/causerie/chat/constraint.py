@@ -167,7 +167,8 @@ def _build_reply(
     at_start = form.calls.at_start
     ways = [form.calls, *(way for way in form.calls.also if at_start or not way.at_start)]
     sections = [section, *(_Section(way, calls, grammar) for way in ways[1:])]
-    unmarked = _add_unmarked(form.calls, grammar, calls) if calls.unmarked and not at_start else []
+    may_omit_mark = calls.unmarked and not at_start
+    unmarked = _add_unmarked_calls(form.calls, grammar, calls) if may_omit_mark else []
     options = [option for each in sections for option in each.offered()]
     # Free text must not stay possible alongside a call that has started: the lexer would follow the
     # text, and the call would never be enforced.
@@ -177,7 +178,9 @@ def _build_reply(
     return grammar.rule(" | ".join([*options, free, *unmarked]))
 
 
-def _add_unmarked(form: forms.CallSection, grammar: GrammarText, calls: CallPlan) -> list[str]:
+def _add_unmarked_calls(
+    form: forms.CallSection, grammar: GrammarText, calls: CallPlan
+) -> list[str]:
     several = MAX_CALLS - 1 if form.parallel and calls.parallel else 0
     marks = section_marks(form)
     written: dict[str, str] = {}

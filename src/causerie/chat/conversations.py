@@ -30,7 +30,7 @@ _ID = re.compile(r"\b(?=[a-f]*\d)[0-9a-f]{6,}\b", re.IGNORECASE)  # of a UUID, i
 
 
 def line_hashes(text: str) -> tuple[int, ...]:
-    """Return a number for each of the first lines; they mean nothing in another process."""
+    """Return a hash of each of the first lines; it means nothing in another process."""
     return tuple(map(hash, text.split("\n", _MOST_LINES)[:_MOST_LINES]))
 
 
@@ -70,11 +70,10 @@ class AskedBefore:
     settings: bytes
     prompt: bytes  # packed tokens
     has_reasoning: bool  # a message holds reasoning
-    lines: tuple[tuple[int, ...], ...] = ()
-    """The first lines of each message at the beginning that instructs."""
+    lines: tuple[tuple[int, ...], ...] = ()  # hashes of the first ones of leading system messages
 
     def conversation(self, caller: str) -> tuple[bytes, ...]:
-        """Return digests of the messages that instruct nobody; the first is the caller's own."""
+        """Return digests of all messages but the system's; the first depends on the caller too."""
         both = zip(self.messages, self.instructing, strict=True)
         said = [digest for digest, instructs in both if not instructs]
         return (_compute_digest((caller, said[0])), *said[1:]) if said else ()

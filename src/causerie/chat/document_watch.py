@@ -64,8 +64,7 @@ class _Container:
     before_name: bool = True
     start: int = 0  # offset at which the last item or name began
     empty: bool = True
-    separated: int | None = None
-    """Position of the comma before an item that may still repeat an earlier one."""
+    separated: int | None = None  # position of the comma before an item that may be a repeat
     head: str = ""
     earlier: set[str] = field(default_factory=set)
 
@@ -111,8 +110,7 @@ class DocumentWatch:
         self._certain_root_schemas = applied_schemas(rules, certain=True)
         self._stack: list[_Container] = []
         self._open_values: list[_Value] = []
-        self._checked_part_spans = _Parts()
-        """Pointers and positions of the complete parts of values that are checked."""
+        self._checked_part_spans = _Parts()  # of complete parts of values that are checked
         self._document_text = GrowingText()
         self._piece_offset = 0  # offset at which the last piece began
         self._token_position = 0

@@ -80,7 +80,7 @@ class EncodedText:
 
 
 class TokenCache:
-    """Tokens of texts of one model, and of replies, of so many characters each."""
+    """Caches the tokens of prompts' texts and of replies, of ``most`` characters each."""
 
     def __init__(self, most: int = _MOST) -> None:
         self._ids_by_text: BoundedCache[str, array[int]] = BoundedCache(most)
@@ -263,7 +263,7 @@ def spells(text: str, control_tokens: Iterable[str]) -> bool:
 
 
 def split(rendered: Rendered, control_tokens: ControlTokens) -> list[EncodedPiece]:
-    """Return the prompt in pieces, together its whole text.
+    """Return the prompt as pieces that together are its whole text.
 
     No piece that is read with control tokens has the text of one that touches a user's character.
     If nothing is forged there is one piece.

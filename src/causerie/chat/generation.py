@@ -157,16 +157,12 @@ class Generation:
         self.engine, self.request, self.plan = engine, request, plan
         self.choice, self.resumed = choice, resumed
         self.state = State.ANSWERING
-        self.reasoning = 0
-        """Tokens of reasoning, which are part of ``completion``."""
-        self.discarded = 0
-        """Tokens that the engine generated and that were taken back; no part of ``completion``."""
-        self.cached: int | None = None
-        """Tokens of the prompt that the first run found in the engine's cache, once it says so."""
+        self.reasoning = 0  # tokens of reasoning, which are part of ``completion``
+        self.discarded = 0  # generated tokens that were taken back; no part of ``completion``
+        self.cached: int | None = None  # prompt tokens that the first run found in the cache
         self.asked = False  # an engine has received the prompt
         self.cut = False  # the reply has ended in the middle of a call
-        self.said = 0
-        """Tokens of ``resumed`` whose text had been sent to the client."""
+        self.said = 0  # tokens of ``resumed`` whose text had been sent to the client
         self._output_ids: list[int] = []
         self._token_texts: list[str] = []  # of those, as the parser reads them
         # Tokens among them that another has counted, less those that the engine has not reported.
@@ -214,17 +210,14 @@ class Generation:
 
     @property
     def written(self) -> tuple[str, tuple[int, ...]]:
-        """Return the text and the tokens of a reply that is not resumed.
-
-        They end with the last token that has a text.
-        """
+        """Return text and tokens of a reply that is not resumed, to the last token with a text."""
         texts = self._token_texts
         last = next((at for at in range(len(texts), 0, -1) if texts[at - 1]), 0)
         return "".join(texts), self.tokens[:last]
 
     @property
     def stopped(self) -> bool:
-        """Return whether a stop string or a stop token has ended it, at any place."""
+        """Return whether a stop string or a stop token has ended the choice, at any place."""
         last = self._output_ids[-1] if self._output_ids else None
         return self._choice_output.stopped or last in self.request.stop_token_ids
 
@@ -485,8 +478,7 @@ class GeneratedCallIds:
 
     taken: set[str]  # all ids of the conversation
     short: bool  # ids are nine letters and digits: the template of the format accepts no others
-    resumed: list[str] = field(default_factory=list)
-    """Ids of the calls that have been sent to the client already, in order."""
+    resumed: list[str] = field(default_factory=list)  # ids that the client has, in order
 
     def __call__(self, name: str, given: str) -> str:
         del name
@@ -502,13 +494,14 @@ class GeneratedCallIds:
 class ChoiceOutput:
     """Places the events that the parser has read into the choice with this index."""
 
-    __slots__ = ("_held_logprobs", "_index", "_stop_filter", "_token_logprobs", "plain", "stopped")
+    __slots__ = ("_choice_index", "_held_logprobs", "_stop_filter", "_undecided_logprobs",
+                 "plain", "stopped")  # fmt: skip
 
     def __init__(self, choice: int, stop: Sequence[str], *, logprobs: bool) -> None:
-        self._index = choice
+        self._choice_index = choice
         self._stop_filter = StopStrings(stop) if stop else None
         self._held_logprobs: list[TokenLogprob] = []  # of text that is held back for a stop string
-        self._token_logprobs: list[TokenLogprob] = []  # of tokens that may still become answer text
+        self._undecided_logprobs: list[TokenLogprob] = []  # of tokens that may become answer text
         # Events go out exactly as the parser returns them.
         self.plain = not (choice or stop or logprobs)
         self.stopped = False  # a stop string has ended the choice
@@ -522,21 +515,21 @@ class ChoiceOutput:
         written = token.text or token.raw.decode("utf-8", "replace")
         if token.logprob is not None and (token.text or written.endswith("\ufffd")):
             top = tuple(TokenLogprob(other.text, other.logprob, other.raw) for other in token.top)
-            self._token_logprobs.append(TokenLogprob(written, token.logprob, token.raw, top))
+            self._undecided_logprobs.append(TokenLogprob(written, token.logprob, token.raw, top))
 
     def forget(self) -> None:
-        self._token_logprobs.clear()
+        self._undecided_logprobs.clear()
 
     def place(self, events: list[ContentEvent], *, uncut: bool) -> list[ContentEvent]:
         """Return the events for this choice; ``uncut`` text is not searched for stop strings."""
         out: list[ContentEvent] = []
         for event in events:
             if not isinstance(event, TextDelta):
-                self._token_logprobs.clear()
-                out.append(structs.replace(event, choice=self._index))
+                self._undecided_logprobs.clear()
+                out.append(structs.replace(event, choice=self._choice_index))
                 continue
-            self._held_logprobs += self._token_logprobs
-            self._token_logprobs.clear()
+            self._held_logprobs += self._undecided_logprobs
+            self._undecided_logprobs.clear()
             text = event.text
             if self._stop_filter is not None and not uncut:
                 text = self._stop_filter.feed(text)
@@ -553,7 +546,7 @@ class ChoiceOutput:
 
     def _build_text_delta(self, text: str) -> TextDelta:
         logprobs, self._held_logprobs = tuple(self._held_logprobs), []
-        return TextDelta(text, logprobs, self._index)
+        return TextDelta(text, logprobs, self._choice_index)
 
 
 class StopStrings:

@@ -160,7 +160,7 @@ class GrammarText:
         return f"({SOME} | {self._marks_rule})*" if self._marks_rule else ANY_TEXT
 
     def free_without(self, markers: Sequence[str]) -> str:
-        """Return the same without any of the ``markers``.
+        """Return a reply without constraints, except that it has none of the ``markers``.
 
         Free text is one lexeme between control tokens, so that no marker is cut in two.
         """

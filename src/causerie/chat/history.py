@@ -96,7 +96,7 @@ def with_final(entry: Entry, reasoning_keys: Iterable[str]) -> Entry:
 
 
 def arranged(conversation: Sequence[Entry], capabilities: TemplateCapabilities) -> list[Entry]:
-    """Return the messages with system messages where they are shown and no refused neighbours.
+    """Return the messages, arranged so that the template shows all and refuses none.
 
     If several, or later ones, are not shown, all are put together in front; where none is shown, or
     one alone is refused, their text goes in front of the first message of the user, or of the last
@@ -123,7 +123,7 @@ def arranged(conversation: Sequence[Entry], capabilities: TemplateCapabilities) 
 
 
 def in_turns(conversation: Sequence[Entry], capabilities: TemplateCapabilities) -> list[Entry]:
-    """Return the messages, neighbours of a role as one, where the roles have to take turns.
+    """Return the messages, with neighbours of a role merged where the roles have to take turns.
 
     An answer also with the calls that follow it.
     """
@@ -139,7 +139,7 @@ def in_turns(conversation: Sequence[Entry], capabilities: TemplateCapabilities) 
 
 
 def apart(entry: Entry, capabilities: TemplateCapabilities, keys: Sequence[str]) -> list[Entry]:
-    """Return a text before its calls as a message of its own, where the template needs that.
+    """Return the message, or its text and its calls as two where the template needs that.
 
     Reasoning stands before both, or alongside the calls alone where it may not stand alongside
     text.

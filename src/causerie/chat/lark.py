@@ -61,8 +61,7 @@ _DIRECTIVES = {
 }
 
 
-EMBEDDED = "g_start"
-"""Name of the rule to refer to."""
+EMBEDDED = "g_start"  # name of the rule to refer to
 
 
 def embed(text: str, prefix: str = "g", *, param: str = _PARAM) -> str:
@@ -278,7 +277,7 @@ _DEEPEST = 16  # groups within each other; each is read once more for each that 
 
 @dataclass(frozen=True, slots=True)
 class Embedded:
-    """``start`` is the name of the rule to refer to; ``rules`` are lines of Lark."""
+    """A grammar to be embedded: its ``rules`` in Lark, and the name of the one to refer to."""
 
     start: str
     rules: str

@@ -39,8 +39,7 @@ class ReasoningEnd(Enum):
 
     ANY_MARKER = "any"
     OWN_MARKER = "own"
-    OWN_OR_CALL = "own or call"
-    """Its own, or the first marker of the family's calls."""
+    OWN_OR_CALL = "own or call"  # its own, or the first marker of the family's calls
 
 
 class Parser:
@@ -85,7 +84,7 @@ class Parser:
         self._has_sent_answer = False  # answer text has been given out
         self._has_sent_reasoning = False  # reasoning has been given out
         self._space_before = ""  # white space in front of the current part, behind an earlier one
-        self._direct_flow: _Flow | None = None  # in the middle of a part, with nothing held back
+        self._fast_path: _Flow | None = None  # in the middle of a part, with nothing held back
         self.mode = Mode.REASONING if reasoning_open else Mode.ANSWER
         self._space_to_drop: str | None = leading  # white space to drop next; None: all there is
         self.calls = 0  # complete calls
@@ -94,7 +93,7 @@ class Parser:
         self._repeat_filter = Repeats()
 
     def read_unmarked(self, admits: Admits) -> None:
-        """Read an answer that is nothing but calls without their marker as these from now on."""
+        """Read, from now on, an answer that is only calls without their marker as these calls."""
         calls = self._call_form
         if calls is not None:
             self._unmarked_reader = UnmarkedReader(
@@ -126,7 +125,7 @@ class Parser:
 
     def feed(self, text: str) -> list[events.ContentEvent]:
         """Return the events of ``text``; what may be the beginning of a marker is held back."""
-        flow = self._direct_flow
+        flow = self._fast_path
         if (
             flow is not None
             and text
@@ -138,7 +137,7 @@ class Parser:
         for at in range(0, len(text), _SLICE) or (0,):
             read += self._parse_text(text[at : at + _SLICE])
         held = self._ignores_rest or self._section_reader is not None or self.holding
-        self._direct_flow = None if held or self._is_part_unsent else self._markers.flows[self.mode]
+        self._fast_path = None if held or self._is_part_unsent else self._markers.flows[self.mode]
         return read
 
     def end(self) -> list[events.ContentEvent]:
@@ -398,7 +397,7 @@ class Parser:
 
 @dataclass(frozen=True, slots=True)
 class _Flow:
-    """The middle of a part: text is ``event`` as it comes.
+    """How text in the middle of a part is passed on: as an ``event``, as it comes.
 
     But not where it has what may begin a marker (``first_mark``), or ends in white space
     that may have to be dropped (where that ``trims``).
@@ -410,7 +409,7 @@ class _Flow:
 
 
 class _Marks:
-    """The markers of a format that mean something, by mode, as compiled searches."""
+    """Compiled searches for the markers of a format that mean something, by mode."""
 
     def __init__(
         self,
@@ -469,14 +468,14 @@ class _Marks:
 class _Search:
     def __init__(self, marks: tuple[str, ...]) -> None:
         self.marks = tuple(sorted({mark for mark in marks if mark}, key=len, reverse=True))
-        self._pattern = re.compile("|".join(map(re.escape, self.marks))) if self.marks else None
+        self._mark_regex = re.compile("|".join(map(re.escape, self.marks))) if self.marks else None
 
     def flow(self, event: type[events.ReasoningDelta | events.TextDelta], *, trims: bool) -> _Flow:
         firsts = "|".join(sorted({re.escape(mark[0]) for mark in self.marks}))
         return _Flow(re.compile(firsts or "(?!)").search, event, trims)
 
     def find(self, text: str) -> tuple[int, str] | None:
-        found = self._pattern.search(text) if self._pattern else None
+        found = self._mark_regex.search(text) if self._mark_regex else None
         return (found.start(), found.group()) if found else None
 
 
@@ -494,7 +493,7 @@ class Separation:
         self._format = ModelFormat(reasoning=reasoning)
 
     def may_open_reasoning(self, text: str) -> bool:
-        """Return whether ``text`` is the beginning of content that may begin with reasoning."""
+        """Return whether content that starts with ``text`` may open a reasoning tag."""
         return text.lstrip()[:1] in ("", "<")
 
     def separator(self) -> Parser:

@@ -33,8 +33,7 @@ from causerie.protocol.events import Partial
 from causerie.protocol.parameters import ModelSampling, SamplingDefaults, SamplingParams
 from causerie.protocol.request import ChatRequest, JsonObject, JsonSchema
 
-Images = Mapping[str, Image]
-"""Images by the marks that stand for them in messages."""
+Images = Mapping[str, Image]  # by the marks that stand for them in messages
 
 _HEAD = 40  # characters of a message by which it is found in the prompt
 
@@ -96,7 +95,7 @@ class _WrittenPrompt(NamedTuple):
 async def make_plan(
     request: ChatRequest, model: LoadedModel, interrupted: Partial | None, images: Images
 ) -> Plan:
-    """Decide everything; raises ``InvalidRequest`` for whatever the model cannot do.
+    """Return the plan of a request; raise ``InvalidRequest`` for what the model cannot do.
 
     ``interrupted`` is a reply that is continued: the rest may have white space as it has.
     ``images`` are those of the marks in the messages.

@@ -31,7 +31,7 @@ _MARKS = 250  # kinds of marks, taken in turn: a call may be shown again with it
 def taken_out(
     conversation: Sequence[Entry], form: ModelFormat, capabilities: TemplateCapabilities
 ) -> tuple[list[Entry], list[Traced]]:
-    """Return the messages, with calls without their texts, and these as the model wrote them."""
+    """Return the messages, without text where they have calls, and these texts as written."""
     left: list[Entry] = []
     texts: list[Traced] = []
     for entry in conversation:
@@ -70,8 +70,7 @@ class Prompt(Struct, frozen=True, tag=True):
 
     rendered: Rendered
     leading: str  # white space that the model itself writes before its answer
-    leading_call: str | None
-    """White space before a call without preceding text; ``None`` if unknown."""
+    leading_call: str | None  # white space before a call without text; ``None`` if unknown
     several_calls: bool  # the model writes several calls in one message
 
 

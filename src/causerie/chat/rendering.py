@@ -87,7 +87,7 @@ def is_own(source: str) -> bool:
 
 @contextmanager
 def template_failures(model: str) -> Iterator[None]:
-    """Raise what a template took too much of as ``TemplateFailed``."""
+    """Raise a rendering's :class:`TooMuch` as ``TemplateFailed``."""
     try:
         yield
     except TooMuch as much:
@@ -124,7 +124,7 @@ class Renderers:
     _renderers: OrderedDict[_ForeignRenderer, None] = field(init=False, default_factory=OrderedDict)
 
     def renderer(self, source: messages.TemplateSource) -> Renderer:
-        """Return who renders this template; raise :class:`ValueError` where our own is none."""
+        """Return the renderer of a template; raise :class:`ValueError` for an invalid one of ours."""
         return in_process(source) if is_own(source.source) else _ForeignRenderer(self, source)
 
     def processes(self) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Strings that remember, character by character, who wrote them; arguments of earlier calls."""
+"""Strings that record who wrote each character, and parsed JSON that keeps its source text."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DIRECTIVE = re.compile(r"%(?:\((?P<key>[^)]*)\))?[-#0 +]*\d*(?:\.\d+)?(?P<kind>
 
 
 class Traced(str):
-    """A string and the origin of each of its characters; by default all a user's."""
+    """A string that records who wrote each of its characters: by default, a user."""
 
     __slots__ = ("_origin_bytes",)
     _origin_bytes: bytes
@@ -146,12 +146,12 @@ class Traced(str):
 
 
 def authored(text: str) -> Traced:
-    """Return text that this program or the template's author wrote."""
+    """Return the text marked as written by this program or the template's author."""
     return Traced(text, AUTHOR)
 
 
 def origin_of(text: str) -> bytes:
-    """Return one byte a character; a plain string is a user's."""
+    """Return the origin of each character, one byte each; a plain string is all a user's."""
     return text._origin_bytes if isinstance(text, Traced) else b"\x01" * len(text)
 
 
@@ -201,7 +201,7 @@ _PLACE = re.compile(r'"([0-9a-f]{16}\.[0-9]+)"')
 
 
 class Verbatim:
-    """Something parsed that knows the JSON text that it came from, and prints as that."""
+    """A parsed JSON value that keeps the text it was read from, and prints as that."""
 
     __slots__ = ()
     source: str

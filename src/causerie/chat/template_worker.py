@@ -79,7 +79,7 @@ class Refusal(Struct, frozen=True, tag=True):
 
 
 class Costly(Struct, frozen=True, tag=True):
-    """The template takes too much, or is none."""
+    """Says that the template takes too much time or memory, or is no valid one."""
 
     reason: str
 

@@ -1,4 +1,4 @@
-"""A process that does what nobody has vetted, and that may be killed for it."""
+"""A child process for work on untrusted input, which may be killed for what it takes."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class Separators(Protocol):
     """Makes a separator for each choice that needs one."""
 
     def may_open_reasoning(self, text: str) -> bool:
-        """Return true if content that begins like this may begin with reasoning."""
+        """Return true if content that starts with ``text`` may open a reasoning tag."""
 
     def separator(self) -> Separator:
         """Return a new separator for a choice."""
