@@ -191,7 +191,7 @@ async def answer_plan(
     *,
     white_space: WhiteSpace,
 ) -> AnswerPlan:
-    """Return the answer's plan; raise ``InvalidRequest`` (``unsupported_schema``) if there is none."""
+    """Return the answer's plan; raise ``InvalidRequest`` (``unsupported_schema``) without one."""
     what: Hashable = output
     match output:
         case requests.JsonSchema(schema):

@@ -175,7 +175,7 @@ class Generation:
         self._grammar, self._grammar_start = plan.grammar, 0  # of the generated: where it began
         self._unsent_events: list[ContentEvent] = []
         self._token_limit, self._reasoning_budget = plan.limit, plan.budget
-        self._prior_token_count = self._prior_reasoning = 0
+        self._prior_token_count = self._prior_reasoning_count = 0
         self._parser = self._new_parser()
         logprobs = request.top_logprobs is not None
         self._choice_output = ChoiceOutput(choice, request.stop, logprobs=logprobs)
@@ -283,7 +283,8 @@ class Generation:
             self._finish_with("stop")
             return
         state = _STATES[parser.mode]
-        if state is _THINKING and self._prior_reasoning + self.reasoning >= self._reasoning_budget:
+        spent = self._prior_reasoning_count + self.reasoning
+        if state is _THINKING and spent >= self._reasoning_budget:
             state = State.CLOSING
         if state is not self.state:
             self._set_state(state)
@@ -320,7 +321,7 @@ class Generation:
         self._token_texts = [*resumed.texts, *[""] * (len(resumed.tokens) - len(resumed.texts))]
         self._uncounted_token_count = len(resumed.tokens)
         self._prior_token_count = resumed.made
-        self._prior_reasoning = resumed.partial.reasoning_tokens
+        self._prior_reasoning_count = resumed.partial.reasoning_tokens
         room = self.plan.room - len(resumed.tokens)
         self._token_limit = min(self._token_limit, resumed.made + room)
 

@@ -156,7 +156,7 @@ class GrammarText:
     def free(self) -> str:
         """Return a reply without constraints: text, and the format's own control tokens."""
         if self.shut:
-            return f"{self._repeat_marked_text()} {self._exclude_shut(SOME)}?".strip()
+            return f"{self._repeat_marked_text()} {self._exclude_shut_beginnings(SOME)}?".strip()
         return f"({SOME} | {self._marks_rule})*" if self._marks_rule else ANY_TEXT
 
     def free_without(self, markers: Sequence[str]) -> str:
@@ -176,7 +176,7 @@ class GrammarText:
             return f"{self.free()} {self.literal(marker)}"
         if not self.shut:
             return f"{self._repeat_marked_text()} {self.until(marker)}".strip()
-        lazy = self.rule(f"{self._exclude_shut(ANY_TEXT)} {quoted(head)}", "lazy")
+        lazy = self.rule(f"{self._exclude_shut_beginnings(ANY_TEXT)} {quoted(head)}", "lazy")
         left = self.literal("".join(rest)) if rest else ""
         return f"{self._repeat_marked_text()} {lazy} {left}".strip()
 
@@ -184,10 +184,10 @@ class GrammarText:
         return f"{self._repeat_marked_text()} {expression}".strip()
 
     def _repeat_marked_text(self) -> str:
-        some = self._exclude_shut(SOME) if self._marks_rule and self.shut else SOME
+        some = self._exclude_shut_beginnings(SOME) if self._marks_rule and self.shut else SOME
         return f"({some}? {self._marks_rule})*" if self._marks_rule else ""
 
-    def _exclude_shut(self, pattern: str) -> str:
+    def _exclude_shut_beginnings(self, pattern: str) -> str:
         return self.terminal(f"{pattern} & ~/{self.shut}(.|\\n)*/")
 
     def json(self, schema: Schema) -> str:

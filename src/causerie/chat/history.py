@@ -106,7 +106,7 @@ def arranged(conversation: Sequence[Entry], capabilities: TemplateCapabilities) 
     is before it.
     """
     items: list[Entry] = []
-    placed = in_turns(_move_systems(conversation, capabilities), capabilities)
+    placed = in_turns(_move_system_messages(conversation, capabilities), capabilities)
     asked = capabilities.unasked or any(entry["role"] == "user" for entry in placed)
     for entry in placed:
         before = items[-1] if items else _build_text_entry("system", "")
@@ -229,7 +229,9 @@ def tool_entry(tool: Tool, capabilities: TemplateCapabilities) -> Entry:
     return {"type": authored("function"), "function": function}
 
 
-def _move_systems(conversation: Sequence[Entry], capabilities: TemplateCapabilities) -> list[Entry]:
+def _move_system_messages(
+    conversation: Sequence[Entry], capabilities: TemplateCapabilities
+) -> list[Entry]:
     at = [index for index, entry in enumerate(conversation) if entry["role"] == "system"]
     leading = at == list(range(len(at)))
     refused = len(at) == len(conversation) and not capabilities.system_alone

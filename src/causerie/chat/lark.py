@@ -90,7 +90,7 @@ class _Embedder:
         self._offset = 0
         self._output: list[str] = []
         self._defined_names: set[str] = set()
-        self._first_use_by_name: dict[str, int] = {}  # with the place of the first use
+        self._first_offset_by_name: dict[str, int] = {}  # with the place of the first use
 
     def run(self) -> str:
         while (token := self._read_next_token()) is not None:
@@ -102,7 +102,7 @@ class _Embedder:
                 self._copy_body_token(token)
         if "start" not in self._defined_names:
             raise SchemaRefused(self._request_field, "The grammar has no rule `start`.")
-        for name, place in self._first_use_by_name.items():
+        for name, place in self._first_offset_by_name.items():
             if name not in self._defined_names:
                 raise self._refusal(f"`{name}` is not defined.", place)
         lines = (line.strip() for line in "".join(self._output).split("\n"))
@@ -186,7 +186,7 @@ class _Embedder:
 
     def _prefix_used_name(self, name_token: re.Match[str]) -> str:
         name = name_token.group().lstrip("!?")
-        self._first_use_by_name.setdefault(name, name_token.start())
+        self._first_offset_by_name.setdefault(name, name_token.start())
         return name_token.group().removesuffix(name) + self._add_prefix(name)
 
     def _add_prefix(self, rule_name: str) -> str:
@@ -364,7 +364,7 @@ def _adapt_regex_to_json(regex_token: str) -> str:
 
 
 def _adapt_pieces_to_json(regex_pieces: Sequence[Piece]) -> str:
-    if all(piece.kind != "atom" or not _find_escapes(piece.text) for piece in regex_pieces):
+    if all(piece.kind != "atom" or not _match_escapes(piece.text) for piece in regex_pieces):
         text = "".join(piece.text for piece in regex_pieces)
         return between_slashes(text) if text else '""'
     depth = min(piece.depth for piece in regex_pieces)
@@ -375,7 +375,7 @@ def _adapt_pieces_to_json(regex_pieces: Sequence[Piece]) -> str:
 def _adapt_branch_to_json(branch: Sequence[Piece]) -> Iterator[str]:
     plain: list[Piece] = []  # neighbours that are one terminal
     for unit, quantifier in _split_into_units(branch):
-        if all(piece.kind != "atom" or not _find_escapes(piece.text) for piece in unit):
+        if all(piece.kind != "atom" or not _match_escapes(piece.text) for piece in unit):
             plain += [*unit, *quantifier]
             continue
         if plain:
@@ -405,14 +405,14 @@ def _split_into_units(branch: Sequence[Piece]) -> Iterator[tuple[Sequence[Piece]
 
 
 @lru_cache(maxsize=1024)
-def _find_escapes(atom: str) -> list[str]:
+def _match_escapes(atom: str) -> list[str]:
     found = [short for plain, short in _ESCAPES.items() if re.fullmatch(atom, plain)]
     return found or ([""] if any(re.fullmatch(atom, each) for each in _CONTROLS) else [])
 
 
 @lru_cache(maxsize=1024)
 def _adapt_atom_to_json(atom: str, *, several: bool) -> str:
-    ways = [quoted(short) for short in _find_escapes(atom) if short]
+    ways = [quoted(short) for short in _match_escapes(atom) if short]
     if atom == "(?s:.)":
         ways.append(f"/{_BARE}{'+' * several}/")
     elif atom.startswith("[") and atom.endswith("]"):

@@ -51,8 +51,7 @@ class Plan:
     reasoning_end: ReasoningEnd
     leading: str  # white space that the model still writes before its reasoning or its answer
     functions: Functions
-    unmarked_calls: bool
-    """An answer that is nothing but calls without their marker is read as these."""
+    unmarked_calls: bool  # an answer of nothing but calls without their marker is read as these
     grammar: str | None  # applies from the first token
     resumed: str  # of the answer: what a message that is continued has of it, and the grammar takes
     answer_grammar: str | None

@@ -124,7 +124,7 @@ class Renderers:
     _renderers: OrderedDict[_ForeignRenderer, None] = field(init=False, default_factory=OrderedDict)
 
     def renderer(self, source: messages.TemplateSource) -> Renderer:
-        """Return the renderer of a template; raise :class:`ValueError` for an invalid one of ours."""
+        """Return the template's renderer; raise :class:`ValueError` for an invalid one of ours."""
         return in_process(source) if is_own(source.source) else _ForeignRenderer(self, source)
 
     def processes(self) -> tuple[int, ...]:
