@@ -214,7 +214,7 @@ async def test_no_verdict_is_remembered_of_a_worker_that_did_not_work() -> None:
         os.kill(worker, signal.SIGSTOP)
         with pytest.raises(Overloaded):
             await compiler.check(_FINE, Vocabulary(), param="p")
-        assert not compiler._verdicts.size
+        assert not compiler._verdicts_by_digest.size
     finally:
         await compiler.stop()
 
@@ -245,7 +245,7 @@ async def test_verdicts_are_forgotten_by_size() -> None:
     try:
         for at in range(5):
             await compiler.check(_FINE + f' "{at}"', Vocabulary(), param="p")
-        assert compiler._verdicts.size <= 500
+        assert compiler._verdicts_by_digest.size <= 500
     finally:
         await compiler.stop()
 

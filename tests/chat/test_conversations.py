@@ -159,11 +159,11 @@ def test_a_turn_replaces_the_one_before_and_the_oldest_is_forgotten(
     first = asked_before(FIRST, PROMPT)
     for asked in (first, asked_before(AGAIN, NEXT)):
         known.answered("ann", asked, MADE, 0)
-    size = known._stored_bytes
+    size = known._stored_byte_count
     known.answered("ann", replace(first, messages=(b"x", b"y")), MADE, 0)
     monkeypatch.setattr(module, "_MOST_BYTES", size)
     known.answered("ann", replace(first, messages=(b"x", b"z")), MADE, 0)
-    assert known._stored_bytes <= size
+    assert known._stored_byte_count <= size
     assert known.report("ann", AGAIN, asked_before(AGAIN, NEXT), 0).miss is None
     known.answered("ann", replace(first, messages=(b"x", b"v")), range(size), 0)
-    assert (known._stored_bytes, known._by_first, len(known._answered)) == (0, {}, 0)
+    assert (known._stored_byte_count, known._by_first, len(known._answered)) == (0, {}, 0)

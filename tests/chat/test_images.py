@@ -116,12 +116,12 @@ async def test_what_little_data_becomes_is_bounded(reader: ImageReader) -> None:
 
 async def test_a_process_that_dies_costs_one_image_and_comes_back(reader: ImageReader) -> None:
     await reader.read(asked(url_of(seed=2)))
-    pid = reader._worker.pid
+    pid = reader._worker_process.pid
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
     _, found = await reader.read(asked(url_of(seed=3)))
     assert len(found) == 1
-    assert reader._worker.pid not in (None, pid)
+    assert reader._worker_process.pid not in (None, pid)
 
 
 async def test_an_image_that_takes_too_long_ends_its_process(
@@ -129,12 +129,12 @@ async def test_an_image_that_takes_too_long_ends_its_process(
 ) -> None:
     monkeypatch.setattr(images, "_PATIENCE", 0.5)
     await reader.read(asked(url_of(seed=4)))
-    pid = reader._worker.pid
+    pid = reader._worker_process.pid
     assert pid is not None
     os.kill(pid, signal.SIGSTOP)
     with pytest.raises(Exception, match="Too many images"):
         await reader.read(asked(url_of(seed=5)))
-    assert reader._worker.pid is None
+    assert reader._worker_process.pid is None
 
 
 @pytest.mark.timing

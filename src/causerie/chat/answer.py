@@ -65,8 +65,7 @@ class Functions(Struct, frozen=True):
     tools: Mapping[str, Schema]  # closed schemas by name, as constraints and readers take them
     text: str = ""  # all schemas as they were sent, as JSON
     spell: bool = False  # whether a constraint of them may hold the text of a control token
-    arguments: Mapping[str, CheckedSchema] = {}
-    """Schemas by name, to check finished calls by."""
+    arguments: Mapping[str, CheckedSchema] = {}  # by name, to check finished calls by
     watched: bool = False  # whether a schema has rules that no grammar has
     ignored: tuple[str, ...] = ()
     """Annotations of their schemas that nobody knows, as a response header names them."""
@@ -90,7 +89,7 @@ class Functions(Struct, frozen=True):
 async def callable_functions(
     request: requests.ChatRequest, control_tokens: Collection[str], schema_cache: SchemaCache
 ) -> Functions:
-    """Return those that ``tool_choice`` leaves.
+    """Return the functions that ``tool_choice`` leaves, with their schemas for constraints.
 
     Raises ``InvalidRequest`` (``unsupported_schema``), unless the request is lenient and no call
     is demanded: arguments may be any object then.
@@ -106,28 +105,28 @@ async def callable_functions(
     all_said = [(tool.name, tool.parameters, *filter(None, (tool.grammar,))) for _, tool in asked]
     text = msgspec.json.encode(all_said).decode()
     lenient = request.lenient_tools and request.tool_choice.mode != "required"
-    make = partial(_checked_functions, asked, text, control_tokens, lenient=lenient)
+    make = partial(_prepare_functions, asked, text, control_tokens, lenient=lenient)
     return await schema_cache.of(text, lenient, make)
 
 
-def _checked_functions(
-    asked: Sequence[tuple[int, requests.Tool]],
-    text: str,
+def _prepare_functions(
+    indexed_tools: Sequence[tuple[int, requests.Tool]],
+    tools_json: str,
     control_tokens: Iterable[str],
     *,
     lenient: bool,
 ) -> Functions:
-    check_size(text, param="tools")
+    check_size(tools_json, param="tools")
     tools: dict[str, Schema] = {}
     arguments: dict[str, CheckedSchema] = {}
     grammars: dict[str, Embedded] = {}
     ignored: list[str] = []
     watched = False
-    for index, tool in asked:
+    for index, tool in indexed_tools:
         param = f"tools[{index}].function.parameters"
         parameters, siblings = without_siblings(tool.parameters)
         try:
-            schema = closed_schema(_only_object_type(parameters, param))
+            schema = closed_schema(_restrict_type_to_object(parameters, param))
             prepared = prepare(schema, param=param)
         except SchemaRefused as refused:
             if not lenient:
@@ -146,17 +145,17 @@ def _checked_functions(
             except SchemaRefused:
                 ignored.append(f"tools[{index}].function.format not enforced")
     spell = spells(json.dumps(tools, ensure_ascii=False), control_tokens)
-    return Functions(tools, text, spell, arguments, watched, tuple(ignored), grammars)
+    return Functions(tools, tools_json, spell, arguments, watched, tuple(ignored), grammars)
 
 
-def _only_object_type(parameters: Schema, param: str) -> Schema:
-    declared = parameters.get("type", "object")
+def _restrict_type_to_object(schema: Schema, param: str) -> Schema:
+    declared = schema.get("type", "object")
     kinds = declared if isinstance(declared, list) else [declared]
     if "object" not in kinds and all(isinstance(kind, str) for kind in kinds):
         written = json.dumps(declared)
         reason = f'arguments are a JSON object, so `type` must be "object", not {written[:100]}.'
         raise SchemaRefused(param, reason, "#/type")
-    rest = {key: value for key, value in parameters.items() if key != "nullable"}
+    rest = {key: value for key, value in schema.items() if key != "nullable"}
     return {**rest, "type": "object"} if "object" in kinds else rest
 
 
@@ -170,10 +169,8 @@ class AnswerPlan:
     ignored: tuple[str, ...] = ()
     """Annotations of its schema that nobody knows, as a response header names them."""
     watched: bool = False  # whether its schema has rules that no grammar has
-    options: Sequence[str] = field(default=(), compare=False)
-    """All answers there are, where these are listed."""
-    checked: CheckedSchema | None = field(default=None, compare=False)
-    """Its schema, to check the finished answer by."""
+    options: Sequence[str] = field(default=(), compare=False)  # all answers, if they are listed
+    checked: CheckedSchema | None = field(default=None, compare=False)  # for the finished one
 
     def fault(self, text: str, work: Work) -> str | None:
         """Return what a finished answer breaks, as a sentence; may raise ``WorkExceeded``."""
@@ -194,7 +191,7 @@ async def answer_plan(
     *,
     white_space: WhiteSpace,
 ) -> AnswerPlan:
-    """Return the plan; raise ``InvalidRequest`` (``unsupported_schema``) if it cannot be kept."""
+    """Return the answer's plan; raise ``InvalidRequest`` (``unsupported_schema``) without one."""
     what: Hashable = output
     match output:
         case requests.JsonSchema(schema):
@@ -205,13 +202,13 @@ async def answer_plan(
             pass
         case requests.JsonObject():
             text = ""
-    make = partial(_checked_plan, output, text, control_tokens, white_space)
+    make = partial(_build_answer_plan, output, text, control_tokens, white_space)
     return await schema_cache.of(text, (what, white_space), make)
 
 
-def _checked_plan(
+def _build_answer_plan(
     output: requests.OutputFormat,
-    text: str,
+    form_text: str,
     control_tokens: Collection[str],
     white_space: WhiteSpace,
 ) -> AnswerPlan:
@@ -222,26 +219,26 @@ def _checked_plan(
             return AnswerPlan(EMBEDDED, embed(source), spell=True)
         case requests.TextChoice(options):
             rule = choice(options, param="structured_outputs.choice")
-            spell = spells(text, control_tokens)
+            spell = spells(form_text, control_tokens)
             return AnswerPlan("OPTION", f"OPTION: {rule}", spell, options=options)
         case requests.JsonObject():
             any_object = {"type": "object"}
-            text = constraint(any_object, param="response_format", white_space=white_space)
-            plan = _document_plan(any_object, "response_format", white_space, text)
+            form_text = constraint(any_object, param="response_format", white_space=white_space)
+            plan = _build_document_plan(any_object, "response_format", white_space, form_text)
             return replace(plan, checked=CheckedSchema(any_object))
-    check_size(text, param=output.param)
+    check_size(form_text, param=output.param)
     prepared = prepare(output.schema, param=output.param, white_space=white_space)
     return replace(
-        _document_plan(output.schema, output.param, white_space, prepared.text),
-        spell=spells(text, control_tokens),
+        _build_document_plan(output.schema, output.param, white_space, prepared.text),
+        spell=spells(form_text, control_tokens),
         ignored=prepared.ignored,
         watched=bool(prepared.left),
         checked=CheckedSchema(prepared.rules),
     )
 
 
-def _document_plan(
-    schema: Mapping[str, object] | bool, param: str, white_space: WhiteSpace, text: str
+def _build_document_plan(
+    schema: Mapping[str, object] | bool, param: str, white_space: WhiteSpace, schema_json: str
 ) -> AnswerPlan:
     if white_space is WhiteSpace.PRETTY and isinstance(schema, Mapping):
         grammar = GrammarText({}, param=param, prefix="answer_", most=MOST_RULES)
@@ -251,4 +248,4 @@ def _document_plan(
             pass
         else:
             return AnswerPlan(written, grammar.rules)
-    return AnswerPlan("answer", f"answer: %json {text}")
+    return AnswerPlan("answer", f"answer: %json {schema_json}")

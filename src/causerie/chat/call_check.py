@@ -30,8 +30,7 @@ MOST_WAITING = 256  # replies
 MAX_ARGUMENTS = 256 * 1024  # characters
 MAX_SCHEMA = 32 * 1024  # bytes
 
-Calls = Sequence[tuple[str, str]]
-"""Names and arguments."""
+Calls = Sequence[tuple[str, str]]  # names and arguments
 
 _Job = tuple[str, Calls, Sequence[Tool]]
 
@@ -49,7 +48,7 @@ def call_class(name: str, arguments: str, tools: Iterable[Tool]) -> CallClass:
         return "invalid_json"
     if not isinstance(value, dict):
         return "schema_mismatch"
-    rules = _checked_schema(msgspec.json.encode(tool.parameters))
+    rules = _build_checked_schema(msgspec.json.encode(tool.parameters))
     if rules is None:
         return "unchecked"
     try:
@@ -70,14 +69,13 @@ class CallChecker:
     count: Callable[[str, Sequence[CallClass]], None]
     is_own: Callable[[str], bool]
     clock: Callable[[], float] = time.monotonic
-    # When a reply of a provider is checked again.
-    _next_sample_times: dict[str, float] = field(init=False, default_factory=dict)
+    _next_sample_times: dict[str, float] = field(init=False, default_factory=dict)  # by target
     _waiting: asyncio.Queue[_Job] = field(
         init=False, default_factory=lambda: asyncio.Queue(MOST_WAITING)
     )
 
     def take(self, target: str, delivered: Callable[[], Calls], tools: Sequence[Tool]) -> None:
-        """Check the calls of a reply soon, if it is one that is to be checked."""
+        """Queue the calls of a reply to be classified; of targets not our own, only samples."""
         own, now = self.is_own(target), self.clock()
         if not own and now < self._next_sample_times.get(target, now):
             return
@@ -103,10 +101,10 @@ class CallChecker:
 
 
 @lru_cache(maxsize=256)
-def _checked_schema(schema: bytes) -> CheckedSchema | None:
-    if len(schema) > MAX_SCHEMA:
+def _build_checked_schema(schema_json: bytes) -> CheckedSchema | None:
+    if len(schema_json) > MAX_SCHEMA:
         return None
     try:
-        return CheckedSchema(Rewriter(msgspec.json.decode(schema), "parameters").rewrite())
+        return CheckedSchema(Rewriter(msgspec.json.decode(schema_json), "parameters").rewrite())
     except (SchemaRefused, RecursionError):
         return None

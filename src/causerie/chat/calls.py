@@ -45,45 +45,45 @@ class CallTail:
         """``keep`` is the text that the section goes on with, or ends in."""
         fixed = [one for one in segments if isinstance(one, forms.Literal)]
         text = "".join(max((one.text, *one.also), key=len) for one in fixed)
-        self._may_have_members = "}" in text
-        self._stray_brackets = "".join(each for each in "}])" if not keep.startswith(each))
-        self._markers_left = [] if self._may_have_members and '"' in text else markers(text)
+        self._may_skip_members = "}" in text
+        self._skippable_brackets = "".join(each for each in "}])" if not keep.startswith(each))
+        self._remaining_markers = [] if self._may_skip_members and '"' in text else markers(text)
         self._last_marker = ""
         self._unread = ""
-        self._leading_spaces: list[str] = []  # before the text
+        self._leading_space_pieces: list[str] = []  # before the text
 
     def feed(self, text: str) -> str | None:
         if not self._unread and text.isspace():
-            self._leading_spaces.append(text)
+            self._leading_space_pieces.append(text)
             return None
-        self._unread = "".join((*self._leading_spaces, self._unread, text))
-        self._leading_spaces = []
-        while (moved := self._skip_next(self._unread.lstrip())) is not None:
+        self._unread = "".join((*self._leading_space_pieces, self._unread, text))
+        self._leading_space_pieces = []
+        while (moved := self._skip_tail_part(self._unread.lstrip())) is not None:
             if moved == self._unread:
                 return moved
             self._unread = moved
         if self._unread.isspace():
-            self._leading_spaces, self._unread = [self._unread], ""
+            self._leading_space_pieces, self._unread = [self._unread], ""
         return None
 
-    def _skip_next(self, text: str) -> str | None:
+    def _skip_tail_part(self, text: str) -> str | None:
         if not text:
             return None
-        if self._may_have_members and text[0] == "," and (found := _MEMBER.match(text)):
+        if self._may_skip_members and text[0] == "," and (found := _MEMBER.match(text)):
             return text[found.end() :]
-        if self._may_have_members and len(text) < _LONGEST_MEMBER and _MAYBE_MEMBER.fullmatch(text):
+        if self._may_skip_members and len(text) < _LONGEST_MEMBER and _MAYBE_MEMBER.fullmatch(text):
             return None
         # Each marker may be missing, and the last one may come twice.
-        for at, word in enumerate(self._markers_left):
+        for at, word in enumerate(self._remaining_markers):
             if text.startswith(word):
-                self._last_marker, self._markers_left = word, self._markers_left[at + 1 :]
+                self._last_marker, self._remaining_markers = word, self._remaining_markers[at + 1 :]
                 return text[len(word) :]
-        expected = [*self._markers_left, *([self._last_marker] if self._last_marker else [])]
+        expected = [*self._remaining_markers, *([self._last_marker] if self._last_marker else [])]
         if self._last_marker and text.startswith(self._last_marker):
             return text[len(self._last_marker) :]
         if any(word.startswith(text) for word in expected):
             return None
-        return text[1:] if text[0] in self._stray_brackets else self._unread
+        return text[1:] if text[0] in self._skippable_brackets else self._unread
 
 
 # Models that may write several calls sometimes write the same one up to the limit. A call is held
@@ -92,41 +92,39 @@ class CallTail:
 
 @dataclass(slots=True)
 class Repeats:
-    _earlier_calls: list[tuple[str, str]] = field(default_factory=list)
-    """Name and arguments of each complete call."""
-    _function: str = ""
+    _earlier_calls: list[tuple[str, str]] = field(default_factory=list)  # name and arguments
+    _function_name: str = ""
     _arguments: base.GrowingText = field(default_factory=base.GrowingText)
-    _equal_arguments: list[str] = field(default_factory=list)
-    """Arguments of the earlier calls that this one is equal to so far."""
+    _earlier_matches: list[str] = field(default_factory=list)  # arguments that are equal so far
     _held_events: list[ContentEvent] = field(default_factory=list)
 
     def start(self, event: ToolCallStarted) -> Sequence[ContentEvent]:
         """Begin a call; return the events to deliver now."""
-        self._function, self._arguments, self._held_events = event.name, base.GrowingText(), []
-        self._equal_arguments = [
+        self._function_name, self._arguments, self._held_events = event.name, base.GrowingText(), []
+        self._earlier_matches = [
             arguments for name, arguments in self._earlier_calls if name == event.name
         ]
-        return self._released_events(event)
+        return self._hold_or_release_event(event)
 
     def add(self, event: ToolCallDelta) -> Sequence[ContentEvent]:
         """Add a piece of the arguments; return the events to deliver now."""
         text, size = event.arguments, self._arguments.size
-        self._equal_arguments = [one for one in self._equal_arguments if one.startswith(text, size)]
+        self._earlier_matches = [one for one in self._earlier_matches if one.startswith(text, size)]
         self._arguments.add(text)
-        return self._released_events(event)
+        return self._hold_or_release_event(event)
 
     def end(self) -> Sequence[ContentEvent] | None:
         """End the call; return the events left to deliver, or ``None`` if it is a repetition."""
         arguments = str(self._arguments)
-        if arguments in self._equal_arguments:
+        if arguments in self._earlier_matches:
             return None
-        self._earlier_calls.append((self._function, arguments))
+        self._earlier_calls.append((self._function_name, arguments))
         held, self._held_events = self._held_events, []
         return held
 
-    def _released_events(self, event: ContentEvent) -> Sequence[ContentEvent]:
+    def _hold_or_release_event(self, event: ContentEvent) -> Sequence[ContentEvent]:
         self._held_events.append(event)
-        if self._equal_arguments:
+        if self._earlier_matches:
             return ()
         ready, self._held_events = self._held_events, []
         return ready
@@ -134,14 +132,13 @@ class Repeats:
 
 @dataclass(frozen=True, slots=True)
 class CallStarted:
-    """A call's name is known; ``id`` is the model's own or empty."""
+    """The beginning of a call: the name of its function, and the model's own ``id`` or nothing."""
 
     name: str
     id: str
 
 
-CallPart = CallStarted | str | None
-"""The beginning of a call, a part of its arguments, or its end."""
+CallPart = CallStarted | str | None  # its beginning, a part of its arguments, or its end
 
 
 @dataclass(slots=True)
@@ -153,19 +150,19 @@ class _Call:
     """Arguments so far that the client has not been given: no more than an empty object."""
 
 
-def _call_marks(form: forms.CallSection) -> tuple[list[str], list[str]]:
-    fixed = [one for one in form.call if isinstance(one, forms.Literal)] or [forms.Literal("")]
-    heads = (text.partition("{")[0] for text in (form.begin, fixed[0].text))
+def _list_start_and_end_marks(call_form: forms.CallSection) -> tuple[list[str], list[str]]:
+    fixed = [one for one in call_form.call if isinstance(one, forms.Literal)] or [forms.Literal("")]
+    heads = (text.partition("{")[0] for text in (call_form.begin, fixed[0].text))
     opening = [mark.rstrip("[") for text in heads for mark in markers(text)]
-    triggers = [mark for mark in form.starts if not mark.endswith(('"', "=", ":"))]
+    triggers = [mark for mark in call_form.starts if not mark.endswith(('"', "=", ":"))]
     marks = [mark for mark in opening if mark.endswith((">", "]", "json"))]
     last = (fixed[-1].text, *fixed[-1].also)
     closing = ([mark for mark in markers(text) if mark.endswith(">")] for text in last)
-    ends = [*(mark for marks in closing for mark in marks[-1:]), *markers(form.end)]
-    return [form.separator.strip(), *triggers, *marks], ends
+    ends = [*(mark for marks in closing for mark in marks[-1:]), *markers(call_form.end)]
+    return [call_form.separator.strip(), *triggers, *marks], ends
 
 
-def _skip_mark(text: str, mark: str) -> tuple[str | None, bool]:
+def _match_leading_mark(text: str, mark: str) -> tuple[str | None, bool]:
     try:
         rest = base.LiteralReader(mark).feed(text).rest
     except base.Unreadable:
@@ -206,13 +203,13 @@ class SectionReader:
         self._segments_left: list[forms.Segment] = [forms.Literal(begin)] if begin else []
         self._segments_left += form.call
         self._current_call = _Call(name)
-        self._reader: base.Reader | None = None
+        self._segment_reader: base.Reader | None = None
         self._lenient_reader: LenientReader | None = None
-        self._arguments_start: int | None = None  # characters of the unread call
+        self._arguments_offset: int | None = None  # characters of the unread call
         self._tail_reader: CallTail | None = None
-        self._held = ""
+        self._held_text = ""
         self._spaces: list[str] = []  # behind a call, before anything else
-        self._current_step: Callable[[str, list[CallPart]], str | None] = self._read_segment
+        self._read_part: Callable[[str, list[CallPart]], str | None] = self._read_segment
         self.rest: str | None = None
         self.broken = False
         self.complete = 0
@@ -224,12 +221,12 @@ class SectionReader:
 
     @property
     def awaits_end(self) -> bool:
-        """Return whether the end of its message may be all that the call lacks."""
+        """Return whether the call may be complete but for the end of its message."""
         if self._lenient_reader is not None:
             return True
-        if isinstance(self._reader, ParameterReader):
-            return self._reader.is_between
-        unread = self._reader is None and self._current_step == self._read_segment
+        if isinstance(self._segment_reader, ParameterReader):
+            return self._segment_reader.is_between
+        unread = self._segment_reader is None and self._read_part == self._read_segment
         return unread and isinstance(self._segments_left[0], forms.ParameterList)
 
     def feed(self, text: str) -> Sequence[CallPart]:
@@ -239,21 +236,21 @@ class SectionReader:
         left: str | None = text
         try:
             while self.rest is None and left is not None:
-                left = self._current_step(left, parts)
+                left = self._read_part(left, parts)
         except base.Unreadable:
             self.broken = True
         return parts
 
-    def _read_segment(self, text: str, parts: list[CallPart]) -> str | None:
+    def _read_segment(self, text: str, call_parts: list[CallPart]) -> str | None:
         segment = self._segments_left[0]
         try:
-            read = self._feed_segment(segment, text)
+            read = self._feed_segment_reader(segment, text)
         except base.Unreadable:
             if self._current_call.started or self._form.at_start:
                 raise
             return self._begin_lenient_reading()
         if read.arguments:
-            self._add_arguments(read.arguments, parts)
+            self._append_arguments(read.arguments, call_parts)
         if read.rest is None:
             return None
         if isinstance(segment, forms.Name):
@@ -265,112 +262,114 @@ class SectionReader:
             if not self._current_call.name:  # it is in the id: ``functions.weather:0`` (Kimi K2)
                 name = read.value.removeprefix("functions.").rpartition(":")[0]
                 self._current_call.name = name or read.value
-        self._reader = None
+        self._segment_reader = None
         self._segments_left.pop(0)
         # An empty list of parameters is one only if the call ends behind it.
         is_sure = self._current_call.started or isinstance(segment, forms.JsonArguments)
         if not self._segments_left or (
             is_sure and not isinstance(segment, forms.Literal | forms.Name | forms.CallId)
         ):
-            self._start_call(parts)
-            parts.append(None)
-            self._current_call, self._arguments_start = _Call(), None
+            self._emit_call_start(call_parts)
+            call_parts.append(None)
+            self._current_call, self._arguments_offset = _Call(), None
             self.complete += 1
             self._tail_reader = CallTail(self._segments_left, keep=self._form.end.strip())
-            self._current_step = self._read_tail
+            self._read_part = self._read_call_tail
         return read.rest
 
-    def _feed_segment(self, segment: forms.Segment, text: str) -> base.Read:
-        if self._reader is None:
+    def _feed_segment_reader(self, segment: forms.Segment, text: str) -> base.Read:
+        if self._segment_reader is None:
             if not isinstance(segment, forms.Literal | forms.Name | forms.CallId):
                 if not self._current_call.name:
                     raise base.Unreadable
-                self._arguments_start = self.unread.size - len(text)
-            self._reader = self._new_reader(segment)
-        return self._reader.feed(text)
+                self._arguments_offset = self.unread.size - len(text)
+            self._segment_reader = self._new_segment_reader(segment)
+        return self._segment_reader.feed(text)
 
-    def _add_arguments(self, text: str, parts: list[CallPart]) -> None:
+    def _append_arguments(self, arguments_text: str, call_parts: list[CallPart]) -> None:
         # For the client, a call starts with its first argument.
         call = self._current_call
-        call.arguments.append(text)
-        if text.isspace() and not call.started:
+        call.arguments.append(arguments_text)
+        if arguments_text.isspace() and not call.started:
             return
         if call.started or "".join(call.arguments).strip() not in ("", "{", "{}"):
-            self._start_call(parts)
+            self._emit_call_start(call_parts)
 
-    def _start_call(self, parts: list[CallPart]) -> None:
+    def _emit_call_start(self, call_parts: list[CallPart]) -> None:
         call = self._current_call
         if not call.started:
             call.started = True
             self.unread = base.GrowingText()
-            parts.append(CallStarted(call.name, call.id))
+            call_parts.append(CallStarted(call.name, call.id))
         if call.arguments:
-            parts.append("".join(call.arguments))
+            call_parts.append("".join(call.arguments))
             call.arguments = []
 
     def _begin_lenient_reading(self) -> str:
-        form, call, at = self._form, self._current_call, self._arguments_start
-        marks, ends = _call_marks(form)
+        form, call, at = self._form, self._current_call, self._arguments_offset
+        marks, ends = _list_start_and_end_marks(form)
         named = call.name if at is not None and call.name in self._tools else ""
         self._lenient_reader = LenientReader(() if named else marks, ends, self._tools, named)
-        self._segments_left, self._current_call, self._reader = list(form.call), _Call(), None
-        self._current_step, self._arguments_start = self._read_leniently, None
+        self._segments_left, self._current_call = list(form.call), _Call()
+        self._segment_reader = self._arguments_offset = None
+        self._read_part = self._read_leniently
         return str(self.unread)[at if named else 0 :]
 
-    def _read_leniently(self, text: str, parts: list[CallPart]) -> str | None:
+    def _read_leniently(self, text: str, call_parts: list[CallPart]) -> str | None:
         assert self._lenient_reader is not None
         found = self._lenient_reader.feed(text)
         if found is None:
             return None
         calls, rest = found
         for name, arguments in calls:
-            parts += (CallStarted(name, ""), arguments, None)
+            call_parts += (CallStarted(name, ""), arguments, None)
         self._lenient_reader = None
         self.complete += len(calls)
         behind = [one for one in self._form.call if isinstance(one, forms.Literal)][-1:]
         self._tail_reader = CallTail(behind, keep=self._form.end.strip())
-        self.unread, self._current_step = base.GrowingText(rest), self._read_tail
+        self.unread, self._read_part = base.GrowingText(rest), self._read_call_tail
         return rest
 
-    def _read_tail(self, text: str, _: list[CallPart]) -> str | None:
+    def _read_call_tail(self, text: str, _: list[CallPart]) -> str | None:
         assert self._tail_reader is not None
         self.unread = base.GrowingText()
         rest = self._tail_reader.feed(text)
         if rest is not None:
-            self.unread, self._current_step = base.GrowingText(rest), self._read_between_calls
+            self.unread, self._read_part = base.GrowingText(rest), self._read_between_calls
         return rest
 
     def _read_between_calls(self, text: str, _: list[CallPart]) -> str | None:
-        if not self._held and text.isspace():
+        if not self._held_text and text.isspace():
             self._spaces.append(text)
             return None
-        text, self._held, self._spaces = "".join((*self._spaces, self._held, text)), "", []
+        text = "".join((*self._spaces, self._held_text, text))
+        self._held_text, self._spaces = "", []
         stripped = text.lstrip()
         separator = self._form.separator.strip()
         ends = tuple(filter(None, (self._form.end.strip(), *markers(self._form.end))))
-        again = (separator,) if separator else self._next_call_marks()
-        found = [_skip_mark(stripped, end) for end in ends]
+        again = (separator,) if separator else self._list_next_call_marks()
+        found = [_match_leading_mark(stripped, end) for end in ends]
         if (rest := next((rest for rest, _ in found if rest is not None), None)) is not None:
             self.rest = rest
             return None
         if stripped.startswith(again):
-            self._segments_left, self._current_step = list(self._form.call), self._read_segment
+            self._segments_left, self._read_part = list(self._form.call), self._read_segment
             return stripped[len(separator) :]
         arrives = any(partly for _, partly in found) and len(text) <= base.LONGEST_WORD
         if arrives or any(mark.startswith(stripped) for mark in again):
-            self._held = text  # a mark may be arriving, or nothing more at all
+            self._held_text = text  # a mark may be arriving, or nothing more at all
             return None
         self.rest = text
         return None
 
-    def _next_call_marks(self) -> tuple[str, ...]:
+    def _list_next_call_marks(self) -> tuple[str, ...]:
         first = self._form.call[0]
         if isinstance(first, forms.Name):  # only an offered function is told from other text
             return tuple(mark for name in self._tools for mark in name_triggers(self._form, name))
         words = first.text.split() if isinstance(first, forms.Literal) else []
         return ("{",) if words and words[0].startswith("{") else tuple(words[:1])
 
-    def _new_reader(self, segment: forms.Segment) -> base.Reader:
+    def _new_segment_reader(self, segment: forms.Segment) -> base.Reader:
         schema = self._tools.get(self._current_call.name, {})
         following = self._segments_left[1] if len(self._segments_left) > 1 else None
         behind = following.text if isinstance(following, forms.Literal) else None
@@ -431,79 +430,80 @@ class LenientReader:
     def __init__(
         self, marks: Iterable[str], ends: Iterable[str], tools: base.Tools, name: str = ""
     ) -> None:
-        self._marks = sorted({mark for mark in marks if mark}, key=len, reverse=True)
-        self._beginnings = ("", *self._marks)
+        self._start_marks = sorted({mark for mark in marks if mark}, key=len, reverse=True)
+        self._start_texts = ("", *self._start_marks)
         self._end_marks = tuple(ends)
         self._tools = tools
-        self._known_function = name
+        self._header_function_name = name
         self._unread = ""
         self._has_started = False
-        self._brackets, self._scanned_length = Brackets(), 0
-        self._searched_to = 0
+        self._bracket_scanner, self._scanned_length = Brackets(), 0
+        self._search_start = 0
 
     def feed(self, text: str) -> tuple[list[LenientCall], str] | None:
         """Return the calls and the text behind them, or ``None`` while more may come."""
         self._unread += text
         if len(self._unread) > _MOST_LENIENT:
             raise base.Unreadable
-        if not self._has_started and not self._strip_markers():
+        if not self._has_started and not self._skip_start_marks():
             return None
         if self._unread[0] in "{[":
             start, self._scanned_length = self._scanned_length, len(self._unread)
-            end = start + self._brackets.read(self._unread[start:])
-            if not self._brackets.closed:
+            end = start + self._bracket_scanner.read(self._unread[start:])
+            if not self._bracket_scanner.closed:
                 return None
-            return self._calls_in(self._unread[:end]), self._unread[end:]
+            return self._parse_calls(self._unread[:end]), self._unread[end:]
         if not self._may_be_call():
             raise base.Unreadable
-        return self._calls_until_end_mark()
+        return self._read_calls_to_end_mark()
 
-    def _strip_markers(self) -> bool:
+    def _skip_start_marks(self) -> bool:
         self._unread = self._unread.lstrip()
-        while found := next((mark for mark in self._marks if self._unread.startswith(mark)), None):
+        while found := next(filter(self._unread.startswith, self._start_marks), None):
             self._unread = self._unread[len(found) :].lstrip()
-            self._marks.remove(found)
-        self._has_started = not any(mark.startswith(self._unread) for mark in self._beginnings)
+            self._start_marks.remove(found)
+        self._has_started = not any(mark.startswith(self._unread) for mark in self._start_texts)
         return self._has_started
 
     def _may_be_call(self) -> bool:
-        if self._unread[0] in ('<]"' if self._known_function else "<]"):
+        if self._unread[0] in ('<]"' if self._header_function_name else "<]"):
             return True
         text, names = self._unread.removeprefix("functions."), (*self._tools, "functions.")
         whole = any(text.startswith(name) and not text[len(name) :][:1].isalnum() for name in names)
-        return not self._known_function and (whole or any(name.startswith(text) for name in names))
+        begins = whole or any(name.startswith(text) for name in names)
+        return begins and not self._header_function_name
 
-    def _calls_until_end_mark(self) -> tuple[list[LenientCall], str] | None:
+    def _read_calls_to_end_mark(self) -> tuple[list[LenientCall], str] | None:
         head = _HEAD.match(self._unread)
         if head is not None and head["ended"]:
-            return self._calls_in(head.group()), self._unread[head.end() :]
+            return self._parse_calls(head.group()), self._unread[head.end() :]
         places = [
-            at for end in self._end_marks if (at := self._unread.find(end, self._searched_to)) >= 0
+            at for end in self._end_marks if (at := self._unread.find(end, self._search_start)) >= 0
         ]
         if not places:
             longest = max(map(len, self._end_marks), default=0)
             if not longest:
                 raise base.Unreadable
-            self._searched_to = max(len(self._unread) - longest, 0)
+            self._search_start = max(len(self._unread) - longest, 0)
             return None
-        return self._calls_in(self._unread[: min(places)]), self._unread[min(places) :]
+        return self._parse_calls(self._unread[: min(places)]), self._unread[min(places) :]
 
-    def _calls_in(self, text: str) -> list[LenientCall]:
+    def _parse_calls(self, text: str) -> list[LenientCall]:
         text = text.strip()
         if text[:1] not in ("{", "["):
-            return [_from_tags(text, self._tools, self._known_function)]
-        value = _lenient_json(text)
+            return [_parse_tagged_call(text, self._tools, self._header_function_name)]
+        value = _parse_lenient_json(text)
         values = value if isinstance(value, list) else [value]
         if not values:
             raise base.Unreadable
         keys = value.keys() if isinstance(value, Mapping) else ()
         named = not (set(_NAMES).isdisjoint(keys) or set(_ARGUMENTS).isdisjoint(keys))
-        if self._known_function and not named:
-            return [_offered_call(self._known_function, value, self._tools)]
-        return [_from_json(one, self._tools) for one in values]
+        if self._header_function_name and not named:
+            return [_build_offered_call(self._header_function_name, value, self._tools)]
+        return [_parse_json_call(one, self._tools) for one in values]
 
 
-def _lenient_json(text: str) -> object:
+def _parse_lenient_json(text: str) -> object:
     try:
         return base.json_value(text)
     except (ValueError, RecursionError):
@@ -513,26 +513,26 @@ def _lenient_json(text: str) -> object:
         return base.json_value(written)
 
 
-def _from_json(value: object, tools: base.Tools) -> LenientCall:
-    if not isinstance(value, Mapping):
+def _parse_json_call(call_object: object, tools: base.Tools) -> LenientCall:
+    if not isinstance(call_object, Mapping):
         raise base.Unreadable
-    inner = value.get("function")
+    inner = call_object.get("function")
     if isinstance(inner, Mapping):
-        value = inner
-    name = next((of for key in _NAMES if isinstance(of := value.get(key), str)), None)
-    if name is None and len(value) == 1:  # {NAME: ARGUMENTS}
-        [(name, arguments)] = value.items()
-        return _offered_call(str(name), arguments, tools)
-    found = [value[key] for key in _ARGUMENTS if key in value]
-    return _offered_call(name or "", found[0] if found else None, tools)
+        call_object = inner
+    name = next((of for key in _NAMES if isinstance(of := call_object.get(key), str)), None)
+    if name is None and len(call_object) == 1:  # {NAME: ARGUMENTS}
+        [(name, arguments)] = call_object.items()
+        return _build_offered_call(str(name), arguments, tools)
+    found = [call_object[key] for key in _ARGUMENTS if key in call_object]
+    return _build_offered_call(name or "", found[0] if found else None, tools)
 
 
-def _offered_call(name: str, arguments: object, tools: base.Tools) -> LenientCall:
+def _build_offered_call(name: str, arguments: object, tools: base.Tools) -> LenientCall:
     name = base.offered_name(name, tools)
     if name not in tools:
         raise base.Unreadable
     if isinstance(arguments, str) and arguments.strip():
-        arguments = _lenient_json(arguments.strip())
+        arguments = _parse_lenient_json(arguments.strip())
     if not arguments:
         arguments = {}
     if not isinstance(arguments, Mapping) or (not arguments and tools[name].get("required")):
@@ -540,29 +540,30 @@ def _offered_call(name: str, arguments: object, tools: base.Tools) -> LenientCal
     return name, json.dumps(arguments, ensure_ascii=False)
 
 
-def _from_tags(text: str, tools: base.Tools, name: str) -> LenientCall:
-    if not name:
+def _parse_tagged_call(text: str, tools: base.Tools, function_name: str) -> LenientCall:
+    if not function_name:
         head = _HEAD.match(text) or _CALLED.match(text)
-        name = base.offered_name(head["name"], tools) if head else ""
+        function_name = base.offered_name(head["name"], tools) if head else ""
         text = text[head.end() :] if head else text
-    if name not in tools:
+    if function_name not in tools:
         raise base.Unreadable
     if text.startswith("("):
-        read = PythonReader(tools[name]).feed(text[1:])
+        read = PythonReader(tools[function_name]).feed(text[1:])
         if read.rest is None or not _CLOSING.fullmatch(read.rest[1:]):
             raise base.Unreadable
-        return name, read.arguments
+        return function_name, read.arguments
     if text[:1] != "{" and _OPENING.search(text):
-        return name, _arguments_in_tags(text, tools[name])
+        return function_name, _parse_tagged_arguments(text, tools[function_name])
     value = Brackets(strings=True)
     end = value.read(text) if text[:1] in ("{", '"') else 0
     end = end if value.closed else 0
     if not _CLOSING.fullmatch(text, end):
         raise base.Unreadable
-    return _offered_call(name, _lenient_json(text[:end]) if end else None, tools)
+    arguments = _parse_lenient_json(text[:end]) if end else None
+    return _build_offered_call(function_name, arguments, tools)
 
 
-def _arguments_in_tags(text: str, schema: base.Schema) -> str:
+def _parse_tagged_arguments(text: str, schema: base.Schema) -> str:
     found = list(_OPENING.finditer(text))
     pairs = ""
     for at, opening in enumerate(found):

@@ -87,21 +87,21 @@ def knows(facts: ModelFacts, trail: Trail | None) -> bool:
 async def resumed(
     request: ChatRequest, model: LoadedModel, plan: Plan, partial: Partial
 ) -> Generation:
-    """Return the generation of the rest; raise ``UpstreamFailed`` if none is possible."""
-    async for resumed in _resumed_replies(request, model, plan, partial):
+    """Return the generation that continues ``partial``; raise ``UpstreamFailed`` if none can."""
+    async for resumed in _propose_resumed_replies(request, model, plan, partial):
         try:
             generation = Generation(model.engine, request, plan, 0, resumed)
             left = len(resumed.texts) - generation.said
             if request.top_logprobs is None or not left:
                 return generation
             # Text that was not sent is generated again, for nobody knows its log-probabilities.
-            return Generation(model.engine, request, plan, 0, _without_last_tokens(resumed, left))
+            return Generation(model.engine, request, plan, 0, _drop_last_tokens(resumed, left))
         except Diverged:
             continue
     raise UpstreamFailed("The reply broke off where this model cannot go on with it.")
 
 
-async def _resumed_replies(
+async def _propose_resumed_replies(
     request: ChatRequest, model: LoadedModel, plan: Plan, partial: Partial
 ) -> AsyncIterator[ResumedReply]:
     if partial.trail is not None and knows(model.facts, partial.trail):
@@ -112,7 +112,7 @@ async def _resumed_replies(
         control = set(model.facts.control_tokens.values())
         pairs = zip(reversed(tokens), reversed(texts), strict=True)
         silent = takewhile(lambda pair: not (pair[1] or pair[0] in control), pairs)
-        yield _without_last_tokens(resumed, sum(1 for _ in silent))
+        yield _drop_last_tokens(resumed, sum(1 for _ in silent))
     form = plan.form
     if plan.rendered.text.endswith(form.answer_open):
         form = structs.replace(form, answer_open="")
@@ -125,42 +125,41 @@ async def _resumed_replies(
         earlier=sum(len(message.tool_calls) for message in request.messages),
         between=model.renderer.before_call if called else None,
     ):
-        tokens = await _tokens_behind_prompt(model, plan, text, request.cache_scope)
+        tokens = await _encode_behind_prompt(model, plan, text, request.cache_scope)
         yield ResumedReply(tokens, (str.__str__(text),), partial, partial.completion)
 
 
-def _without_last_tokens(resumed: ResumedReply, count: int) -> ResumedReply:
+def _drop_last_tokens(resumed: ResumedReply, count: int) -> ResumedReply:
     kept = len(resumed.tokens) - count
     return ResumedReply(
         resumed.tokens[:kept], resumed.texts[:kept], resumed.partial, max(resumed.made - count, 0)
     )
 
 
-async def _tokens_behind_prompt(
-    model: LoadedModel, plan: Plan, text: Traced, scope: str
+async def _encode_behind_prompt(
+    model: LoadedModel, plan: Plan, reply_text: Traced, cache_scope: str
 ) -> tuple[int, ...]:
     prompt = plan.rendered
     size = len(prompt.text)
-    shifted = tuple((start + size, stop + size) for start, stop in user_spans(text))
-    both = Rendered(prompt.text + str.__str__(text), prompt.user + shifted)
-    ids = (await model.encoder.encode(both, model.engine, scope=scope)).ids
+    shifted = tuple((start + size, stop + size) for start, stop in user_spans(reply_text))
+    both = Rendered(prompt.text + str.__str__(reply_text), prompt.user + shifted)
+    ids = (await model.encoder.encode(both, model.engine, scope=cache_scope)).ids
     if tuple(ids[: len(plan.prompt)]) == plan.prompt:
         return tuple(ids[len(plan.prompt) :])
-    alone = Rendered(str.__str__(text), user_spans(text))
-    return tuple((await model.encoder.encode(alone, model.engine, scope=scope)).ids)
+    alone = Rendered(str.__str__(reply_text), user_spans(reply_text))
+    return tuple((await model.encoder.encode(alone, model.engine, scope=cache_scope)).ids)
 
 
 class TextChatOptions(Struct, frozen=True):
     format: str | None = None  # overrides the detected format
     template: str | None = None  # replaces the model's own template
     max_output_tokens: int | None = None  # limit for requests that set none
-    sampling: ModelSampling = SamplingDefaults()
-    """Goes before the model's own recommendation."""
+    sampling: ModelSampling = SamplingDefaults()  # goes before the model's own recommendation
     omit: tuple[str, ...] = ()  # what clients change at every turn, to be left out of prompts
 
 
 class ChatReply(Struct, frozen=True):
-    """An answer under way: its events, who makes it, the tokens used so far, what was dropped.
+    """An answer under way: its events, its model's fingerprint, tokens used, what was dropped.
 
     ``cache_report`` says what the engine reused, once it reads the prompt; it takes the
     name of the caller.
@@ -184,13 +183,13 @@ Entering waits for it, and raises ``ServiceError`` where that takes too long.
 
 
 def without_limit(choices: int, tokens: int) -> AbstractAsyncContextManager[None]:
-    """Hold nothing: for engines that see to their caches themselves."""
+    """Reserve no room: for engines that manage their caches themselves."""
     return nullcontext()
 
 
 @dataclass(eq=False)
 class TextChat:
-    """Chat completions on one text engine, which get from ``reserve`` the room that they need."""
+    """Answers chat completions on one text engine; ``reserve`` holds room for each in its cache."""
 
     engine: TextEngine
     grammars: Compiler
@@ -231,13 +230,13 @@ class TextChat:
         request, omitted = without_changing_parts(request, self.options.omit)
         with engine_failures(started=False):
             model = self.model(await self.engine.facts())
-            request, unseen = _checked_images(request, model.facts)
+            request, unseen = _check_images(request, model.facts)
             request, seen = await self.images.read(request)
-            choices = await self._prepare_choices(request, model, seen, partial)
+            choices = await self._prepare_generations(request, model, seen, partial)
         plan = choices[0].plan
 
         def usage() -> Usage:
-            return _usage_of_choices(choices)
+            return _sum_usage(choices)
 
         def trail() -> Trail | None:
             known = model.facts.words and len(choices) == 1
@@ -254,13 +253,13 @@ class TextChat:
                 return None
             return self._conversations.report(by, request, asked, cached)
 
-        source = choices[0].events(usage) if len(choices) == 1 else _merged_events(choices, usage)
+        source = choices[0].events(usage) if len(choices) == 1 else _merge_events(choices, usage)
         if plan.grammar is not None:
-            source = self._verified_batches(source, choices, partial or Partial())
+            source = self._verify_batches(source, choices, partial or Partial())
         # What is left of a reply that another began may be as long as the context lets it be.
         most = len(plan.prompt) + (plan.limit if partial is None else plan.room)
         async with self.reserve(request.n, most), aclosing(source) as batches:
-            changes = [*dropped, *omitted, *unseen, *_unread_reasoning(request), *plan.changes]
+            changes = [*dropped, *omitted, *unseen, *_list_lost_reasoning(request), *plan.changes]
             yield ChatReply(batches, model.facts.fingerprint, usage, trail, changes, cache_report)
         if asked is not None and caller is not None and choices[0].asked:
             # What the engine has computed for a request that it has answered.
@@ -278,7 +277,7 @@ class TextChat:
         request, _ = without_changing_parts(request, self.options.omit)
         with engine_failures(started=False):
             model = self.model(await self.engine.facts())
-            request, _ = _checked_images(request, model.facts)
+            request, _ = _check_images(request, model.facts)
             request, seen = await self.images.read(request)
             return await prompt_tokens(request, model, seen)
 
@@ -297,7 +296,7 @@ class TextChat:
             return False
         return can_write(self._loaded_model.form, partial)
 
-    async def _prepare_choices(
+    async def _prepare_generations(
         self, request: ChatRequest, model: LoadedModel, images: Images, partial: Partial | None
     ) -> list[Generation]:
         several = partial is not None and len(partial.calls) > 1
@@ -318,8 +317,8 @@ class TextChat:
     # only in its log. A choice that breaks a rule ends with an error; one that takes too much work
     # to check is delivered, and marked.
 
-    async def _verified_batches(
-        self, source: AsyncGenerator[Batch, None], choices: Sequence[Generation], sent: Partial
+    async def _verify_batches(
+        self, batches: AsyncGenerator[Batch, None], choices: Sequence[Generation], sent: Partial
     ) -> AsyncGenerator[Batch, None]:
         found = [
             _Choice(
@@ -329,24 +328,24 @@ class TextChat:
             )
             for made in choices
         ]
-        async with aclosing(source):
-            async for batch in source:
+        async with aclosing(batches):
+            async for batch in batches:
                 for at, event in enumerate(batch):
                     if isinstance(event, TextDelta | ToolCallStarted | ToolCallDelta):
                         found[event.choice].add(event)
                     elif isinstance(event, Finished):
                         try:
-                            await self._check_choice(found[event.choice], event)
+                            await self._check_finished_choice(found[event.choice], event)
                         except (WorkExceeded, Overloaded):
                             log.warning("reply not verified", choice=event.choice)
                             unverified = structs.replace(event, verified=False)
                             batch = [*batch[:at], unverified, *batch[at + 1 :]]
                 yield batch
 
-    async def _check_choice(self, choice: _Choice, end: Finished) -> None:
+    async def _check_finished_choice(self, choice: _Choice, finished: Finished) -> None:
         # Raises if a choice has a fault, or was cut and does not follow its grammar up to there.
         made = choice.made
-        whole = end.reason in ("stop", "tool_calls") and not made.stopped
+        whole = finished.reason in ("stop", "tool_calls") and not made.stopped
         fault = await decided(partial(choice.fault, whole=whole), choice.characters)
         if fault is None and whole:
             return
@@ -365,7 +364,7 @@ class TextChat:
             raise InternalError(f"The answer does not have the form asked for: {fault or broken}")
 
 
-def _usage_of_choices(choices: Sequence[Generation]) -> Usage:
+def _sum_usage(choices: Sequence[Generation]) -> Usage:
     if not any(choice.asked for choice in choices):
         return Usage(0, 0)
     prompt = len(choices[0].plan.prompt)
@@ -378,7 +377,7 @@ def _usage_of_choices(choices: Sequence[Generation]) -> Usage:
     )
 
 
-def _unread_reasoning(request: ChatRequest) -> Sequence[str]:
+def _list_lost_reasoning(request: ChatRequest) -> Sequence[str]:
     if isinstance(request.sent, Unread):  # which has none
         return ()
     messages: Any = request.sent.get("messages", ())
@@ -392,7 +391,7 @@ def _unread_reasoning(request: ChatRequest) -> Sequence[str]:
 
 
 def dropped_parameters(request: ChatRequest, known: Known = KNOWN) -> Sequence[str]:
-    """Return a report of the fields that are not listed; raise if a strict request has such."""
+    """Return a report of the unknown fields that are dropped; raise if a strict request has any."""
     unlisted = request.unlisted
     if unlisted is None:
         return ()
@@ -401,7 +400,7 @@ def dropped_parameters(request: ChatRequest, known: Known = KNOWN) -> Sequence[s
     return unlisted.changes
 
 
-def _checked_images(request: ChatRequest, facts: ModelFacts) -> tuple[ChatRequest, Sequence[str]]:
+def _check_images(request: ChatRequest, facts: ModelFacts) -> tuple[ChatRequest, Sequence[str]]:
     changes: Sequence[str] = ()
     if not facts.vision:
         request, changes = request.without_optional_images()
@@ -419,8 +418,8 @@ def _checked_images(request: ChatRequest, facts: ModelFacts) -> tuple[ChatReques
     return request, changes
 
 
-async def _merged_events(
-    choices: Sequence[Generation], usage: Callable[[], Usage]
+async def _merge_events(
+    choices: Sequence[Generation], count_usage: Callable[[], Usage]
 ) -> AsyncGenerator[Batch, None]:
     queue: asyncio.Queue[Batch | None] = asyncio.Queue(maxsize=64)
 
@@ -440,7 +439,7 @@ async def _merged_events(
     except BaseExceptionGroup as failures:
         first = failures.exceptions[0]
         raise first from first.__cause__
-    yield [usage()]
+    yield [count_usage()]
 
 
 @dataclass(slots=True)
@@ -469,14 +468,14 @@ class _Choice:
         request, plan, said = self.made.request, self.made.plan, "".join(self.text)
         required = request.tool_choice.mode == "required"
         if self.made.stopped:
-            return self._fault_of_calls(work, whole=False)
+            return self._find_call_fault(work, whole=False)
         if required and (said.strip() or (whole and not self.calls)):
             return "A call was required, and there is text in its place."
         if self.calls or plan.answer is None or not whole:
-            return self._fault_of_calls(work, whole=whole)
+            return self._find_call_fault(work, whole=whole)
         return plan.answer.fault(said, work)
 
-    def _fault_of_calls(self, work: Work, *, whole: bool) -> str | None:
+    def _find_call_fault(self, work: Work, *, whole: bool) -> str | None:
         calls = [(name, "".join(pieces)) for name, pieces in self.calls.values()]
         if calls and not whole and not is_object(calls[-1][1]):
             calls.pop()

@@ -29,7 +29,7 @@ _ENTRY_BYTES = 200  # of a remembered verdict, alongside its text
 
 
 class GrammarVerdict(msgspec.Struct, frozen=True):
-    """Why a grammar was refused, where, and of which function; no ``reason``: it is fine."""
+    """Why and where a grammar was refused, and of which function; without ``reason`` it is fine."""
 
     reason: str | None = None
     pointer: str | None = None
@@ -37,7 +37,7 @@ class GrammarVerdict(msgspec.Struct, frozen=True):
 
 
 class Vocabulary(NamedTuple):
-    """A vocabulary as the model's facts name it; without a path, single bytes are the tokens."""
+    """Which vocabulary a grammar is compiled for; without a path, single bytes are the tokens."""
 
     path: str | None = None  # of its source file
     words: str = ""  # its identity among others of the same file
@@ -62,12 +62,12 @@ class Compiler:
     cache_bytes: int = 4 << 20
 
     def __post_init__(self) -> None:
-        self._verdicts = BoundedCache[bytes, GrammarVerdict](self.cache_bytes)
-        self._locks_by_grammar = WeakValueDictionary[bytes, asyncio.Lock]()
-        self._free_workers: asyncio.Queue[_Worker] = asyncio.Queue()
+        self._verdicts_by_digest = BoundedCache[bytes, GrammarVerdict](self.cache_bytes)
+        self._locks_by_digest = WeakValueDictionary[bytes, asyncio.Lock]()
+        self._worker_queue: asyncio.Queue[_Worker] = asyncio.Queue()
         self._workers = [_Worker(self.reader, self.memory) for _ in range(self.workers)]
         for worker in self._workers:
-            self._free_workers.put_nowait(worker)
+            self._worker_queue.put_nowait(worker)
 
     async def stop(self) -> None:
         """End all processes; checks that still run fail. May be called again."""
@@ -79,7 +79,7 @@ class Compiler:
         ``param`` is the field of the request for errors. Raises ``InvalidRequest``
         (``unsupported_schema``), or ``Overloaded`` when all workers stay busy.
         """
-        verdict = await self._verdict(grammar, vocabulary)
+        verdict = await self._find_verdict(grammar, vocabulary)
         if verdict.reason is None:
             return
         reason = verdict.reason
@@ -102,42 +102,42 @@ class Compiler:
         nobody knows. Raises ``Overloaded``.
         """
         said = {"resumed": resumed, "tokens": tokens, "text": text}
-        return (await self._compile(grammar, vocabulary, **said)).reason
+        return (await self._compile_in_worker(grammar, vocabulary, **said)).reason
 
-    async def _verdict(self, grammar: str, vocabulary: Vocabulary) -> GrammarVerdict:
+    async def _find_verdict(self, grammar: str, vocabulary: Vocabulary) -> GrammarVerdict:
         digest = hashlib.blake2b(grammar.encode("utf-8", "surrogatepass"), digest_size=16)
         known_by = f"\0{vocabulary.path or ''}\0{vocabulary.words}"
         digest.update(known_by.encode("utf-8", "surrogatepass"))
         key = digest.digest()
         # One compiles, the others wait; were it cancelled, the next of them would.
-        async with self._locks_by_grammar.setdefault(key, asyncio.Lock()):
-            known = self._verdicts.get(key)
+        async with self._locks_by_digest.setdefault(key, asyncio.Lock()):
+            known = self._verdicts_by_digest.get(key)
             if known is None:
-                known = await self._compile(grammar, vocabulary)
+                known = await self._compile_in_worker(grammar, vocabulary)
                 size = _ENTRY_BYTES + len(f"{known.reason}{known.pointer}{known.function}")
-                self._verdicts.keep(key, known, size)
+                self._verdicts_by_digest.keep(key, known, size)
             return known
 
-    async def _compile(
-        self, grammar: str, vocabulary: Vocabulary, **more: object
+    async def _compile_in_worker(
+        self, grammar: str, vocabulary: Vocabulary, **replay: object
     ) -> GrammarVerdict:
         try:
             async with asyncio.timeout(self.patience):
-                worker = await self._free_workers.get()
+                worker = await self._worker_queue.get()
         except TimeoutError:
-            raise _too_many_grammars() from None
+            raise _build_overload_error() from None
         try:
-            verdict = await self._ask_worker(worker, grammar, vocabulary, more)
+            verdict = await self._ask_worker(worker, grammar, vocabulary, replay)
             await worker.prepare(vocabulary)  # after a kill, whoever caused it waits, not the next
         finally:
-            self._free_workers.put_nowait(worker)
+            self._worker_queue.put_nowait(worker)
         return verdict
 
     async def _ask_worker(
-        self, worker: _Worker, grammar: str, vocabulary: Vocabulary, more: Mapping[str, object]
+        self, worker: _Worker, grammar: str, vocabulary: Vocabulary, replay: Mapping[str, object]
     ) -> GrammarVerdict:
         question = {"grammar": grammar, "vocabulary": vocabulary.path, "seconds": self.limit}
-        asked = json.dumps({**question, **more}).encode()
+        asked = json.dumps({**question, **replay}).encode()
         for _ in range(2):  # one that died may have been dead before; two died of the grammar
             await worker.prepare(vocabulary)
             try:
@@ -145,38 +145,38 @@ class Compiler:
                     answer = await worker.ask(asked)
             except TimeoutError:
                 if BOUNDS_WORK:  # it was kept from working; the grammar may be fine
-                    raise _too_many_grammars() from None
+                    raise _build_overload_error() from None
                 break
             except Died as died:
                 if died.worked:
                     break
                 continue
             return msgspec.json.decode(answer, type=GrammarVerdict)
-        if more:  # nobody knows whether it would have followed
-            raise _too_many_grammars()
+        if replay:  # nobody knows whether it would have followed
+            raise _build_overload_error()
         return GrammarVerdict(TOO_COMPLEX)
 
 
-def _too_many_grammars() -> Overloaded:
+def _build_overload_error() -> Overloaded:
     return Overloaded("Too many grammars are being compiled; try again.")
 
 
 class _Worker(WorkerProcess):
     def __init__(self, reader: str, memory: int) -> None:
         super().__init__("causerie.chat.compiler_worker", str(memory), reader)
-        self._words_by_path: dict[str, str] = {}  # what was read, by path
+        self._loaded_vocabulary_by_path: dict[str, str] = {}  # what was read, by path
 
     async def prepare(self, vocabulary: Vocabulary) -> None:
         if await self.start():
-            self._words_by_path = {}
+            self._loaded_vocabulary_by_path = {}
         path = vocabulary.path or ""
-        if self._words_by_path.get(path) == vocabulary.words:
+        if self._loaded_vocabulary_by_path.get(path) == vocabulary.words:
             return
         try:
             async with asyncio.timeout(_START_SECONDS):
                 await self.ask(json.dumps({"load": path}).encode())
         except TimeoutError:
-            raise _too_many_grammars() from None
+            raise _build_overload_error() from None
         except Died:
             raise InternalError("The grammar compiler does not start.") from None
-        self._words_by_path[path] = vocabulary.words
+        self._loaded_vocabulary_by_path[path] = vocabulary.words

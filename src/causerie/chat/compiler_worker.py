@@ -72,11 +72,11 @@ class _Tokenizer:
         self.eos_token_id = self.bos_token_id = end
         single = {token[0]: at for at, token in enumerate(self.tokens) if len(token) == 1}
         hidden = set(self.special_token_ids)
-        self._ids_by_byte = {byte: at for byte, at in single.items() if at not in hidden}
+        self._token_ids_by_byte = {byte: at for byte, at in single.items() if at not in hidden}
 
     def __call__(self, text: bytes | str) -> list[int]:
         raw = text.encode() if isinstance(text, str) else text
-        return [self._ids_by_byte[byte] for byte in raw if byte in self._ids_by_byte]
+        return [self._token_ids_by_byte[byte] for byte in raw if byte in self._token_ids_by_byte]
 
 
 class CompilerWorker:
@@ -84,12 +84,12 @@ class CompilerWorker:
 
     def __init__(self, read: Callable[[Path], WorkerVocabulary] | None) -> None:
         self._read_vocabulary = read
-        self._tokenizers: dict[str | None, LLTokenizer] = {None: _tokenizer(_Bytes())}
+        self._tokenizers_by_path: dict[str | None, LLTokenizer] = {None: _build_tokenizer(_Bytes())}
 
     def load(self, path: str) -> None:
         """Read a vocabulary, in the place of what was read from there before."""
         if path and self._read_vocabulary is not None:
-            self._tokenizers[path] = _tokenizer(self._read_vocabulary(Path(path)))
+            self._tokenizers_by_path[path] = _build_tokenizer(self._read_vocabulary(Path(path)))
 
     def answer(self, request: bytes) -> bytes:
         asked = json.loads(request)
@@ -104,13 +104,13 @@ class CompilerWorker:
 
     def check(self, grammar: str, path: str | None) -> dict[str, object]:
         """Return ``{}``, or the ``reason`` of a refusal, with the ``pointer`` into a schema."""
-        tokenizer = self._tokenizers.get(path)
+        tokenizer = self._tokenizers_by_path.get(path)
         if tokenizer is None or path is None:
-            tokenizer, grammar = self._tokenizers[None], _without_ids(grammar)
-        error = _grammar_fault(grammar, tokenizer)
+            tokenizer, grammar = self._tokenizers_by_path[None], _replace_token_ids(grammar)
+        error = _find_grammar_fault(grammar, tokenizer)
         if error is None:
             return {}
-        fault = schema_fault(grammar, lambda text: _grammar_fault(text, tokenizer))
+        fault = schema_fault(grammar, lambda text: _find_grammar_fault(text, tokenizer))
         return fault or {"reason": reason(error)}
 
     def replay(
@@ -121,9 +121,9 @@ class CompilerWorker:
         That is :data:`TOO_COMPLEX` if an engine reaches its limits on the way, and gives it up.
         Without a vocabulary only tokens that are the bytes of their ``text`` are judged.
         """
-        tokenizer = self._tokenizers.get(vocabulary)
+        tokenizer = self._tokenizers_by_path.get(vocabulary)
         if vocabulary is None:
-            grammar = _without_ids(grammar)
+            grammar = _replace_token_ids(grammar)
         if tokenizer is None or (vocabulary is None and list(text.encode()) != tokens):
             return {}
         taken = [*tokenizer.greedy_tokenize(resumed), *tokens]
@@ -144,11 +144,11 @@ class CompilerWorker:
         return {"reason": TOO_COMPLEX if reason(error) == TOO_COMPLEX else NOT_KEPT}
 
 
-def _tokenizer(vocabulary: WorkerVocabulary) -> LLTokenizer:
+def _build_tokenizer(vocabulary: WorkerVocabulary) -> LLTokenizer:
     return LLTokenizer(TokenizerWrapper(_Tokenizer(vocabulary)))
 
 
-def _without_ids(grammar: str) -> str:
+def _replace_token_ids(grammar: str) -> str:
     # Token ids mean nothing to the byte vocabulary; one of its own stands for all.
     marks = [at for kind, text, at in lark.tokens(grammar) if kind == "special" and text[1] == "["]
     for at in reversed(marks):
@@ -156,14 +156,14 @@ def _without_ids(grammar: str) -> str:
     return grammar
 
 
-def _grammar_fault(grammar: str, tokenizer: LLTokenizer) -> str | None:
+def _find_grammar_fault(grammar: str, tokenizer: LLTokenizer) -> str | None:
     # The first steps are taken as generation will take them.
     matcher = LLMatcher(tokenizer, grammar, log_level=0, limits=LIMITS)
     sampling = random.Random(len(grammar))  # the same steps for the same grammar
     for _ in range(_STEPS):
         if matcher.is_stopped():
             break
-        token = _some_token(matcher.compute_bitmask(), sampling)
+        token = _draw_allowed_token(matcher.compute_bitmask(), sampling)
         if token is None:
             return "no text can follow it" if not matcher.is_stopped() else None
         if not matcher.is_stopped():
@@ -171,8 +171,8 @@ def _grammar_fault(grammar: str, tokenizer: LLTokenizer) -> str | None:
     return matcher.get_error() if matcher.is_error() else None  # an error stops it, too
 
 
-def _some_token(mask: bytes, sampling: random.Random) -> int | None:
-    start = sampling.randrange(len(mask))
+def _draw_allowed_token(mask: bytes, random_source: random.Random) -> int | None:
+    start = random_source.randrange(len(mask))
     rest = mask[start:].lstrip(b"\0") or mask.lstrip(b"\0")
     if not rest:
         return None
@@ -209,7 +209,7 @@ TOO_COMPLEX = "it is too complex to be enforced; make patterns, bounds or altern
 
 
 def reason(error: str) -> str:
-    """Return one sentence for the client; nothing of the grammar or the compiler shows."""
+    """Return an error as a sentence for the client; nothing of grammar or compiler shows."""
     lowered = error.lower()
     for words, meaning in _MEANINGS:
         if words in lowered:
@@ -232,30 +232,30 @@ def schema_fault(grammar: str, fault: Fault) -> dict[str, object] | None:
         if kind != "directive" or text != "%json":
             continue
         schema, _ = lark.json_at(grammar, at + len("%json "))
-        error = fault(_subschema_grammar(schema, schema))
+        error = fault(_build_grammar(schema, schema))
         if error is not None and isinstance(schema, Mapping):
-            pointer, error = _deepest_fault(schema, error, fault, until)
+            pointer, error = _locate_fault(schema, error, fault, until)
             found = {"pointer": pointer, "reason": reason(error)}
             return found | {"function": schema.get("$comment")}
     return None
 
 
-def _subschema_grammar(schema: object, top: Schema) -> str:
+def _build_grammar(schema: object, root: Schema) -> str:
     if isinstance(schema, Mapping):
-        kept = {key: top[key] for key in ("x-guidance", "$defs") if key in top}
+        kept = {key: root[key] for key in ("x-guidance", "$defs") if key in root}
         schema = {**schema, **kept}
     return "%llguidance {}\nstart: %json " + json.dumps(schema, ensure_ascii=False) + "\n"
 
 
-def _deepest_fault(top: Schema, error: str, fault: Fault, until: float) -> tuple[str, str]:
-    here: object = top
+def _locate_fault(root: Schema, error: str, find_fault: Fault, deadline: float) -> tuple[str, str]:
+    here: object = root
     pointer = "#"
     seen: set[str] = set()
     while True:
-        for place, part in _subschemas(here, pointer, top, seen):
-            if time.process_time() > until:
+        for place, part in _iterate_subschemas(here, pointer, root, seen):
+            if time.process_time() > deadline:
                 return pointer, error
-            found = fault(_subschema_grammar(part, top)) if isinstance(part, Mapping) else None
+            found = find_fault(_build_grammar(part, root)) if isinstance(part, Mapping) else None
             if found is not None:
                 here, pointer, error = part, place, found
                 break
@@ -263,18 +263,18 @@ def _deepest_fault(top: Schema, error: str, fault: Fault, until: float) -> tuple
             return pointer, error
 
 
-def _subschemas(
-    schema: object, pointer: str, top: Schema, seen: set[str]
+def _iterate_subschemas(
+    schema: object, pointer: str, root: Schema, visited: set[str]
 ) -> Iterator[tuple[str, object]]:
     if not isinstance(schema, Mapping):
         return
-    definitions = top.get("$defs")
+    definitions = root.get("$defs")
     for key, value in schema.items():
         if key == "$ref" and isinstance(definitions, Mapping):
             name = str(value).removeprefix(_PREFIX)
             target = definitions.get(name)
-            if name not in seen and isinstance(target, Mapping):
-                seen.add(name)
+            if name not in visited and isinstance(target, Mapping):
+                visited.add(name)
                 yield str(target.get("$comment", pointer)), target
         elif key in ("properties", "patternProperties") and isinstance(value, Mapping):
             for name, part in value.items():

@@ -67,10 +67,10 @@ def compose(
     free = leaves_free(form, calls, answer)
     thinks = reasoning != "none"
     if thinks and calls is not None and calls_in_reasoning(form, control_tokens, calls):
-        before, body = "", _thought_or_calls(form, text, calls, is_open=reasoning == "open")
+        before, body = "", _build_reasoning_or_calls(form, text, calls, is_open=reasoning == "open")
     else:
-        body = _reply_rule(form, text, calls, answer)
-        before = _reasoning_grammar(form, text, reasoning, free=free)
+        body = _build_reply(form, text, calls, answer)
+        before = _build_reasoning(form, text, reasoning, free=free)
     if manner.leading and not free:
         before = f"{text.literal(manner.leading)} {before}"
     ended = f"(<[{','.join(map(str, manner.end_tokens))}]>)?" if manner.end_tokens else ""
@@ -98,182 +98,186 @@ def calls_in_reasoning(
     """
     if not calls.required:
         return False
-    held = _enforcing_markers(form.calls)
+    held = _list_enforcing_marks(form.calls)
     if not held or form.calls.at_start or form.header is not None:
         return False
     begins = tuple(filter(None, control_tokens))
     return all(mark.startswith(begins) for mark in (*form.reasoning.closes, *held))
 
 
-def _thought_or_calls(
-    form: forms.ModelFormat, text: GrammarText, calls: CallPlan, is_open: bool
+def _build_reasoning_or_calls(
+    form: forms.ModelFormat, grammar: GrammarText, calls: CallPlan, is_open: bool
 ) -> str:
-    section, marks = _Section(form.calls, calls, text), form.reasoning
+    section, marks = _Section(form.calls, calls, grammar), form.reasoning
     whole = section.whole()
-    held = _enforcing_markers(form.calls)
-    closed = _alternatives(map(text.literal, marks.closes))
-    ends = [f"{closed} {_after_reasoning(form, text)} {whole}"]
-    ends += [f"{text.literal(mark)} {section.behind(mark)}" for mark in held]
-    thought = text.text_without((*marks.closes, *held))
-    rest = text.rule(f"{thought} ({' | '.join(ends)})")
+    held = _list_enforcing_marks(form.calls)
+    closed = _join_alternatives(map(grammar.literal, marks.closes))
+    ends = [f"{closed} {_write_after_reasoning(form, grammar)} {whole}"]
+    ends += [f"{grammar.literal(mark)} {section.behind(mark)}" for mark in held]
+    thought = grammar.text_without((*marks.closes, *held))
+    rest = grammar.rule(f"{thought} ({' | '.join(ends)})")
     if is_open:
         return rest
-    return text.rule(f"{_alternatives(map(text.literal, marks.opens))} {rest} | {whole}")
+    return grammar.rule(f"{_join_alternatives(map(grammar.literal, marks.opens))} {rest} | {whole}")
 
 
-def _reasoning_grammar(
-    form: forms.ModelFormat, text: GrammarText, state: str, *, free: bool
+def _build_reasoning(
+    form: forms.ModelFormat, grammar: GrammarText, state: str, *, free: bool
 ) -> str:
     marks = form.reasoning
     if state == "none" or free:
         return ""
-    close = f"{_alternatives(map(text.until, marks.closes))} {_after_reasoning(form, text)}"
+    after = _write_after_reasoning(form, grammar)
+    close = f"{_join_alternatives(map(grammar.until, marks.closes))} {after}"
     if state == "open":
         return close
-    opened = text.rule(f"{_alternatives(map(text.literal, marks.opens))} {close}")
+    opened = grammar.rule(f"{_join_alternatives(map(grammar.literal, marks.opens))} {close}")
     return f"({opened})?"
 
 
-def _after_reasoning(form: forms.ModelFormat, text: GrammarText) -> str:
+def _write_after_reasoning(form: forms.ModelFormat, grammar: GrammarText) -> str:
     after = form.reasoning.after_close
-    return text.literal(after) if after.strip() else f"/[ \\n]{{0,{max(len(after), 1)}}}/"
+    return grammar.literal(after) if after.strip() else f"/[ \\n]{{0,{max(len(after), 1)}}}/"
 
 
-def _alternatives(options: Iterable[str]) -> str:
-    first, *others = options
+def _join_alternatives(expressions: Iterable[str]) -> str:
+    first, *others = expressions
     return f"({' | '.join((first, *others))})" if others else first
 
 
-def _reply_rule(
-    form: forms.ModelFormat, text: GrammarText, calls: CallPlan | None, answer: AnswerPlan | None
+def _build_reply(
+    form: forms.ModelFormat, grammar: GrammarText, calls: CallPlan | None, answer: AnswerPlan | None
 ) -> str:
     said = None
     if answer:
         marks = (form.answer_open, form.answer_close)
-        opened, closed = (f"({text.literal(mark)})?" if mark else "" for mark in marks)
-        said = text.rule(f"{opened} ({answer.expression}) {closed}".strip())
+        opened, closed = (f"({grammar.literal(mark)})?" if mark else "" for mark in marks)
+        said = grammar.rule(f"{opened} ({answer.expression}) {closed}".strip())
     if calls is None:
-        return said or text.free()
+        return said or grammar.free()
     if form.calls.addressed:
-        text.shut = f"[ \\n]*{spelled(_first_literal(form.calls))}"
+        grammar.shut = f"[ \\n]*{spelled(_get_first_literal(form.calls))}"
     if calls.forbidden:
-        return said or text.free_without(_call_markers(form.calls))
-    section = _Section(form.calls, calls, text)
+        return said or grammar.free_without(_list_markers_to_forbid(form.calls))
+    section = _Section(form.calls, calls, grammar)
     if calls.required:
         return section.whole()
     if said:
-        return text.rule(f"{section.whole()} | {said}")
+        return grammar.rule(f"{section.whole()} | {said}")
     at_start = form.calls.at_start
     ways = [form.calls, *(way for way in form.calls.also if at_start or not way.at_start)]
-    sections = [section, *(_Section(way, calls, text) for way in ways[1:])]
-    unmarked = _unmarked_call(form.calls, text, calls) if calls.unmarked and not at_start else []
+    sections = [section, *(_Section(way, calls, grammar) for way in ways[1:])]
+    may_omit_mark = calls.unmarked and not at_start
+    unmarked = _add_unmarked_calls(form.calls, grammar, calls) if may_omit_mark else []
     options = [option for each in sections for option in each.offered()]
     # Free text must not stay possible alongside a call that has started: the lexer would follow the
     # text, and the call would never be enforced.
     starts = [mark for way in ways if way.at_start for mark in (*way.starts, *way.lead_ins)]
     shut = [f"~/{spelled(mark)}(.|\n)*/" for mark in starts]
-    free = text.terminal(" & ".join([ANY_TEXT, *shut])) if shut else text.free()
-    return text.rule(" | ".join([*options, free, *unmarked]))
+    free = grammar.terminal(" & ".join([ANY_TEXT, *shut])) if shut else grammar.free()
+    return grammar.rule(" | ".join([*options, free, *unmarked]))
 
 
-def _unmarked_call(form: forms.CallSection, text: GrammarText, calls: CallPlan) -> list[str]:
+def _add_unmarked_calls(
+    form: forms.CallSection, grammar: GrammarText, calls: CallPlan
+) -> list[str]:
     several = MAX_CALLS - 1 if form.parallel and calls.parallel else 0
     marks = section_marks(form)
     written: dict[str, str] = {}
-    if text.manner.white_space is WhiteSpace.PRETTY:  # as unmarked calls always have it
-        known = text.functions.items()
+    if grammar.manner.white_space is WhiteSpace.PRETTY:  # as unmarked calls always have it
+        known = grammar.functions.items()
         written = {name: rule for (name, way), rule in known if way == forms.JsonArguments()}
     plain = {name: of for name, of in calls.tools.items() if name not in calls.grammars}
-    control = text.control_tokens
+    control = grammar.control_tokens
     found = plain and unmarked_grammar(plain, marks, control, several=several, known=written)
     if not found:
         return []
     expression, rules, shut = found
-    text.shut = f"({text.shut}|{shut})" if text.shut else shut
-    text.include(rules)
-    return [text.free_before(expression)]
+    grammar.shut = f"({grammar.shut}|{shut})" if grammar.shut else shut
+    grammar.include(rules)
+    return [grammar.free_before(expression)]
 
 
-def _call_markers(calls: forms.CallSection) -> tuple[str, ...]:
+def _list_markers_to_forbid(section: forms.CallSection) -> tuple[str, ...]:
     # JSON at the start of a reply is a call only where calls are possible.
-    if calls.addressed:
-        behind = next(one for one in calls.call[1:] if isinstance(one, forms.Literal))
-        return (_message_opening(calls), behind.text)
-    return () if calls.at_start else (*_enforcing_markers(calls), *calls.lead_ins)
+    if section.addressed:
+        behind = next(one for one in section.call[1:] if isinstance(one, forms.Literal))
+        return (_build_message_opening(section), behind.text)
+    return () if section.at_start else (*_list_enforcing_marks(section), *section.lead_ins)
 
 
-def _message_opening(calls: forms.CallSection) -> str:
-    last = markers(calls.separator)[-1]
-    return calls.separator[calls.separator.index(last) :] + _first_literal(calls)
+def _build_message_opening(section: forms.CallSection) -> str:
+    last = markers(section.separator)[-1]
+    return section.separator[section.separator.index(last) :] + _get_first_literal(section)
 
 
-def _first_literal(calls: forms.CallSection) -> str:
-    assert isinstance(calls.call[0], forms.Literal)
-    return calls.call[0].text
+def _get_first_literal(section: forms.CallSection) -> str:
+    assert isinstance(section.call[0], forms.Literal)
+    return section.call[0].text
 
 
-def _enforcing_markers(calls: forms.CallSection) -> tuple[str, ...]:
-    return (calls.holds_at,) if calls.holds_at else calls.starts
+def _list_enforcing_marks(section: forms.CallSection) -> tuple[str, ...]:
+    return (section.holds_at,) if section.holds_at else section.starts
 
 
 class _Section:
     def __init__(self, form: forms.CallSection, plan: CallPlan, text: GrammarText) -> None:
         self._form = form
         self._plan = plan
-        self._text = text
-        self._call_rule = self._any_call(form.call)
+        self._grammar = text
+        self._call_rule = self._add_any_call_rule(form.call)
 
     def whole(self) -> str:
-        begin = self._text.literal(self._form.lead + self._form.begin)
-        return self._text.rule(f"{begin} {self._calls_rule()}")
+        begin = self._grammar.literal(self._form.lead + self._form.begin)
+        return self._grammar.rule(f"{begin} {self._build_calls()}")
 
     def offered(self) -> list[str]:
-        form, text = self._form, self._text
+        form, text = self._form, self._grammar
         if form.at_start:
             # The first texts are one literal: else the lexer would follow free text.
             first, *others = form.call
-            ways = [f"{text.literal(mark)} {self._calls_rule()}" for mark in form.lead_ins]
+            ways = [f"{text.literal(mark)} {self._build_calls()}" for mark in form.lead_ins]
             if isinstance(first, forms.Literal):
-                begun = self._with_first((forms.Literal(form.begin + first.text), *others))
+                begun = self._build_calls_from((forms.Literal(form.begin + first.text), *others))
             else:
-                begun = f"{text.literal(form.begin)} {self._calls_rule()}"
+                begun = f"{text.literal(form.begin)} {self._build_calls()}"
             return [begun, *ways]
         if form.addressed:
-            return self._calls_at_message_start()
+            return self._build_calls_at_message_start()
         if form.is_named:
             # Else the lexer would follow free text, of which the name may be a part.
             name = min(self._plan.tools)
             marks = (mark.removeprefix(name).strip() for mark in name_triggers(form, name))
             known = all(map(text.is_control, marks))
-            return [text.free_before(self._calls_rule())] if known else []
-        calls = self._calls_rule()
+            return [text.free_before(self._build_calls())] if known else []
+        calls = self._build_calls()
         led_in = [f"{text.free_until(mark)} {calls}" for mark in form.lead_ins]
-        held = _enforcing_markers(form)
+        held = _list_enforcing_marks(form)
         return [*led_in, *(f"{text.free_until(mark)} {self.behind(mark)}" for mark in held)]
 
-    def _calls_at_message_start(self) -> list[str]:
-        form, text = self._form, self._text
-        first = forms.Literal(form.lead + _first_literal(form))  # one lexeme, as free text is
+    def _build_calls_at_message_start(self) -> list[str]:
+        form, text = self._form, self._grammar
+        first = forms.Literal(form.lead + _get_first_literal(form))  # one lexeme, as free text is
         begun = (first, *form.call[1:])
-        option = text.free_before(self._with_first(begun))
-        if text.is_control(opening := _message_opening(form)):
+        option = text.free_before(self._build_calls_from(begun))
+        if text.is_control(opening := _build_message_opening(form)):
             return [option]
         # The opening is text like any other.
-        return [option, f"{text.free_until(opening)} {self.behind(_first_literal(form))}"]
+        return [option, f"{text.free_until(opening)} {self.behind(_get_first_literal(form))}"]
 
-    def _calls_rule(self, first: str = "") -> str:
-        form, text = self._form, self._text
+    def _build_calls(self, first_call: str = "") -> str:
+        form, text = self._form, self._grammar
         many = form.parallel and self._plan.parallel
         again = f"({text.literal(form.separator)} {self._call_rule}){_MORE_CALLS}" if many else ""
         end = text.literal(form.end) if form.end else ""
         end = f"({end})?" if end and form.optional_end else end
-        return f"{first or self._call_rule} {again} {end}".strip()
+        return f"{first_call or self._call_rule} {again} {end}".strip()
 
     def behind(self, trigger: str) -> str:
-        form, text = self._form, self._text
+        form, text = self._form, self._grammar
         if form.begin.startswith(trigger):
             left = form.begin[len(trigger) :]
-            return f"{text.literal(left) if left else ''} {self._calls_rule()}".strip()
+            return f"{text.literal(left) if left else ''} {self._build_calls()}".strip()
         at, literal = next(
             (at, one)
             for at, one in enumerate(form.call)
@@ -281,16 +285,16 @@ class _Section:
         )
         left = (form.begin + literal.text).partition(trigger)[2]
         behind = form.call[at + 1 :]
-        return self._with_first((forms.Literal(left), *behind) if left else behind)
+        return self._build_calls_from((forms.Literal(left), *behind) if left else behind)
 
-    def _with_first(self, segments: Sequence[forms.Segment]) -> str:
-        return self._calls_rule(self._any_call(segments))
+    def _build_calls_from(self, first_segments: Sequence[forms.Segment]) -> str:
+        return self._build_calls(self._add_any_call_rule(first_segments))
 
-    def _any_call(self, segments: Sequence[forms.Segment]) -> str:
-        calls = (self._one_call(name, segments) for name in sorted(self._plan.tools))
-        return self._text.rule(" | ".join(map(self._text.rule, calls)))
+    def _add_any_call_rule(self, segments: Sequence[forms.Segment]) -> str:
+        calls = (self._build_call(name, segments) for name in sorted(self._plan.tools))
+        return self._grammar.rule(" | ".join(map(self._grammar.rule, calls)))
 
-    def _one_call(self, name: str, segments: Sequence[forms.Segment]) -> str:
+    def _build_call(self, function_name: str, segments: Sequence[forms.Segment]) -> str:
         out: list[str] = []
         fixed = ""
         for segment in segments:
@@ -298,36 +302,37 @@ class _Section:
                 fixed += segment.text
             elif isinstance(segment, forms.Literal):
                 ways = [fixed + each for each in (segment.text, *segment.also)]
-                out.append(f"({' | '.join(map(self._text.literal, ways))})")
+                out.append(f"({' | '.join(map(self._grammar.literal, ways))})")
                 fixed = ""
             elif isinstance(segment, forms.Name):
-                fixed += name
+                fixed += function_name
             else:
-                out += [self._text.literal(fixed)] if fixed else []
-                out.append(self._arguments_grammar(segment, name))
+                out += [self._grammar.literal(fixed)] if fixed else []
+                out.append(self._refer_to_arguments(segment, function_name))
                 fixed = ""
-        return " ".join([*out, *([self._text.literal(fixed)] if fixed else [])])
+        return " ".join([*out, *([self._grammar.literal(fixed)] if fixed else [])])
 
-    def _arguments_grammar(self, segment: forms.Segment, name: str) -> str:
-        text = self._text
-        text.function = name
+    def _refer_to_arguments(self, segment: forms.Segment, function_name: str) -> str:
+        text = self._grammar
+        text.function = function_name
         if isinstance(segment, forms.CallId):
-            return call_id_grammar(segment.pattern, re.escape(name))
-        if (name, segment) not in text.functions:
+            return call_id_grammar(segment.pattern, re.escape(function_name))
+        if (function_name, segment) not in text.functions:
             try:
-                text.functions[name, segment] = text.rule(self._arguments_rule(segment, name))
+                rule = text.rule(self._write_arguments(segment, function_name))
+                text.functions[function_name, segment] = rule
             except SchemaRefused as refused:
-                raise refused.of_function(name) from None
+                raise refused.of_function(function_name) from None
             except RecursionError:
                 reason = "Its references lead from one to the next too often."
-                raise SchemaRefused("tools", reason, function=name) from None
-        return text.functions[name, segment]
+                raise SchemaRefused("tools", reason, function=function_name) from None
+        return text.functions[function_name, segment]
 
-    def _arguments_rule(self, segment: forms.Segment, function: str) -> str:
-        schema, text = self._plan.tools[function], self._text
+    def _write_arguments(self, segment: forms.Segment, function_name: str) -> str:
+        schema, text = self._plan.tools[function_name], self._grammar
         match segment:
-            case forms.JsonArguments() if function in self._plan.grammars:
-                grammar, [argument] = self._plan.grammars[function], names_in(schema)
+            case forms.JsonArguments() if function_name in self._plan.grammars:
+                grammar, [argument] = self._plan.grammars[function_name], names_in(schema)
                 text.include(grammar.rules)
                 begin = rf"\{{{SPACE}{spelled(json.dumps(argument))}{SPACE}:{SPACE}\""
                 end = text.terminal(rf"/\"{SPACE}\}}/")

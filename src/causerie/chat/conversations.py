@@ -30,7 +30,7 @@ _ID = re.compile(r"\b(?=[a-f]*\d)[0-9a-f]{6,}\b", re.IGNORECASE)  # of a UUID, i
 
 
 def line_hashes(text: str) -> tuple[int, ...]:
-    """Return a number for each of the first lines; they mean nothing in another process."""
+    """Return a hash of each of the first lines; it means nothing in another process."""
     return tuple(map(hash, text.split("\n", _MOST_LINES)[:_MOST_LINES]))
 
 
@@ -70,14 +70,13 @@ class AskedBefore:
     settings: bytes
     prompt: bytes  # packed tokens
     has_reasoning: bool  # a message holds reasoning
-    lines: tuple[tuple[int, ...], ...] = ()
-    """The first lines of each message at the beginning that instructs."""
+    lines: tuple[tuple[int, ...], ...] = ()  # hashes of the first ones of leading system messages
 
     def conversation(self, caller: str) -> tuple[bytes, ...]:
-        """Return digests of the messages that instruct nobody; the first is the caller's own."""
+        """Return digests of all messages but the system's; the first depends on the caller too."""
         both = zip(self.messages, self.instructing, strict=True)
         said = [digest for digest, instructs in both if not instructs]
-        return (_digest((caller, said[0])), *said[1:]) if said else ()
+        return (_compute_digest((caller, said[0])), *said[1:]) if said else ()
 
 
 @dataclass(slots=True)
@@ -105,7 +104,7 @@ class Conversations:
 
     _answered: OrderedDict[tuple[bytes, ...], _Answered] = field(default_factory=OrderedDict)
     _by_first: dict[bytes, list[tuple[bytes, ...]]] = field(default_factory=dict)
-    _stored_bytes: int = 0
+    _stored_byte_count: int = 0
 
     def report(
         self, caller: str, request: ChatRequest, asked: AskedBefore, reused: int
@@ -113,9 +112,9 @@ class Conversations:
         """Return how many tokens of a prompt were reused, and why not more where that is known."""
         said = asked.conversation(caller)
         keys = self._by_first.get(said[0], ()) if said else ()
-        alike = max(reversed(keys), key=lambda key: _common_length(key, said), default=None)
+        alike = max(reversed(keys), key=lambda key: _count_common_prefix(key, said), default=None)
         last = None if alike is None else self._answered[alike]
-        miss = None if last is None else _cache_miss(last, asked, request.messages, reused)
+        miss = None if last is None else _explain_cache_miss(last, asked, request.messages, reused)
         return CacheReport(token_count(asked.prompt), reused, miss)
 
     def answered(
@@ -127,29 +126,29 @@ class Conversations:
             return
         for key in list(self._by_first.get(said[0], ())):
             if said[: len(key)] == key:
-                self._forget(key)
+                self._forget_conversation(key)
         kept = _Answered(asked, asked.prompt + packed(ids[:-1]), reasoning, cut)
         self._answered[said] = kept
         self._by_first.setdefault(said[0], []).append(said)
-        self._stored_bytes += kept.size
-        while self._stored_bytes > _MOST_BYTES or len(self._answered) > _MOST_REQUESTS:
-            self._forget(next(iter(self._answered)))
+        self._stored_byte_count += kept.size
+        while self._stored_byte_count > _MOST_BYTES or len(self._answered) > _MOST_REQUESTS:
+            self._forget_conversation(next(iter(self._answered)))
 
-    def _forget(self, key: tuple[bytes, ...]) -> None:
-        self._stored_bytes -= self._answered.pop(key).size
-        alike = self._by_first[key[0]]
-        alike.remove(key)
+    def _forget_conversation(self, message_digests: tuple[bytes, ...]) -> None:
+        self._stored_byte_count -= self._answered.pop(message_digests).size
+        alike = self._by_first[message_digests[0]]
+        alike.remove(message_digests)
         if not alike:
-            del self._by_first[key[0]]
+            del self._by_first[message_digests[0]]
 
 
 def asked_before(request: ChatRequest, prompt: Sequence[int]) -> AskedBefore:
     settings = (request.template_kwargs, request.thinking.enabled, request.thinking.effort)
     return AskedBefore(
-        tuple(map(_digest, request.messages)),
+        tuple(map(_compute_digest, request.messages)),
         tuple(message.role == "system" for message in request.messages),
-        tuple(map(_digest, request.tools)),
-        _digest((settings, request.documents)),
+        tuple(map(_compute_digest, request.tools)),
+        _compute_digest((settings, request.documents)),
         packed(prompt),
         any(message.reasoning_content for message in request.messages),
         tuple(
@@ -159,55 +158,55 @@ def asked_before(request: ChatRequest, prompt: Sequence[int]) -> AskedBefore:
     )
 
 
-def _digest(value: object) -> bytes:
-    return hashlib.blake2b(_encode(value), digest_size=_DIGEST_BYTES).digest()
+def _compute_digest(content: object) -> bytes:
+    return hashlib.blake2b(_encode(content), digest_size=_DIGEST_BYTES).digest()
 
 
-def _common_length(one: Sequence[bytes], other: Sequence[bytes]) -> int:
-    pairs = zip(one, other, strict=False)
+def _count_common_prefix(first: Sequence[bytes], second: Sequence[bytes]) -> int:
+    pairs = zip(first, second, strict=False)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
-def _falls_short(found: int, could: int) -> bool:
-    return could - found > max(could // _SHARE, _SLACK)
+def _is_reuse_short(reused_count: int, reusable_count: int) -> bool:
+    return reusable_count - reused_count > max(reusable_count // _SHARE, _SLACK)
 
 
-def _cache_miss(
-    last: _Answered, now: AskedBefore, messages: Sequence[Message], reused: int
+def _explain_cache_miss(
+    earlier: _Answered, current: AskedBefore, messages: Sequence[Message], reused_count: int
 ) -> CacheMiss | None:
-    reusable = token_count(last.computed)
-    if not _falls_short(reused, reusable):
+    reusable = token_count(earlier.computed)
+    if not _is_reuse_short(reused_count, reusable):
         return None
-    common = common_tokens(last.computed, now.prompt)
-    if _falls_short(reused, common):
+    common = common_tokens(earlier.computed, current.prompt)
+    if _is_reuse_short(reused_count, common):
         return CacheMiss("evicted from the cache", reusable)
-    before = last.asked
-    if before.tools != now.tools:
-        reordered = sorted(before.tools) == sorted(now.tools)
+    before = earlier.asked
+    if before.tools != current.tools:
+        reordered = sorted(before.tools) == sorted(current.tools)
         return CacheMiss("tools reordered" if reordered else "tools changed", reusable)
-    if before.settings != now.settings:
+    if before.settings != current.settings:
         return CacheMiss("thinking or template settings changed", reusable)
-    at = _common_length(before.messages, now.messages)
+    at = _count_common_prefix(before.messages, current.messages)
     if at < len(before.messages):
-        line, reason = "", "message edited" if at < len(now.messages) else "messages removed"
-        if any((*before.instructing[at : at + 1], *now.instructing[at : at + 1])):
+        line, reason = "", "message edited" if at < len(current.messages) else "messages removed"
+        if any((*before.instructing[at : at + 1], *current.instructing[at : at + 1])):
             reason = "system prompt changed"
         if at < min(len(before.lines), len(messages)) and messages[at].role == "system":
             line = changed_line(before.lines[at], messages[at].text)
         return CacheMiss(reason, reusable, at, line)
-    reason = _rendering_change(last, messages[at:], common)
+    reason = _explain_prompt_change(earlier, messages[at:], common)
     return CacheMiss(reason, reusable, at if common >= token_count(before.prompt) else None)
 
 
-def _rendering_change(last: _Answered, added: Iterable[Message], common: int) -> str:
-    asked = token_count(last.asked.prompt)
-    if common < asked:
-        if last.asked.has_reasoning:
+def _explain_prompt_change(earlier: _Answered, added: Iterable[Message], common_count: int) -> str:
+    asked = token_count(earlier.asked.prompt)
+    if common_count < asked:
+        if earlier.asked.has_reasoning:
             return "template dropped reasoning"
         return "template wrote earlier messages differently"
     # Without its call a reply ends in another white space, which may belong to the last of these.
-    thought = last.reasoning // 2 if last.cut else last.reasoning
-    if common >= asked + thought:
+    thought = earlier.reasoning // 2 if earlier.cut else earlier.reasoning
+    if common_count >= asked + thought:
         return "reply not sent back as it was"
     reply = next(iter(added), None)
     sent = reply is not None and reply.reasoning_content

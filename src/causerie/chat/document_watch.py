@@ -64,8 +64,7 @@ class _Container:
     before_name: bool = True
     start: int = 0  # offset at which the last item or name began
     empty: bool = True
-    separated: int | None = None
-    """Position of the comma before an item that may still repeat an earlier one."""
+    separated: int | None = None  # position of the comma before an item that may be a repeat
     head: str = ""
     earlier: set[str] = field(default_factory=set)
 
@@ -77,7 +76,7 @@ _Parts = GrowingList[tuple[str, int, int]]
 _BoundedCheck = Callable[[Work], BrokenRule | None]
 
 
-def _broken_rule(
+def _find_broken_rule(
     schema: CheckedSchema, value: object, pointer: str, position: int, parts: _Parts, work: Work
 ) -> BrokenRule | None:
     fault = schema.fault(value, work)
@@ -107,17 +106,16 @@ class DocumentWatch:
         """
         self._remaining_work = Work(_MOST_STEPS)
         self._waiting_checks: list[_BoundedCheck] = []
-        self._root = applied_schemas(rules, certain=False)
-        self._certain_schemas = applied_schemas(rules, certain=True)
+        self._root_schemas = applied_schemas(rules, certain=False)
+        self._certain_root_schemas = applied_schemas(rules, certain=True)
         self._stack: list[_Container] = []
         self._open_values: list[_Value] = []
-        self._checked_parts = _Parts()
-        """Pointers and positions of the complete parts of values that are checked."""
+        self._checked_part_spans = _Parts()  # of complete parts of values that are checked
         self._document_text = GrowingText()
-        self._piece_start = 0  # offset at which the last piece began
+        self._piece_offset = 0  # offset at which the last piece began
         self._token_position = 0
-        self._string_start = 0  # offset at which the last string began
-        self._in_string = self._behind_backslash = self._in_scalar = self._is_not_json = False
+        self._string_offset = 0  # offset at which the last string began
+        self._is_in_string = self._is_escaped = self._is_in_scalar = self._is_not_json = False
 
     @property
     def depth(self) -> int:
@@ -132,9 +130,9 @@ class DocumentWatch:
         return min(held) if held else None
 
     def feed(self, text: str, position: int) -> None:
-        self._piece_start, self._token_position = self._document_text.size, position
+        self._piece_offset, self._token_position = self._document_text.size, position
         self._document_text.add(text)
-        for offset, character in enumerate(text, self._piece_start):
+        for offset, character in enumerate(text, self._piece_offset):
             if self.fault is not None or self._is_not_json:
                 return
             try:
@@ -144,77 +142,78 @@ class DocumentWatch:
 
     def end(self) -> None:
         """Read the end of the text, which ends a number or a literal that is all of it."""
-        if self._in_scalar and not self._stack and self.fault is None:
-            self._in_scalar = False
+        if self._is_in_scalar and not self._stack and self.fault is None:
+            self._is_in_scalar = False
             try:
-                self._end_part(self._document_text.size)
+                self._end_value_or_name(self._document_text.size)
             except ValueError:
                 self._is_not_json = True
 
     def _read_character(self, character: str, offset: int) -> None:
-        if self._in_string:
-            self._read_string(character, offset)
+        if self._is_in_string:
+            self._read_string_character(character, offset)
         elif character == '"':
-            self._begin_part(offset)
-            self._in_string, self._string_start = True, offset
+            self._begin_value_or_name(offset)
+            self._is_in_string, self._string_offset = True, offset
         elif character in "{[":
-            self._begin_part(offset)
+            self._begin_value_or_name(offset)
             is_array = character == "["
-            schemas = self._stack[-1].inside(self._stack[-1].schemas) if self._stack else self._root
+            outer = self._stack[-1] if self._stack else None
+            schemas = outer.inside(outer.schemas) if outer is not None else self._root_schemas
             distinct = is_array and schemas.distinct
             self._stack.append(_Container(schemas, is_array, distinct, self._current_pointer))
         elif character in "]},:" or character.isspace():
-            if self._in_scalar:
-                self._in_scalar = False
-                self._end_part(offset)
-            self._read_structure(character, offset)
+            if self._is_in_scalar:
+                self._is_in_scalar = False
+                self._end_value_or_name(offset)
+            self._read_structural_character(character, offset)
         else:
-            if not self._in_scalar:
-                self._begin_part(offset)
-                self._in_scalar = True
+            if not self._is_in_scalar:
+                self._begin_value_or_name(offset)
+                self._is_in_scalar = True
             self.content += 1
 
-    def _read_structure(self, character: str, offset: int) -> None:
+    def _read_structural_character(self, character: str, offset: int) -> None:
         if self.fault is not None or not self._stack:
             return
         if character in "]}":
             self.content += self._stack.pop().empty
-            self._end_part(offset + 1)
+            self._end_value_or_name(offset + 1)
         elif character == ",":
             container = self._stack[-1]
             container.before_name = True
             container.index += 1
             if container.distinct:
                 container.separated = self._token_position
-                container.head = self._document_text.between(self._piece_start, offset)
+                container.head = self._document_text.between(self._piece_offset, offset)
 
-    def _read_string(self, character: str, offset: int) -> None:
-        if not self._behind_backslash and character == '"':
-            self._in_string = False
-            self.content += offset == self._string_start + 1 and not self._is_name
-            self._end_part(offset + 1)
+    def _read_string_character(self, character: str, offset: int) -> None:
+        if not self._is_escaped and character == '"':
+            self._is_in_string = False
+            self.content += offset == self._string_offset + 1 and not self._is_property_name
+            self._end_value_or_name(offset + 1)
             return
-        self._behind_backslash = character == "\\" and not self._behind_backslash
-        self.content += not self._is_name
+        self._is_escaped = character == "\\" and not self._is_escaped
+        self.content += not self._is_property_name
 
     @property
-    def _is_name(self) -> bool:
+    def _is_property_name(self) -> bool:
         return bool(self._stack) and not self._stack[-1].is_array and self._stack[-1].before_name
 
-    def _begin_part(self, offset: int) -> None:
+    def _begin_value_or_name(self, offset: int) -> None:
         if self._stack:
             self._stack[-1].empty = False
             self._stack[-1].start = offset
-        if self._is_name:
+        if self._is_property_name:
             self._stack[-1].named = self._token_position
         else:
-            held = self._certain_schemas
+            held = self._certain_root_schemas
             if self._stack:
                 held = self._stack[-1].inside(self._open_values[-1].certain)
             self._open_values.append(_Value(held, held.checked, offset, self._token_position))
 
-    def _end_part(self, offset: int) -> None:
-        if self._is_name:
+    def _end_value_or_name(self, offset: int) -> None:
+        if self._is_property_name:
             container = self._stack[-1]
             container.name = json.loads(self._document_text.between(container.start, offset))
             container.before_name = False
@@ -224,7 +223,7 @@ class DocumentWatch:
         if value.checked or any(above.checked for above in self._open_values):
             named = bool(self._stack) and not self._stack[-1].is_array
             begin = self._stack[-1].named if named else value.position
-            self._checked_parts.append((self._current_pointer, begin, self._token_position))
+            self._checked_part_spans.append((self._current_pointer, begin, self._token_position))
         if not distinct and not value.checked:
             return
         read = json.loads(self._document_text.between(value.start, offset))
@@ -247,13 +246,13 @@ class DocumentWatch:
         inner = self._stack[-1]
         return step(inner.pointer, inner.index if inner.is_array else inner.name)
 
-    def _check_value(self, value: _Value, read: object) -> None:
-        for rules in value.checked:
+    def _check_value(self, open_value: _Value, decoded: object) -> None:
+        for rules in open_value.checked:
             schema = CheckedSchema(rules)
-            known = self._current_pointer, value.position, copy(self._checked_parts)
-            check = partial(_broken_rule, schema, read, *known)
+            known = self._current_pointer, open_value.position, copy(self._checked_part_spans)
+            check = partial(_find_broken_rule, schema, decoded, *known)
             try:
-                fault = self._check_bounded(AT_ONCE, check)
+                fault = self._run_bounded_check(AT_ONCE, check)
             except WorkExceeded:
                 self._waiting_checks.append(check)
                 continue
@@ -261,11 +260,11 @@ class DocumentWatch:
                 self.fault = fault
                 return
         if not any(above.checked for above in self._open_values):
-            self._checked_parts = _Parts()
+            self._checked_part_spans = _Parts()
 
-    def _check_bounded(self, steps: int, check: _BoundedCheck) -> BrokenRule | None:
+    def _run_bounded_check(self, max_steps: int, check: _BoundedCheck) -> BrokenRule | None:
         # All checks of a reply have a number of steps together.
-        granted = min(steps, self._remaining_work.left)
+        granted = min(max_steps, self._remaining_work.left)
         work = Work(granted)
         try:
             return check(work)
@@ -283,7 +282,7 @@ class DocumentWatch:
             if self.fault is not None:
                 return
             with suppress(WorkExceeded):  # the last check says so
-                self.fault = self._check_bounded(MOST_STEPS, check)
+                self.fault = self._run_bounded_check(MOST_STEPS, check)
 
 
 # Tokens that are taken back are read here alone, never by the parser whose events are sent.
@@ -310,25 +309,25 @@ class WatchedDocuments:
         texts: Sequence[str] = (),
     ) -> None:
         self._parser = parser
-        self._function_schemas = functions
+        self._schemas_by_function = functions
         self.document = DocumentWatch(answer) if answer is not None else None
         self.read = 0  # tokens that have been read
-        self._parsed_tokens = 0  # tokens up to the last one that the parser made something of
+        self._parsed_token_count = 0  # tokens up to the last one that the parser made something of
         self.final = 0  # tokens that nothing will take back
         # Positions of the tokens that have a part of a value, and not only structure.
-        self._content_positions = GrowingList[int]()
-        self._resumed_text, self._earlier_texts = resumed, texts
+        self._content_token_positions = GrowingList[int]()
+        self._resumed_answer, self._earlier_token_texts = resumed, texts
 
     def read_before(self) -> Iterator[None]:
         """Read the text before the watched tokens, piece by piece."""
-        for at in range(0, len(self._resumed_text), _PIECE):
+        for at in range(0, len(self._resumed_answer), _PIECE):
             if self.document is not None:
-                self.document.feed(self._resumed_text[at : at + _PIECE], -1)
+                self.document.feed(self._resumed_answer[at : at + _PIECE], -1)
             yield
-        for text in self._earlier_texts:
-            self._feed_events(self._parser.feed(text), -1)
+        for text in self._earlier_token_texts:
+            self._feed_document_events(self._parser.feed(text), -1)
             yield
-        self._resumed_text, self._earlier_texts = "", ()
+        self._resumed_answer, self._earlier_token_texts = "", ()
 
     @property
     def cost_of_copy(self) -> int:
@@ -338,7 +337,7 @@ class WatchedDocuments:
 
     def content_behind(self, token: int) -> list[int]:
         """Return the positions of the tokens, from a token on, that hold part of a value."""
-        return [*takewhile(lambda at: at >= token, self._content_positions)][::-1]
+        return [*takewhile(lambda at: at >= token, self._content_token_positions)][::-1]
 
     @property
     def fault(self) -> Fault | None:
@@ -347,23 +346,23 @@ class WatchedDocuments:
 
     def feed(self, text: str) -> None:
         events = self._parser.feed(text)
-        if self._feed_events(events, max(self._parsed_tokens, self.final)):
-            self._content_positions.append(self.read)
+        if self._feed_document_events(events, max(self._parsed_token_count, self.final)):
+            self._content_token_positions.append(self.read)
         self.read += 1
         if events:
-            self._parsed_tokens = self.read
+            self._parsed_token_count = self.read
         held = self.document.held_from if self.document is not None else None
         parser = self._parser
         answers = self.document is not None and parser.mode is not Mode.CALLS
         may_hold_back = not parser.repeated and (parser.call_open or answers)
-        known = self._parsed_tokens if may_hold_back else self.read
+        known = self._parsed_token_count if may_hold_back else self.read
         self.final = max(self.final, known if held is None else min(held, known))
 
-    def _feed_events(self, events: Sequence[ContentEvent], position: int) -> bool:
+    def _feed_document_events(self, events: Sequence[ContentEvent], position: int) -> bool:
         found = False
         for event in events:
             if isinstance(event, ToolCallStarted):
-                rules = self._function_schemas.get(event.name)
+                rules = self._schemas_by_function.get(event.name)
                 self.document = DocumentWatch(rules) if rules is not None else None
                 continue
             document = self.document

@@ -55,15 +55,15 @@ class EmbeddingTarget:
             nonlocal used
             with engine_failures(started=False):
                 try:
-                    inputs = await self._input_ids(request.document["input"], facts)
+                    inputs = await self._tokenize_inputs(request.document["input"], facts)
                 except PromptTooLong as long:
-                    raise _too_long(long) from None
+                    raise _build_too_long_error(long) from None
                 vectors: list[bytes] = []
                 step = max(self.engine.slots, 1)
                 for start in range(0, len(inputs), step):
                     group = inputs[start : start + step]
                     for vector in await self.engine.embed(group):
-                        vectors.append(_vector_entry(request.document, len(vectors), vector))
+                        vectors.append(_encode_vector_entry(request.document, len(vectors), vector))
                     used = Usage(used.prompt + sum(map(len, group)), 0)
             used = Usage(used.prompt, 0, units=1)
             usage = {"prompt_tokens": used.prompt, "total_tokens": used.prompt}
@@ -86,8 +86,8 @@ class EmbeddingTarget:
     async def count_tokens(self, request: ChatRequest) -> None:
         """Return ``None``: no operation asks for it."""
 
-    async def _input_ids(self, given: Any, facts: ModelFacts) -> Sequence[Sequence[int]]:
-        several = [given] if isinstance(given, str) or isinstance(given[0], int) else given
+    async def _tokenize_inputs(self, inputs: Any, facts: ModelFacts) -> Sequence[Sequence[int]]:
+        several = [inputs] if isinstance(inputs, str) or isinstance(inputs[0], int) else inputs
         if isinstance(several[0], str):
             found = await self.engine.input_tokens(several)
         else:
@@ -106,8 +106,8 @@ class EmbeddingTarget:
         return found
 
 
-def _vector_entry(document: Mapping[str, Any], index: int, vector: bytes) -> bytes:
-    asked, there = document.get("dimensions"), len(vector) // 4
+def _encode_vector_entry(request_fields: Mapping[str, Any], index: int, vector: bytes) -> bytes:
+    asked, there = request_fields.get("dimensions"), len(vector) // 4
     if asked is not None and asked > there:
         raise InvalidRequest(
             f"`dimensions` is {asked}, and the model's vectors have {there}; ask for as many "
@@ -118,19 +118,19 @@ def _vector_entry(document: Mapping[str, Any], index: int, vector: bytes) -> byt
         values = struct.unpack_from(f"<{asked}f", vector)
         length = math.sqrt(math.fsum(value * value for value in values)) or 1.0
         vector = struct.pack(f"<{asked}f", *(value / length for value in values))
-    if document.get("encoding_format") == "base64":
+    if request_fields.get("encoding_format") == "base64":
         found = b'"%b"' % b64encode(vector)
     else:
         found = _encode(struct.unpack(f"<{len(vector) // 4}f", vector))
     return b'{"object":"embedding","index":%d,"embedding":%b}' % (index, found)
 
 
-def _too_long(text: PromptTooLong) -> InvalidRequest:
-    most = text.context_length
+def _build_too_long_error(failure: PromptTooLong) -> InvalidRequest:
+    most = failure.context_length
     return InvalidRequest(
         f"This model's maximum context length is {most} tokens; a text of `input` has at least "
-        f"{text.tokens}. Split it.",
+        f"{failure.tokens}. Split it.",
         code="context_length_exceeded",
         param="input",
-        metadata={"prompt_tokens": text.tokens, "context_length": most},
+        metadata={"prompt_tokens": failure.tokens, "context_length": most},
     )

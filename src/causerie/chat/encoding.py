@@ -80,12 +80,12 @@ class EncodedText:
 
 
 class TokenCache:
-    """Tokens of texts of one model, and of replies, of so many characters each."""
+    """Caches the tokens of prompts' texts and of replies, of ``most`` characters each."""
 
     def __init__(self, most: int = _MOST) -> None:
         self._ids_by_text: BoundedCache[str, array[int]] = BoundedCache(most)
         self._ids_by_reply: BoundedCache[tuple[int, str], array[int]] = BoundedCache(most)
-        self._may_cut_at: dict[str, bool] = {}  # by control token
+        self._may_cut_by_token: dict[str, bool] = {}  # by control token
 
     async def read(
         self,
@@ -106,15 +106,15 @@ class TokenCache:
         if not await self._may_cut_before(heads, engine):
             return EncodedText(await engine.tokenize([text], special=True))
         turns = Turns()
-        segments = _segments(text, heads)
-        segment_ids = dict(zip(segments, _first_ids(heads), strict=True))
+        segments = _split_into_segments(text, heads)
+        segment_ids = dict(zip(segments, _list_first_ids(heads), strict=True))
         await turns.pause()
-        replies, before = self._replies_in(segments, scope)
+        replies, before = self._find_replies(segments, scope)
         asked = {one for at, one in enumerate(segments) if one and at not in replies}
         found = {one: self._ids_by_text.get(one) for one in segment_ids if one in asked}
         new = [one for one, ids in found.items() if ids is None]
         if new:
-            read = await _tokenized_with_special(new, engine, most)
+            read = await _tokenize_segments(new, engine, most)
             divide = partial(_split_by_first_ids, read, [segment_ids[one] for one in new])
             parts = await offload(divide) if len(read) > _FEW else divide()
             if parts is None:
@@ -140,7 +140,7 @@ class TokenCache:
 
         ``text`` is that of the end and the reply, with these control tokens.
         """
-        named = zip(_segments(text, heads), _first_ids(heads), strict=True)
+        named = zip(_split_into_segments(text, heads), _list_first_ids(heads), strict=True)
         segments = [(segment, first) for segment, first in named if segment]
         parts = _split_by_first_ids([*end.ids, *ids], [first for _, first in segments])
         before = end.before
@@ -148,19 +148,22 @@ class TokenCache:
             self._ids_by_reply.keep((before, segment), made, len(segment))
             before = hash((before, segment))
 
-    async def _may_cut_before(self, heads: Iterable[ControlMatch], engine: TextEngine) -> bool:
-        new = {head.text for head in heads}.difference(self._may_cut_at)
+    async def _may_cut_before(self, matches: Iterable[ControlMatch], engine: TextEngine) -> bool:
+        new = {head.text for head in matches}.difference(self._may_cut_by_token)
         if new:
             whole = [_BEFORE + head + _BEHIND for head in new]
             cut = [part for head in new for part in (_BEFORE, head + _BEHIND)]
             read = await engine.tokenize(whole, special=True)
-            self._may_cut_at |= dict.fromkeys(new, read == await engine.tokenize(cut, special=True))
-        return all(self._may_cut_at[head.text] for head in heads)
+            same = read == await engine.tokenize(cut, special=True)
+            self._may_cut_by_token |= dict.fromkeys(new, same)
+        return all(self._may_cut_by_token[head.text] for head in matches)
 
-    def _replies_in(self, segments: Iterable[str], scope: str) -> tuple[dict[int, array[int]], int]:
+    def _find_replies(
+        self, segments: Iterable[str], cache_scope: str
+    ) -> tuple[dict[int, array[int]], int]:
         # What a model made of the prompt, by position, and a hash of all segments but the last.
         found: dict[int, array[int]] = {}
-        before = following = hash(scope) if scope else 0
+        before = following = hash(cache_scope) if cache_scope else 0
         for at, segment in enumerate(segments):
             before, key = following, (following, segment)
             following = hash(key)
@@ -170,22 +173,22 @@ class TokenCache:
         return found, before
 
 
-def _segments(text: str, heads: Iterable[ControlMatch]) -> list[str]:
-    cuts = [0, *(head.at for head in heads), len(text)]
+def _split_into_segments(text: str, matches: Iterable[ControlMatch]) -> list[str]:
+    cuts = [0, *(head.at for head in matches), len(text)]
     return [text[start:stop] for start, stop in pairwise(cuts)]
 
 
-def _first_ids(heads: Iterable[ControlMatch]) -> list[int]:
-    return [_NONE, *(head.id for head in heads)]
+def _list_first_ids(matches: Iterable[ControlMatch]) -> list[int]:
+    return [_NONE, *(head.id for head in matches)]
 
 
-def _check_token_count(count: int, most: int | None) -> None:
-    if most is not None and count > max(most, _MANY_TOKENS):
-        raise PromptTooLong(count, most)
+def _check_token_count(count: int, max_tokens: int | None) -> None:
+    if max_tokens is not None and count > max(max_tokens, _MANY_TOKENS):
+        raise PromptTooLong(count, max_tokens)
 
 
-async def _tokenized_with_special(
-    segments: Sequence[str], engine: TextEngine, most: int | None
+async def _tokenize_segments(
+    segments: Sequence[str], engine: TextEngine, max_tokens: int | None
 ) -> list[int]:
     read: list[int] = []
     part: list[str] = []
@@ -193,19 +196,19 @@ async def _tokenized_with_special(
     for segment in segments:
         if part and characters + len(segment) > _AT_ONCE:
             read += await engine.tokenize(part, special=True)
-            _check_token_count(len(read), most)
+            _check_token_count(len(read), max_tokens)
             part, characters = [], 0
         part.append(segment)
         characters += len(segment)
     return read + await engine.tokenize(part, special=True)
 
 
-def _split_by_first_ids(ids: Sequence[int], segment_ids: Sequence[int]) -> list[array[int]] | None:
-    heads = set(segment_ids)
+def _split_by_first_ids(ids: Sequence[int], first_ids: Sequence[int]) -> list[array[int]] | None:
+    heads = set(first_ids)
     cuts = [at for at, id in enumerate(ids) if id in heads]
-    if segment_ids[0] == _NONE:
-        cuts, segment_ids = [0, *cuts], [ids[0], *segment_ids[1:]]
-    if cuts[:1] != [0] or [ids[at] for at in cuts] != list(segment_ids):
+    if first_ids[0] == _NONE:
+        cuts, first_ids = [0, *cuts], [ids[0], *first_ids[1:]]
+    if cuts[:1] != [0] or [ids[at] for at in cuts] != list(first_ids):
         return None
     return [array("i", ids[start:stop]) for start, stop in pairwise([*cuts, len(ids)])]
 
@@ -233,15 +236,15 @@ class ControlTokens:
 
     def __init__(self, ids: Mapping[str, int]) -> None:
         self.ids = {text: id for text, id in ids.items() if text.strip()}
-        self._lengths_by_head: dict[str, set[int]] = {}  # by the first two letters
+        self._lengths_by_prefix: dict[str, set[int]] = {}  # by the first two letters
         for text in self.ids:
-            self._lengths_by_head.setdefault(text[:2], set()).add(len(text))
+            self._lengths_by_prefix.setdefault(text[:2], set()).add(len(text))
 
     def found(self, text: str) -> list[tuple[int, int]]:
         return [
             (at, at + size)
-            for head, sizes in self._lengths_by_head.items()
-            for at in _positions_of(text, head)
+            for head, sizes in self._lengths_by_prefix.items()
+            for at in _find_positions(text, head)
             for size in sizes
             if text[at : at + size] in self.ids and at + size <= len(text)
         ]
@@ -260,7 +263,7 @@ def spells(text: str, control_tokens: Iterable[str]) -> bool:
 
 
 def split(rendered: Rendered, control_tokens: ControlTokens) -> list[EncodedPiece]:
-    """Return the prompt in pieces, together its whole text.
+    """Return the prompt as pieces that together are its whole text.
 
     No piece that is read with control tokens has the text of one that touches a user's character.
     If nothing is forged there is one piece.
@@ -302,11 +305,11 @@ class PromptEncoder:
     """
 
     def __init__(self, control_tokens: Mapping[str, int], own: str = "") -> None:
-        self._tokens = ControlTokens(control_tokens)
-        self._guarded_ids = {id for text, id in self._tokens.ids.items() if text in own}
-        self._control_ids = frozenset(self._tokens.ids.values())
-        self._plain_ids = BoundedCache[str, tuple[int, ...]](_REMEMBERED)
-        self._breaks: dict[str, bool] = {}  # whether one is needed, by control token
+        self._control_tokens = ControlTokens(control_tokens)
+        self._template_ids = {id for text, id in self._control_tokens.ids.items() if text in own}
+        self._control_ids = frozenset(self._control_tokens.ids.values())
+        self._plain_ids_by_text = BoundedCache[str, tuple[int, ...]](_REMEMBERED)
+        self._needs_break_by_text: dict[str, bool] = {}  # whether one is needed, by control token
         self._token_cache = TokenCache()
 
     async def encode(
@@ -324,7 +327,7 @@ class PromptEncoder:
         have the tokens that they had. Raises :class:`PromptTooLong` where they are far more than
         ``most``.
         """
-        pieces = await _in_thread_if_long(rendered, partial(split, rendered, self._tokens))
+        pieces = await _maybe_offload(rendered, partial(split, rendered, self._control_tokens))
         if len(pieces) == 1 and not pieces[0].forged:
             only = pieces[0]
             return await self._token_cache.read(only.text, only.heads, engine, most, parting, scope)
@@ -336,10 +339,10 @@ class PromptEncoder:
             if not piece.forged:
                 mixed.append(piece.text)
                 continue
-            ids = self._plain_ids.get(piece.text)
+            ids = self._plain_ids_by_text.get(piece.text)
             if ids is None:
-                ids = tuple(await self._tokenize_unguarded(piece.text, engine))
-                self._plain_ids.keep(piece.text, ids, 1)
+                ids = tuple(await self._tokenize_as_plain_text(piece.text, engine))
+                self._plain_ids_by_text.keep(piece.text, ids, 1)
             mixed.extend(ids)
         _check_token_count(len(mixed), most)
         return EncodedText(await engine.tokenize(mixed, special=True) if mixed else [])
@@ -359,7 +362,7 @@ class PromptEncoder:
             if isinstance(part, Image):
                 pieces.append(part)
                 continue
-            text, heads = await self._without_forged_tokens(part, engine)
+            text, heads = await self._break_forged_tokens(part, engine)
             pieces.append(text)
             expected = None if heads is None or expected is None else [*expected, *heads]
         ids = await cast(ImageEngine, engine).pictured_tokens(pieces)
@@ -367,32 +370,33 @@ class PromptEncoder:
         if expected is not None:
             read = [id for id in ids if id in self._control_ids]
             if read != expected and read[1:] != expected:  # the engine may add the first
-                raise _forged_token_error()
+                raise _build_forged_token_error()
         return EncodedText(ids, pictured=PicturedPrompt(tuple(pieces), len(ids)))
 
-    async def _without_forged_tokens(
+    async def _break_forged_tokens(
         self, rendered: Rendered, engine: TextEngine
     ) -> tuple[str, list[int] | None]:
         # Returns also the control tokens, or `None` where a user wrote words that the tokenizer
         # always reads whole.
         for _ in range(_ROUNDS):
-            pieces = await _in_thread_if_long(rendered, partial(split, rendered, self._tokens))
+            pieces = await _maybe_offload(rendered, partial(split, rendered, self._control_tokens))
             if not pieces or (len(pieces) == 1 and not pieces[0].forged):
                 return rendered.text, [head.id for piece in pieces for head in piece.heads]
-            for text in {piece.text for piece in pieces if piece.forged} - self._breaks.keys():
-                self._breaks[text] = await self._needs_break(text, engine)
-            work = partial(_with_breaks, rendered, pieces, self._breaks)
-            broken = await _in_thread_if_long(rendered, work)
+            forged = {piece.text for piece in pieces if piece.forged}
+            for text in forged - self._needs_break_by_text.keys():
+                self._needs_break_by_text[text] = await self._needs_break(text, engine)
+            work = partial(_insert_breaks, rendered, pieces, self._needs_break_by_text)
+            broken = await _maybe_offload(rendered, work)
             if broken is rendered:
                 return rendered.text, None
             rendered = broken
-        raise _forged_token_error()
+        raise _build_forged_token_error()
 
     async def _needs_break(self, text: str, engine: TextEngine) -> bool:
         if len(text) < 2:
             return False
-        id = self._tokens.ids[text]
-        return id in self._guarded_ids or id not in await engine.tokenize([text], special=False)
+        id = self._control_tokens.ids[text]
+        return id in self._template_ids or id not in await engine.tokenize([text], special=False)
 
     def keep_reply(self, end: PromptEnd, text: str, ids: Sequence[int]) -> None:
         """Keep the ids that a model made of this text, a reply to a prompt with this end.
@@ -401,34 +405,34 @@ class PromptEncoder:
         several plain ones looks like one.
         """
         whole = end.text + text
-        pieces = split(Rendered(whole, ()), self._tokens)
+        pieces = split(Rendered(whole, ()), self._control_tokens)
         heads = pieces[0].heads if pieces else ()
         control = [id for id in (*end.ids, *ids) if id in self._control_ids]
         if control == [head.id for head in heads]:
             self._token_cache.keep_reply(end, whole, heads, ids)
 
-    async def _tokenize_unguarded(self, text: str, engine: TextEngine) -> list[int]:
+    async def _tokenize_as_plain_text(self, text: str, engine: TextEngine) -> list[int]:
         # The text is cut behind its first letter where its ids would be guarded ones.
         ids = await engine.tokenize([text], special=False)
-        if len(text) < 2 or self._guarded_ids.isdisjoint(ids):
+        if len(text) < 2 or self._template_ids.isdisjoint(ids):
             return ids
         first = await engine.tokenize([text[0]], special=False)
-        return first + await self._tokenize_unguarded(text[1:], engine)
+        return first + await self._tokenize_as_plain_text(text[1:], engine)
 
 
-async def _in_thread_if_long(rendered: Rendered, work: Callable[[], _T]) -> _T:
+async def _maybe_offload(rendered: Rendered, work: Callable[[], _T]) -> _T:
     long = len(rendered.text) > _LONG or len(rendered.user) > _MANY
     return await offload(work) if long else work()
 
 
-def _with_breaks(
-    rendered: Rendered, pieces: Sequence[EncodedPiece], needed: Mapping[str, bool]
+def _insert_breaks(
+    rendered: Rendered, pieces: Sequence[EncodedPiece], needs_break: Mapping[str, bool]
 ) -> Rendered:
     places: list[int] = []
     at = 0
     for before, piece in pairwise([EncodedPiece("", forged=True), *pieces]):
         if piece.forged:
-            if needed[piece.text]:
+            if needs_break[piece.text]:
                 places.append(at + 1)
         elif not before.forged:
             places.append(at)
@@ -443,7 +447,7 @@ def _with_breaks(
     return Rendered(_BREAK.join(text[a:b] for a, b in pairwise(cuts)), tuple(spans))
 
 
-def _forged_token_error() -> InvalidRequest:
+def _build_forged_token_error() -> InvalidRequest:
     return InvalidRequest(
         "The messages hold the text of a control token of this model, which cannot stand in a "
         "prompt with images; leave it out.",
@@ -451,19 +455,19 @@ def _forged_token_error() -> InvalidRequest:
     )
 
 
-def _claim_span(taken: bytearray, place: tuple[int, int]) -> bool:
-    start, stop = place
-    if taken.find(1, start, stop) >= 0:
+def _claim_span(taken_mask: bytearray, span: tuple[int, int]) -> bool:
+    start, stop = span
+    if taken_mask.find(1, start, stop) >= 0:
         return False
-    taken[start:stop] = b"\x01" * (stop - start)
+    taken_mask[start:stop] = b"\x01" * (stop - start)
     return True
 
 
-def _positions_of(text: str, head: str) -> Iterator[int]:
-    at = text.find(head)
+def _find_positions(text: str, prefix: str) -> Iterator[int]:
+    at = text.find(prefix)
     while at >= 0:
         yield at
-        at = text.find(head, at + 1)
+        at = text.find(prefix, at + 1)
 
 
 def _cut_pieces(text: str, forged: Sequence[tuple[int, int]], cuts: set[int]) -> list[EncodedPiece]:

@@ -65,7 +65,7 @@ def engine_failures(*, started: bool, resumed: str = "", begun: bool = True) -> 
             "The reply broke off in a form that the constraint here does not admit."
         ) from None
     except base.EngineFailed as failure:
-        raise _service_error(failure, started) from failure
+        raise _build_service_error(failure, started) from failure
 
 
 def given_up() -> errors.ConstraintNotKept:
@@ -75,7 +75,7 @@ def given_up() -> errors.ConstraintNotKept:
     )
 
 
-def _service_error(failure: base.EngineFailed, started: bool) -> errors.ServiceError:
+def _build_service_error(failure: base.EngineFailed, has_started: bool) -> errors.ServiceError:
     if failure.refused:
         log.warning("engine refused a request", why=str(failure)[:_MOST_WORDS])
         return errors.UpstreamFailed(
@@ -90,7 +90,7 @@ def _service_error(failure: base.EngineFailed, started: bool) -> errors.ServiceE
     said = "The model's engine is not running; it is being restarted."
     if isinstance(failure, base.LoadFailed):
         said = "The model could not be loaded; the service's log and `/health` say why."
-    elif started:
+    elif has_started:
         said = "The engine ended before the answer was complete; it is being restarted."
         return errors.EngineLost(said, retry_after=wait)
     lost = errors.Overloaded(said, code="no_endpoint", retry_after=wait)
@@ -157,38 +157,34 @@ class Generation:
         self.engine, self.request, self.plan = engine, request, plan
         self.choice, self.resumed = choice, resumed
         self.state = State.ANSWERING
-        self.reasoning = 0
-        """Tokens of reasoning, which are part of ``completion``."""
-        self.discarded = 0
-        """Tokens that the engine generated and that were taken back; no part of ``completion``."""
-        self.cached: int | None = None
-        """Tokens of the prompt that the first run found in the engine's cache, once it says so."""
+        self.reasoning = 0  # tokens of reasoning, which are part of ``completion``
+        self.discarded = 0  # generated tokens that were taken back; no part of ``completion``
+        self.cached: int | None = None  # prompt tokens that the first run found in the cache
         self.asked = False  # an engine has received the prompt
         self.cut = False  # the reply has ended in the middle of a call
-        self.said = 0
-        """Tokens of ``resumed`` whose text had been sent to the client."""
+        self.said = 0  # tokens of ``resumed`` whose text had been sent to the client
         self._output_ids: list[int] = []
-        self._texts: list[str] = []  # of those, as the parser reads them
+        self._token_texts: list[str] = []  # of those, as the parser reads them
         # Tokens among them that another has counted, less those that the engine has not reported.
-        self._uncounted_tokens = 0
-        self._reason: FinishReason = "length"
-        self._model_ended = False  # by the model
+        self._uncounted_token_count = 0
+        self._finish_reason: FinishReason = "length"
+        self._has_model_ended = False  # by the model
         self._is_first_run = True
-        self._run_start = 0  # of the generated: where the last run did
-        self._overrun_tokens = 0  # tokens that a run for ``min_tokens`` goes on
+        self._run_start_index = 0  # of the generated: where the last run did
+        self._overrun_count = 0  # tokens that a run for ``min_tokens`` goes on
         self._grammar, self._grammar_start = plan.grammar, 0  # of the generated: where it began
         self._unsent_events: list[ContentEvent] = []
-        self._limit, self._reasoning_budget = plan.limit, plan.budget
-        self._tokens_made_before = self._reasoning_before = 0
+        self._token_limit, self._reasoning_budget = plan.limit, plan.budget
+        self._prior_token_count = self._prior_reasoning_count = 0
         self._parser = self._new_parser()
         logprobs = request.top_logprobs is not None
-        self._placer = ChoiceOutput(choice, request.stop, logprobs=logprobs)
-        self._passes_events_on = self._placer.plain
+        self._choice_output = ChoiceOutput(choice, request.stop, logprobs=logprobs)
+        self._passes_events_unchanged = self._choice_output.plain
         if resumed is not None:
-            self._read_resumed(resumed)
+            self._read_resumed_reply(resumed)
         self._update_state()
         if resumed is not None:
-            self._check_resumed_end()
+            self._finish_if_resumed_reply_ended()
 
     def _new_parser(self) -> Parser:
         plan = self.plan
@@ -214,19 +210,16 @@ class Generation:
 
     @property
     def written(self) -> tuple[str, tuple[int, ...]]:
-        """Return the text and the tokens of a reply that is not resumed.
-
-        They end with the last token that has a text.
-        """
-        text = "".join(self._texts)
-        last = next((at for at in range(len(self._texts), 0, -1) if self._texts[at - 1]), 0)
-        return text, self.tokens[:last]
+        """Return text and tokens of a reply that is not resumed, to the last token with a text."""
+        texts = self._token_texts
+        last = next((at for at in range(len(texts), 0, -1) if texts[at - 1]), 0)
+        return "".join(texts), self.tokens[:last]
 
     @property
     def stopped(self) -> bool:
-        """Return whether a stop string or a stop token has ended it, at any place."""
+        """Return whether a stop string or a stop token has ended the choice, at any place."""
         last = self._output_ids[-1] if self._output_ids else None
-        return self._placer.stopped or last in self.request.stop_token_ids
+        return self._choice_output.stopped or last in self.request.stop_token_ids
 
     @property
     def constrained(self) -> tuple[str | None, Sequence[int], str]:
@@ -234,11 +227,11 @@ class Generation:
         ends = (*self.plan.end_tokens, *self.request.stop_token_ids)
         last = len(self._output_ids) - bool(self._output_ids and self._output_ids[-1] in ends)
         kept = slice(self._grammar_start, last)
-        return self._grammar, self._output_ids[kept], "".join(self._texts[kept])
+        return self._grammar, self._output_ids[kept], "".join(self._token_texts[kept])
 
     @property
     def completion(self) -> int:
-        return len(self._output_ids) - self._uncounted_tokens
+        return len(self._output_ids) - self._uncounted_token_count
 
     async def events(self, usage: Callable[[], Usage] | None = None) -> AsyncGenerator[Batch, None]:
         """Yield the events of the choice as they come, ending in ``Finished``.
@@ -256,22 +249,22 @@ class Generation:
                         yield events
                     continue
                 self.asked = True
-                async with self._start_run() as outputs:
+                async with self._start_engine_run() as outputs:
                     async for output in outputs:
                         if not isinstance(output, base.Token):
-                            self._record_report(output)
+                            self._handle_engine_report(output)
                             if isinstance(output, base.Stopped):
                                 break
-                        elif events := self._add_token(output):
+                        elif events := self._process_token(output):
                             yield events
                         if self.state in _WITHOUT_ENGINE:
                             break
                 self._is_first_run = False
-        flushed = self._last_events()
+        flushed = self._flush_last_events()
         # A call that was cut never counts as complete.
         called = self._parser.calls and not self._parser.call_open and not self.cut
-        reason: FinishReason = "tool_calls" if called else self._reason
-        stopped = self._placer.stop_sequence
+        reason: FinishReason = "tool_calls" if called else self._finish_reason
+        stopped = self._choice_output.stop_sequence
         end = [*flushed, Finished(reason, self.choice, stop_sequence=stopped)]
         yield end if usage is None else [*end, usage()]
 
@@ -280,123 +273,126 @@ class Generation:
     def _set_state(self, state: State) -> None:
         self.state = state
 
-    def _finish_with(self, reason: FinishReason) -> None:
-        self._reason = reason
+    def _finish_with(self, finish_reason: FinishReason) -> None:
+        self._finish_reason = finish_reason
         self._set_state(State.FINISHED)
 
     def _update_state(self) -> None:
         parser = self._parser
-        if parser.repeated or self._placer.stopped:
+        if parser.repeated or self._choice_output.stopped:
             self._finish_with("stop")
             return
         state = _STATES[parser.mode]
-        if state is _THINKING and self._reasoning_before + self.reasoning >= self._reasoning_budget:
+        spent = self._prior_reasoning_count + self.reasoning
+        if state is _THINKING and spent >= self._reasoning_budget:
             state = State.CLOSING
         if state is not self.state:
             self._set_state(state)
 
     def _handle_end_of_text(self) -> None:
         if self._parser.mode is not _REASONING or self.request.ignore_eos:
-            self._model_ended = True
+            self._has_model_ended = True
             self._finish_with("stop")
             return
         if self._output_ids and self._output_ids[-1] in self.plan.end_tokens:
             self._output_ids.pop()
-            self._texts.pop()
-            self._uncounted_tokens -= 1
+            self._token_texts.pop()
+            self._uncounted_token_count -= 1
         self._reasoning_budget = 0  # it does not think again
         self._set_state(State.CLOSING)
 
     # What is read: a resumed reply, tokens, reports of the engine.
 
-    def _read_resumed(self, resumed: ResumedReply) -> None:
+    def _read_resumed_reply(self, resumed: ResumedReply) -> None:
         given = Given(resumed.partial)
-        self._tokens_made_before = max(resumed.made - len(resumed.tokens), 0)
+        self._prior_token_count = max(resumed.made - len(resumed.tokens), 0)
         for text in resumed.texts:
-            self._tokens_made_before += 1
+            self._prior_token_count += 1
             self.said += not given.all_seen
-            self._unsent_events += given.new(self._to_choice_events(self._parser.feed(text)))
+            self._unsent_events += given.new(self._place_in_choice(self._parser.feed(text)))
         if not given.all_seen and not self._parser.under_way:
             # What looks like the beginning of a marker was none, for it has gone out.
-            self._unsent_events += given.new(self._to_choice_events(self._parser.finish()))
+            self._unsent_events += given.new(self._place_in_choice(self._parser.finish()))
         if not given.all_seen:
             raise Diverged
         self.asked = True  # of whoever began with it
         self._output_ids = list(resumed.tokens)
         # A reply may be given as one text of all its tokens.
-        self._texts = [*resumed.texts, *[""] * (len(resumed.tokens) - len(resumed.texts))]
-        self._uncounted_tokens = len(resumed.tokens)
-        self._tokens_made_before = resumed.made
-        self._reasoning_before = resumed.partial.reasoning_tokens
-        self._limit = min(self._limit, resumed.made + self.plan.room - len(resumed.tokens))
+        self._token_texts = [*resumed.texts, *[""] * (len(resumed.tokens) - len(resumed.texts))]
+        self._uncounted_token_count = len(resumed.tokens)
+        self._prior_token_count = resumed.made
+        self._prior_reasoning_count = resumed.partial.reasoning_tokens
+        room = self.plan.room - len(resumed.tokens)
+        self._token_limit = min(self._token_limit, resumed.made + room)
 
-    def _check_resumed_end(self) -> None:
+    def _finish_if_resumed_reply_ended(self) -> None:
         last = self._output_ids[-1] if self._output_ids else None
         if self.stopped or self._parser.repeated:
             self._finish_with("stop")
         elif last in self.plan.end_tokens and not self.request.ignore_eos:
             self._handle_end_of_text()
-        elif self._tokens_made >= self._limit:
+        elif self._token_count >= self._token_limit:
             self._finish_with("length")
 
-    def _add_token(self, token: base.Token) -> list[ContentEvent]:
+    def _process_token(self, token: base.Token) -> list[ContentEvent]:
         self._output_ids.append(token.id)
-        self._texts.append(token.text)
+        self._token_texts.append(token.text)
         if token.id in self.request.stop_token_ids:
             self._finish_with("stop")
             return []
         parser = self._parser
-        if self._passes_events_on and self.state is _ANSWERING:
+        if self._passes_events_unchanged and self.state is _ANSWERING:
             events = parser.feed(token.text)
             if parser.mode is _ANSWER and not parser.repeated:
                 return events
         else:
-            events = self._read_token(token)
+            events = self._parse_token(token)
         self._update_state()
         return events
 
-    def _read_token(self, token: base.Token) -> list[ContentEvent]:
-        output = self._placer
+    def _parse_token(self, token: base.Token) -> list[ContentEvent]:
+        output = self._choice_output
         if self.state is _THINKING:
             self.reasoning += 1
             output.forget()
         events = self._parser.feed(token.text)
-        if self._passes_events_on:
+        if self._passes_events_unchanged:
             return events
         output.note(token)
-        placed = self._to_choice_events(events)
+        placed = self._place_in_choice(events)
         if token.text and not self._parser.holding:
             output.forget()  # a marker, reasoning or a call: no part of the answer
         return placed
 
-    def _to_choice_events(self, events: list[ContentEvent]) -> list[ContentEvent]:
+    def _place_in_choice(self, events: list[ContentEvent]) -> list[ContentEvent]:
         # The first `min_tokens` are never cut at a stop string.
-        if self._passes_events_on:
+        if self._passes_events_unchanged:
             return events
-        return self._placer.place(events, uncut=0 < self._tokens_made <= self.request.min_tokens)
+        uncut = 0 < self._token_count <= self.request.min_tokens
+        return self._choice_output.place(events, uncut=uncut)
 
-    def _record_report(self, output: base.Started | base.Stopped) -> None:
+    def _handle_engine_report(self, report: base.Started | base.Stopped) -> None:
         # Later runs find everything in the cache, so only the first one sets `cached`.
         if self._is_first_run:
-            self.cached = output.cached_tokens
-        if not isinstance(output, base.Stopped):
+            self.cached = report.cached_tokens
+        if not isinstance(report, base.Stopped):
             return
-        if output.reason == "stop":
+        if report.reason == "stop":
             self._handle_end_of_text()
             return
         # An engine may not report what it generated of a character that it did not complete.
-        reported = len(self._output_ids) - self._run_start
-        unreported = max(output.completion_tokens - reported, 0)
-        is_full = self._tokens_made + unreported >= self._limit
+        reported = len(self._output_ids) - self._run_start_index
+        unreported = max(report.completion_tokens - reported, 0)
+        is_full = self._token_count + unreported >= self._token_limit
         if is_full or not reported + unreported:  # no room for more
-            self._uncounted_tokens -= unreported
+            self._uncounted_token_count -= unreported
             self._finish_with("length")
-        self._overrun_tokens = _CHARACTER if unreported else 0
+        self._overrun_count = _CHARACTER if unreported else 0
 
     # What is asked of the engine.
 
-    def _start_run(self) -> AbstractAsyncContextManager[AsyncIterator[base.Output]]:
-        request, plan = self._text_request(), self.plan
+    def _start_engine_run(self) -> AbstractAsyncContextManager[AsyncIterator[base.Output]]:
+        request, plan = self._build_text_request(), self.plan
         if not plan.watched:
             return self.engine.generate(request)
         documents = WatchedDocuments(
@@ -404,23 +400,23 @@ class Generation:
             plan.answer.checked if plan.answer else None,
             plan.functions.arguments,
             resumed=plan.resumed,
-            texts=tuple(self._texts),
+            texts=tuple(self._token_texts),
         )
-        return aclosing(Backtracking(self.engine, request, documents, self._discard).outputs())
+        return aclosing(Backtracking(self.engine, request, documents, self._add_discards).outputs())
 
-    def _discard(self, tokens: int) -> None:
-        self.discarded += tokens
+    def _add_discards(self, token_count: int) -> None:
+        self.discarded += token_count
 
     @property
-    def _tokens_made(self) -> int:
-        return self._tokens_made_before + self.completion
+    def _token_count(self) -> int:
+        return self._prior_token_count + self.completion
 
-    def _text_request(self) -> base.TextRequest:
+    def _build_text_request(self) -> base.TextRequest:
         request = self.request
-        made, least, grammar = self._tokens_made, request.min_tokens, self._grammar
+        made, least, grammar = self._token_count, request.min_tokens, self._grammar
         short = made < least
-        upto = min(least + self._overrun_tokens, self._limit) if short else self._limit
-        self._run_start = len(self._output_ids)
+        upto = min(least + self._overrun_count, self._token_limit) if short else self._token_limit
+        self._run_start_index = len(self._output_ids)
         sampling = self.plan.sampling
         if short and request.stop_token_ids:
             never = dict.fromkeys(request.stop_token_ids, _NEVER)
@@ -447,33 +443,33 @@ class Generation:
         marks = self.plan.form.reasoning
         text = marks.before_close + marks.close + marks.after_close
         tokens = await tokens_before_text(self.engine, text)
-        room = self._limit - self._tokens_made
+        room = self._token_limit - self._token_count
         if len(tokens) >= room:
             self._finish_with("length")
             return []
         self._output_ids += tokens
-        self._texts += [*[""] * (len(tokens) - 1), text]
+        self._token_texts += [*[""] * (len(tokens) - 1), text]
         self.reasoning += len(tokens)
         self._grammar, self._grammar_start = self.plan.answer_grammar, len(self._output_ids)
-        self._placer.forget()
-        events = self._to_choice_events(self._parser.feed(text))
+        self._choice_output.forget()
+        events = self._place_in_choice(self._parser.feed(text))
         self._update_state()
         return events
 
     # The end.
 
-    def _last_events(self) -> list[ContentEvent]:
-        output = self._placer
+    def _flush_last_events(self) -> list[ContentEvent]:
+        output = self._choice_output
         if output.stopped:
             return []
-        ended = self._to_choice_events(self._parser.end()) if self._model_ended else []
+        ended = self._place_in_choice(self._parser.end()) if self._has_model_ended else []
         # Under a grammar, half a call is a call that was cut and never text that looks like one.
         forced = self.request.tool_choice.mode == "required"
         before_call = forced and self._parser.mode is _ANSWER and not self._parser.calls
         self.cut = (self._parser.under_way or before_call) and self.plan.grammar is not None
-        events = [] if self.cut else self._to_choice_events(self._parser.finish())
+        events = [] if self.cut else self._place_in_choice(self._parser.finish())
         if output.stopped:
-            self._reason = "stop"  # it was held back, for it might not have been part of the answer
+            self._finish_reason = "stop"  # it was held back: it might not have been answer text
         return ended + events + output.finish()
 
 
@@ -483,8 +479,7 @@ class GeneratedCallIds:
 
     taken: set[str]  # all ids of the conversation
     short: bool  # ids are nine letters and digits: the template of the format accepts no others
-    resumed: list[str] = field(default_factory=list)
-    """Ids of the calls that have been sent to the client already, in order."""
+    resumed: list[str] = field(default_factory=list)  # ids that the client has, in order
 
     def __call__(self, name: str, given: str) -> str:
         del name
@@ -500,58 +495,59 @@ class GeneratedCallIds:
 class ChoiceOutput:
     """Places the events that the parser has read into the choice with this index."""
 
-    __slots__ = ("_choice", "_held_logprobs", "_stop_strings", "_undecided", "plain", "stopped")
+    __slots__ = ("_choice_index", "_held_logprobs", "_stop_filter", "_undecided_logprobs",
+                 "plain", "stopped")  # fmt: skip
 
     def __init__(self, choice: int, stop: Sequence[str], *, logprobs: bool) -> None:
-        self._choice = choice
-        self._stop_strings = StopStrings(stop) if stop else None
+        self._choice_index = choice
+        self._stop_filter = StopStrings(stop) if stop else None
         self._held_logprobs: list[TokenLogprob] = []  # of text that is held back for a stop string
-        self._undecided: list[TokenLogprob] = []  # of tokens that may still become answer text
+        self._undecided_logprobs: list[TokenLogprob] = []  # of tokens that may become answer text
         # Events go out exactly as the parser returns them.
         self.plain = not (choice or stop or logprobs)
         self.stopped = False  # a stop string has ended the choice
 
     @property
     def stop_sequence(self) -> str | None:
-        return self._stop_strings.text if self._stop_strings is not None else None
+        return self._stop_filter.text if self._stop_filter is not None else None
 
     def note(self, token: base.Token) -> None:
         """Keep the log-probability of a token until its text is known to be answer text."""
         written = token.text or token.raw.decode("utf-8", "replace")
         if token.logprob is not None and (token.text or written.endswith("\ufffd")):
             top = tuple(TokenLogprob(other.text, other.logprob, other.raw) for other in token.top)
-            self._undecided.append(TokenLogprob(written, token.logprob, token.raw, top))
+            self._undecided_logprobs.append(TokenLogprob(written, token.logprob, token.raw, top))
 
     def forget(self) -> None:
-        self._undecided.clear()
+        self._undecided_logprobs.clear()
 
     def place(self, events: list[ContentEvent], *, uncut: bool) -> list[ContentEvent]:
         """Return the events for this choice; ``uncut`` text is not searched for stop strings."""
         out: list[ContentEvent] = []
         for event in events:
             if not isinstance(event, TextDelta):
-                self._undecided.clear()
-                out.append(structs.replace(event, choice=self._choice))
+                self._undecided_logprobs.clear()
+                out.append(structs.replace(event, choice=self._choice_index))
                 continue
-            self._held_logprobs += self._undecided
-            self._undecided.clear()
+            self._held_logprobs += self._undecided_logprobs
+            self._undecided_logprobs.clear()
             text = event.text
-            if self._stop_strings is not None and not uncut:
-                text = self._stop_strings.feed(text)
-                self.stopped = self._stop_strings.text is not None
+            if self._stop_filter is not None and not uncut:
+                text = self._stop_filter.feed(text)
+                self.stopped = self._stop_filter.text is not None
             if text:
-                out.append(self._text_delta(text))
+                out.append(self._build_text_delta(text))
             if self.stopped:
                 break
         return out
 
     def finish(self) -> list[ContentEvent]:
-        held = self._stop_strings.finish() if self._stop_strings is not None else ""
-        return [self._text_delta(held)] if held or self._held_logprobs else []
+        held = self._stop_filter.finish() if self._stop_filter is not None else ""
+        return [self._build_text_delta(held)] if held or self._held_logprobs else []
 
-    def _text_delta(self, text: str) -> TextDelta:
+    def _build_text_delta(self, text: str) -> TextDelta:
         logprobs, self._held_logprobs = tuple(self._held_logprobs), []
-        return TextDelta(text, logprobs, self._choice)
+        return TextDelta(text, logprobs, self._choice_index)
 
 
 class StopStrings:

@@ -58,35 +58,35 @@ class GrammarText:
     _terminals: dict[str, str] = field(default_factory=dict)  # by what they match
     _rule_names: dict[str, str] = field(default_factory=dict)  # of rules, by what they say
     _rules: list[str] = field(default_factory=list)
-    _text_length: int = 0
+    _grammar_length: int = 0
     _splitter: re.Pattern[str] | None = None
-    _marks: str = ""
+    _marks_rule: str = ""
 
     def __post_init__(self) -> None:
         marks = sorted((mark for mark in self.control_tokens if mark), key=len, reverse=True)
         self._splitter = re.compile("(" + "|".join(map(re.escape, marks)) + ")") if marks else None
         known = self.control_tokens.keys()
-        held = [mark for mark in self.marks if not known.isdisjoint(self._control_parts(mark))]
+        held = [mark for mark in self.marks if not known.isdisjoint(self._split_at_controls(mark))]
         if held:
-            self._marks = self.rule(" | ".join(self.literal(mark) for mark in dict.fromkeys(held)))
+            self._marks_rule = self.rule(" | ".join(map(self.literal, dict.fromkeys(held))))
 
-    def _control_parts(self, text: str) -> list[str]:
+    def _split_at_controls(self, text: str) -> list[str]:
         return [part for part in (self._splitter.split(text) if self._splitter else [text]) if part]
 
     def is_control(self, text: str) -> bool:
-        return self._control_parts(text)[0] in self.control_tokens
+        return self._split_at_controls(text)[0] in self.control_tokens
 
     def rule(self, expression: str, options: str = "") -> str:
         """Return the name of a rule, which is added unless there is one that says the same."""
         body = f"{f'[{options}]' if options else ''}: {expression}"
         if body not in self._rule_names:
             self._rule_names[body] = f"{self.prefix}r{len(self._rules)}"
-            self._rules.append(self._checked_line(self._rule_names[body] + body))
+            self._rules.append(self._check_total_length(self._rule_names[body] + body))
         return self._rule_names[body]
 
-    def _checked_line(self, line: str) -> str:
-        self._text_length += len(line)
-        if self._text_length > self.most:
+    def _check_total_length(self, line: str) -> str:
+        self._grammar_length += len(line)
+        if self._grammar_length > self.most:
             raise SchemaRefused(self.param, "The schemas are too much to be enforced.")
         return line
 
@@ -97,21 +97,21 @@ class GrammarText:
 
     def define(self, name: str, expression: str) -> None:
         at = int(name.removeprefix(self.prefix)[1:])
-        self._rules[at] = self._checked_line(f"{name}: {expression}")
+        self._rules[at] = self._check_total_length(f"{name}: {expression}")
 
     def terminal(self, expression: str) -> str:
         """Return the name of a terminal, which is added unless there is one that says the same."""
         if expression not in self._terminals:
             name = f"{self.prefix.upper()}T{len(self._rules)}"
             self._terminals[expression] = name
-            self._rules.append(self._checked_line(f"{name}: {expression}"))
+            self._rules.append(self._check_total_length(f"{name}: {expression}"))
         return self._terminals[expression]
 
     def literal(self, text: str) -> str:
         """Return an expression for fixed text; control tokens in it become those tokens."""
         written = [
             f"<[{self.control_tokens[part]}]>" if part in self.control_tokens else quoted(part)
-            for part in self._control_parts(text)
+            for part in self._split_at_controls(text)
         ]
         return " ".join(written) or '""'
 
@@ -122,7 +122,7 @@ class GrammarText:
         free text holds no control tokens (nor spells them, where the engine
         takes them for text); a plain one needs a lazy lexeme.
         """
-        parts = self._control_parts(marker)
+        parts = self._split_at_controls(marker)
         head = parts[0]
         if head in self.control_tokens:
             return f"{self.terminal(without(head))} {self.literal(marker)}"
@@ -133,7 +133,7 @@ class GrammarText:
 
     def text_without(self, markers: Sequence[str]) -> str:
         """Return a terminal for text without the control tokens that begin the ``markers``."""
-        heads = dict.fromkeys(self._control_parts(marker)[0] for marker in markers)
+        heads = dict.fromkeys(self._split_at_controls(marker)[0] for marker in markers)
         return self.terminal(" & ".join(f"({without(head)})" for head in heads))
 
     def closed(self, text: str, marker: str) -> str:
@@ -146,7 +146,7 @@ class GrammarText:
         if self.is_control(marker):  # white space before it included
             return f"{self.terminal(f'{text} & {without(core)}')} {self.literal(marker)}"
         lead, margin = marker.split(core)
-        head, *rest = self._control_parts(core)
+        head, *rest = self._split_at_controls(core)
         if head in self.control_tokens:
             inside = self.terminal(f"({text} & {without(core)}) {quoted(lead)}")
             return f"{inside} {self.literal(core + margin)}"
@@ -156,39 +156,39 @@ class GrammarText:
     def free(self) -> str:
         """Return a reply without constraints: text, and the format's own control tokens."""
         if self.shut:
-            return f"{self._texts_before_marks()} {self._text_not_shut(SOME)}?".strip()
-        return f"({SOME} | {self._marks})*" if self._marks else ANY_TEXT
+            return f"{self._repeat_marked_text()} {self._exclude_shut_beginnings(SOME)}?".strip()
+        return f"({SOME} | {self._marks_rule})*" if self._marks_rule else ANY_TEXT
 
     def free_without(self, markers: Sequence[str]) -> str:
-        """Return the same without any of the ``markers``.
+        """Return a reply without constraints, except that it has none of the ``markers``.
 
         Free text is one lexeme between control tokens, so that no marker is cut in two.
         """
         shut = [f"({without(marker)})" for marker in markers]
         shut += [f"~/{self.shut}(.|\\n)*/"] if self.shut else []
         text = self.terminal(" & ".join([SOME, *shut]))
-        return f"{text}? ({self._marks} {text}?)*" if self._marks else f"{text}?"
+        return f"{text}? ({self._marks_rule} {text}?)*" if self._marks_rule else f"{text}?"
 
     def free_until(self, marker: str) -> str:
         """Return an expression for an unconstrained reply up to and including ``marker``."""
-        head, *rest = self._control_parts(marker)
+        head, *rest = self._split_at_controls(marker)
         if head in self.control_tokens:
             return f"{self.free()} {self.literal(marker)}"
         if not self.shut:
-            return f"{self._texts_before_marks()} {self.until(marker)}".strip()
-        lazy = self.rule(f"{self._text_not_shut(ANY_TEXT)} {quoted(head)}", "lazy")
+            return f"{self._repeat_marked_text()} {self.until(marker)}".strip()
+        lazy = self.rule(f"{self._exclude_shut_beginnings(ANY_TEXT)} {quoted(head)}", "lazy")
         left = self.literal("".join(rest)) if rest else ""
-        return f"{self._texts_before_marks()} {lazy} {left}".strip()
+        return f"{self._repeat_marked_text()} {lazy} {left}".strip()
 
     def free_before(self, expression: str) -> str:
-        return f"{self._texts_before_marks()} {expression}".strip()
+        return f"{self._repeat_marked_text()} {expression}".strip()
 
-    def _texts_before_marks(self) -> str:
-        some = self._text_not_shut(SOME) if self._marks and self.shut else SOME
-        return f"({some}? {self._marks})*" if self._marks else ""
+    def _repeat_marked_text(self) -> str:
+        some = self._exclude_shut_beginnings(SOME) if self._marks_rule and self.shut else SOME
+        return f"({some}? {self._marks_rule})*" if self._marks_rule else ""
 
-    def _text_not_shut(self, text: str) -> str:
-        return self.terminal(f"{text} & ~/{self.shut}(.|\\n)*/")
+    def _exclude_shut_beginnings(self, pattern: str) -> str:
+        return self.terminal(f"{pattern} & ~/{self.shut}(.|\\n)*/")
 
     def json(self, schema: Schema) -> str:
         """Return an expression for JSON by schema, with the white space of the manner."""

@@ -47,7 +47,7 @@ def entries(
     Raises :class:`InvalidRequest` for arguments of calls that take too long to read.
     """
     calls = [call for message in messages for call in message.tool_calls]
-    _check_arguments(calls)
+    _check_arguments_size(calls)
     names = {call.id: call.name for call in calls}
     items: list[Entry] = []
     for message in messages:
@@ -59,10 +59,10 @@ def entries(
         if message.reasoning_content:
             entry |= {key: Traced(message.reasoning_content) for key in reasoning_keys}
         if message.tool_calls:
-            entry["tool_calls"] = [_call_entry(call, capabilities) for call in message.tool_calls]
+            entry["tool_calls"] = [_convert_call(call, capabilities) for call in message.tool_calls]
             entry["content"] = entry["content"] or capabilities.no_content
         if message.tool_call_id is not None:
-            entry["tool_call_id"] = _short_id(message.tool_call_id, capabilities)
+            entry["tool_call_id"] = _shorten_call_id(message.tool_call_id, capabilities)
         name = message.name or names.get(message.tool_call_id or "")
         if name:
             entry["name"] = Traced(name)
@@ -70,7 +70,7 @@ def entries(
     return items
 
 
-def _check_arguments(calls: Sequence[ToolCall]) -> None:
+def _check_arguments_size(calls: Sequence[ToolCall]) -> None:
     texts = [call.arguments.encode("utf-8", "replace") for call in calls]
     if sum(map(len, texts)) <= bounded_json.SMALL:
         return
@@ -91,12 +91,12 @@ def with_final(entry: Entry, reasoning_keys: Iterable[str]) -> Entry:
     """
     content, keys = entry["content"], tuple(key for key in reasoning_keys if entry.get(key))
     if not content and keys:
-        return {**entry, **{key: _final_text(entry[key]) for key in keys}}
-    return {**entry, "content": _final_text(content)}
+        return {**entry, **{key: _mark_as_final(entry[key]) for key in keys}}
+    return {**entry, "content": _mark_as_final(content)}
 
 
 def arranged(conversation: Sequence[Entry], capabilities: TemplateCapabilities) -> list[Entry]:
-    """Return the messages with system messages where they are shown and no refused neighbours.
+    """Return the messages, arranged so that the template shows all and refuses none.
 
     If several, or later ones, are not shown, all are put together in front; where none is shown, or
     one alone is refused, their text goes in front of the first message of the user, or of the last
@@ -106,16 +106,16 @@ def arranged(conversation: Sequence[Entry], capabilities: TemplateCapabilities) 
     is before it.
     """
     items: list[Entry] = []
-    placed = in_turns(_with_systems(conversation, capabilities), capabilities)
+    placed = in_turns(_move_system_messages(conversation, capabilities), capabilities)
     asked = capabilities.unasked or any(entry["role"] == "user" for entry in placed)
     for entry in placed:
-        before = items[-1] if items else _text_entry("system", "")
+        before = items[-1] if items else _build_text_entry("system", "")
         called = before["role"] == "tool" or before.get("tool_calls")
         if entry["role"] == "user" and called and not capabilities.interrupts:
-            items.append(_text_entry("assistant", capabilities.blank))
+            items.append(_build_text_entry("assistant", capabilities.blank))
         opens = entry["role"] == "assistant" and before["role"] == "system"
         if opens and not (capabilities.opens and asked):
-            items.append(_text_entry("user", authored("")))
+            items.append(_build_text_entry("user", authored("")))
         if entry["role"] == "assistant" and not (entry["content"] or entry.get("tool_calls")):
             entry = {**entry, "content": capabilities.blank}
         items.append(entry)
@@ -123,7 +123,7 @@ def arranged(conversation: Sequence[Entry], capabilities: TemplateCapabilities) 
 
 
 def in_turns(conversation: Sequence[Entry], capabilities: TemplateCapabilities) -> list[Entry]:
-    """Return the messages, neighbours of a role as one, where the roles have to take turns.
+    """Return the messages, with neighbours of a role merged where the roles have to take turns.
 
     An answer also with the calls that follow it.
     """
@@ -134,12 +134,12 @@ def in_turns(conversation: Sequence[Entry], capabilities: TemplateCapabilities) 
         if before is None or not alike or before.get("tool_calls"):
             items.append(entry)
         else:
-            items[-1] = {**before, **entry, "content": _joined_content(before, entry)}
+            items[-1] = {**before, **entry, "content": _join_contents(before, entry)}
     return items
 
 
 def apart(entry: Entry, capabilities: TemplateCapabilities, keys: Sequence[str]) -> list[Entry]:
-    """Return a text before its calls as a message of its own, where the template needs that.
+    """Return the message, or its text and its calls as two where the template needs that.
 
     Reasoning stands before both, or alongside the calls alone where it may not stand alongside
     text.
@@ -190,24 +190,25 @@ def with_system(conversation: Sequence[Entry], text: str) -> list[Entry]:
         first = conversation[0]
         content = joined((first["content"], _GAP, text)) if first["content"] else text
         return [{**first, "content": content}, *conversation[1:]]
-    return [_text_entry("system", text), *conversation]
+    return [_build_text_entry("system", text), *conversation]
 
 
-def _call_entry(call: ToolCall, capabilities: TemplateCapabilities) -> Entry:
+def _convert_call(call: ToolCall, capabilities: TemplateCapabilities) -> Entry:
     arguments: object = Traced(call.arguments or "{}")
     if capabilities.arguments == "object":
         arguments = read_arguments(call.arguments)
     return {
-        "id": _short_id(call.id, capabilities),
+        "id": _shorten_call_id(call.id, capabilities),
         "type": authored("function"),
         "function": {"name": Traced(call.name), "arguments": arguments},
     }
 
 
-def _short_id(value: str, capabilities: TemplateCapabilities) -> Traced:
-    if not capabilities.short_ids or (len(value) == _NINE and value.isascii() and value.isalnum()):
-        return Traced(value)
-    return Traced(derived_id(value, _LETTERS, _NINE))
+def _shorten_call_id(call_id: str, capabilities: TemplateCapabilities) -> Traced:
+    is_short = len(call_id) == _NINE and call_id.isascii() and call_id.isalnum()
+    if is_short or not capabilities.short_ids:
+        return Traced(call_id)
+    return Traced(derived_id(call_id, _LETTERS, _NINE))
 
 
 def derived_id(value: str, letters: str, size: int) -> str:
@@ -228,7 +229,9 @@ def tool_entry(tool: Tool, capabilities: TemplateCapabilities) -> Entry:
     return {"type": authored("function"), "function": function}
 
 
-def _with_systems(conversation: Sequence[Entry], capabilities: TemplateCapabilities) -> list[Entry]:
+def _move_system_messages(
+    conversation: Sequence[Entry], capabilities: TemplateCapabilities
+) -> list[Entry]:
     at = [index for index, entry in enumerate(conversation) if entry["role"] == "system"]
     leading = at == list(range(len(at)))
     refused = len(at) == len(conversation) and not capabilities.system_alone
@@ -244,7 +247,7 @@ def _with_systems(conversation: Sequence[Entry], capabilities: TemplateCapabilit
     text = _GAP.join([text for text in texts if text])
     others = [entry for entry in conversation if entry["role"] != "system"]
     if capabilities.system and placed:
-        return [_text_entry("system", text), *others]
+        return [_build_text_entry("system", text), *others]
     if others and not text:
         return others
     users = [index for index, entry in enumerate(others) if entry["role"] == "user"]
@@ -252,19 +255,19 @@ def _with_systems(conversation: Sequence[Entry], capabilities: TemplateCapabilit
     if first in users:
         content = joined((text, _GAP, others[first]["content"] or ""))
         return [*others[:first], {**others[first], "content": content}, *others[first + 1 :]]
-    return [_text_entry("user", text), *others]
+    return [_build_text_entry("user", text), *others]
 
 
-def _joined_content(first: Entry, second: Entry) -> object:
-    before, behind = first["content"], second["content"]
+def _join_contents(first_entry: Entry, second_entry: Entry) -> object:
+    before, behind = first_entry["content"], second_entry["content"]
     return joined((before, _GAP, behind)) if before and behind else behind or before
 
 
-def _text_entry(role: str, text: str) -> Entry:
+def _build_text_entry(role: str, text: str) -> Entry:
     return {"role": authored(role), "content": text}
 
 
-def _final_text(text: object) -> Traced:
+def _mark_as_final(text: object) -> Traced:
     words = str(text)
     return Traced(words if words.strip() else words + PLACEHOLDER, FINAL)
 
@@ -342,14 +345,14 @@ def said_calls(entry: Entry, calls: forms.CallSection) -> Entry:
         return entry
     content = content_text(entry["content"])
     gap = "" if not content or content.endswith("\n") else "\n"
-    text = joined((content, authored(gap), call_text(calls, *map(_call_parts, made))))
+    text = joined((content, authored(gap), call_text(calls, *map(_extract_call_parts, made))))
     return {key: value for key, value in entry.items() if key != "tool_calls"} | {"content": text}
 
 
-def _call_parts(call: Mapping[str, Any]) -> tuple[str, ...]:
-    function, arguments = call["function"], call["function"]["arguments"]
+def _extract_call_parts(call_entry: Mapping[str, Any]) -> tuple[str, ...]:
+    function, arguments = call_entry["function"], call_entry["function"]["arguments"]
     text = arguments if isinstance(arguments, str) else write_json(arguments)
-    return str(function["name"]), text, str(call["id"])
+    return str(function["name"]), text, str(call_entry["id"])
 
 
 def segment_text(segment: forms.Segment, name: str, arguments: str, call_id: str) -> str:
@@ -364,21 +367,21 @@ def segment_text(segment: forms.Segment, name: str, arguments: str, call_id: str
         case forms.JsonArguments():
             return arguments
         case forms.ParameterList():
-            return _parameter_text(segment, arguments)
+            return _write_parameters(segment, arguments)
         case forms.PythonArguments():
             items = read_arguments(arguments).items()
-            return Traced(", ".join(f"{key}={_python_literal(value)}" for key, value in items))
+            return Traced(", ".join(f"{key}={_write_python(value)}" for key, value in items))
         case forms.ElementArguments(mark):
-            return Traced(_value_as_elements(read_arguments(arguments), mark))
+            return Traced(_write_elements(read_arguments(arguments), mark))
         case forms.LooseArguments(quote):
             items = read_arguments(arguments).items()
             pairs = (f"{key}:{loose_text(value, quote)}" for key, value in items)
             return joined((authored("{"), Traced(",".join(pairs)), authored("}")))
 
 
-def _parameter_text(segment: forms.ParameterList, arguments: str) -> Traced:
+def _write_parameters(segment: forms.ParameterList, arguments_json: str) -> Traced:
     parts: list[str] = []
-    for key, value in read_arguments(arguments).items():
+    for key, value in read_arguments(arguments_json).items():
         between, written = segment.between, str(value)
         if not isinstance(value, str):
             between = (segment.between_json or between).replace("{type}", json_type_name(value))
@@ -389,19 +392,19 @@ def _parameter_text(segment: forms.ParameterList, arguments: str) -> Traced:
     return joined(parts)
 
 
-def _value_as_elements(value: object, mark: str) -> str:
+def _write_elements(value: object, mark: str) -> str:
     if isinstance(value, Mapping):
         pairs = ((key, of) for key, of in value.items() if of is not None)
-        return "".join(f"{mark}<{k}>{_value_as_elements(of, mark)}{mark}</{k}>" for k, of in pairs)
+        return "".join(f"{mark}<{k}>{_write_elements(of, mark)}{mark}</{k}>" for k, of in pairs)
     if isinstance(value, list):
-        return "".join(f"{mark}<item>{_value_as_elements(of, mark)}{mark}</item>" for of in value)
+        return "".join(f"{mark}<item>{_write_elements(of, mark)}{mark}</item>" for of in value)
     return value if isinstance(value, str) else write_json(value)
 
 
-def _python_literal(value: object) -> str:
+def _write_python(value: object) -> str:
     if isinstance(value, Mapping):
-        pairs = (f"{_python_literal(k)}: {_python_literal(v)}" for k, v in value.items())
+        pairs = (f"{_write_python(k)}: {_write_python(v)}" for k, v in value.items())
         return "{" + ", ".join(pairs) + "}"
     if isinstance(value, list):
-        return "[" + ", ".join(map(_python_literal, value)) + "]"
+        return "[" + ", ".join(map(_write_python, value)) + "]"
     return write_json(value) if isinstance(value, str) else repr(value)

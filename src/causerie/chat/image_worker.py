@@ -30,14 +30,14 @@ def answer(data: bytes) -> bytes:
         warnings.simplefilter("ignore")  # which nobody would read
         try:
             with Image.open(io.BytesIO(data), formats=FORMATS) as image:
-                return _check_image(image)
+                return _check_or_convert_image(image)
         except MemoryError:
             return REFUSED + b"takes more memory to decode than there is for it"
         except Exception as fault:  # noqa: BLE001 - whatever a decoder stumbles over
             return REFUSED + f"cannot be decoded ({type(fault).__name__})".encode()
 
 
-def _check_image(image: Image.Image) -> bytes:
+def _check_or_convert_image(image: Image.Image) -> bytes:
     width, height = image.size
     if width * height > MOST_PIXELS:
         words = f"has {width:,} times {height:,} pixels; at most {MOST_PIXELS:,} are allowed"

@@ -61,12 +61,12 @@ class ImageReader:
 
     def __post_init__(self) -> None:
         # Pixels, and what takes the place of an image, or nothing if it stays as it is, by digest.
-        self._answers_by_digest = BoundedCache[bytes, tuple[int, bytes]](_CONVERTED)
-        self._worker = WorkerProcess("causerie.chat.image_worker", str(self.memory))
+        self._worker_answers_by_digest = BoundedCache[bytes, tuple[int, bytes]](_CONVERTED)
+        self._worker_process = WorkerProcess("causerie.chat.image_worker", str(self.memory))
 
     async def stop(self) -> None:
         """End the process; a check that still runs fails. May be called again."""
-        await self._worker.kill()
+        await self._worker_process.kill()
 
     async def read(self, request: ChatRequest) -> tuple[ChatRequest, dict[str, Image]]:
         """Return the request with marks in the place of its images, and these by their marks.
@@ -86,13 +86,13 @@ class ImageReader:
         found: list[Image] = []
         room, pixels = _MOST_GROWTH, MOST_PIXELS
         for place, part in parts:
-            image, size = await self._check_image(part.url, param := f"{place}.image_url.url")
+            image, size = await self._check_data_url(part.url, param := f"{place}.image_url.url")
             found.append(image)
             room -= len(image.base64) - len(part.url)
             pixels -= size
             if min(room, pixels) < 0:
                 words = f"is too large with those before it; {MOST_PIXELS:,} pixels are allowed"
-                raise _image_refusal(param, f"{words}, and fewer where they are not JPEG or PNG")
+                raise _build_refusal(param, f"{words}, and fewer where they are not JPEG or PNG")
         marks = iter([mark_of(image.digest) for image in found])
 
         def marked(part: ImagePart) -> ImagePart:
@@ -101,67 +101,67 @@ class ImageReader:
         request = structs.replace(request, messages=with_images(request.messages, marked))
         return request, {mark_of(image.digest): image for image in found}
 
-    async def _check_image(self, url: str, param: str) -> tuple[Image, int]:
-        size = len(url) * 3 // 4
+    async def _check_data_url(self, data_url: str, param: str) -> tuple[Image, int]:
+        size = len(data_url) * 3 // 4
         if size > MOST_BYTES:
             words = f"has about {size:,} bytes; at most {MOST_BYTES:,} are allowed"
-            raise _image_refusal(param, words)
+            raise _build_refusal(param, words)
         try:
-            text, data, digest = await offload(_decoded_data_url, url)
+            text, data, digest = await offload(_decode_data_url, data_url)
         except ValueError:
-            raise _image_refusal(param, "is not valid base64") from None
+            raise _build_refusal(param, "is not valid base64") from None
         if format_of_image(data) is None:
-            raise _image_refusal(
+            raise _build_refusal(
                 param, f"is none of {', '.join(_FORMATS.values())}, by its first bytes"
             )
-        known = self._answers_by_digest.get(digest)
+        known = self._worker_answers_by_digest.get(digest)
         if known is None:
-            known = await self._read_image(data, param)
-            self._answers_by_digest.keep(digest, known, len(known[1]) + len(digest))
+            known = await self._check_in_worker(data, param)
+            self._worker_answers_by_digest.keep(digest, known, len(known[1]) + len(digest))
         pixels, other = known
-        return Image(await offload(_base64_in_steps, other) if other else text, digest), pixels
+        return Image(await offload(_encode_base64, other) if other else text, digest), pixels
 
-    async def _read_image(self, data: bytes, param: str) -> tuple[int, bytes]:
+    async def _check_in_worker(self, image_bytes: bytes, param: str) -> tuple[int, bytes]:
         try:
             async with asyncio.timeout(_PATIENCE), self._worker_lock:
-                answer = await self._ask_worker(data)
+                answer = await self._ask_worker(image_bytes)
         except TimeoutError:
             raise Overloaded("Too many images are being read; try again.") from None
         except Died as died:
             why = "time" if died.worked else "time or memory"
-            raise _image_refusal(
+            raise _build_refusal(
                 param, f"takes more {why} to decode than there is for it"
             ) from None
         if answer[:1] == b"!":
-            raise _image_refusal(param, answer[1:].decode())
+            raise _build_refusal(param, answer[1:].decode())
         return int.from_bytes(answer[1:5]), answer[5:]
 
-    async def _ask_worker(self, data: bytes) -> bytes:
+    async def _ask_worker(self, image_bytes: bytes) -> bytes:
         while True:
-            fresh = await self._worker.start()
+            fresh = await self._worker_process.start()
             try:
-                return await self._worker.ask(data)
+                return await self._worker_process.ask(image_bytes)
             except Died as died:
                 if fresh or died.worked:
                     raise  # an older one may have died before
 
 
-def _image_refusal(param: str, words: str) -> InvalidRequest:
-    return InvalidRequest(f"The image at `{param}` {words}.", param=param)
+def _build_refusal(param: str, reason: str) -> InvalidRequest:
+    return InvalidRequest(f"The image at `{param}` {reason}.", param=param)
 
 
 # Python decodes without letting other threads run, so a large image is decoded bit by bit.
 
 
-def _decoded_data_url(url: str) -> tuple[str, bytes, bytes]:
-    text = url[url.index(",") + 1 :].rstrip("=").replace("-", "+").replace("_", "/")
+def _decode_data_url(data_url: str) -> tuple[str, bytes, bytes]:
+    text = data_url[data_url.index(",") + 1 :].rstrip("=").replace("-", "+").replace("_", "/")
     text += "=" * (-len(text) % 4)
     parts = (text[at : at + _AT_ONCE] for at in range(0, len(text), _AT_ONCE))
     data = b"".join(b64decode(part, validate=True) for part in parts)
     return text, data, hashlib.sha256(data).digest()
 
 
-def _base64_in_steps(data: bytes) -> str:
+def _encode_base64(image_bytes: bytes) -> str:
     step = _AT_ONCE // 4 * 3
-    parts = (data[at : at + step] for at in range(0, len(data), step))
+    parts = (image_bytes[at : at + step] for at in range(0, len(image_bytes), step))
     return "".join(b64encode(part).decode() for part in parts)

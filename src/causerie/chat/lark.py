@@ -61,8 +61,7 @@ _DIRECTIVES = {
 }
 
 
-EMBEDDED = "g_start"
-"""Name of the rule to refer to."""
+EMBEDDED = "g_start"  # name of the rule to refer to
 
 
 def embed(text: str, prefix: str = "g", *, param: str = _PARAM) -> str:
@@ -87,33 +86,33 @@ class _Embedder:
     def __init__(self, text: str, prefix: str, param: str) -> None:
         self._grammar = text.replace("\r\n", "\n")
         self._prefix = prefix
-        self._param = param
+        self._request_field = param
         self._offset = 0
         self._output: list[str] = []
-        self._defined: set[str] = set()
-        self._used_rules: dict[str, int] = {}  # with the place of the first use
+        self._defined_names: set[str] = set()
+        self._first_offset_by_name: dict[str, int] = {}  # with the place of the first use
 
     def run(self) -> str:
-        while (token := self._next_token()) is not None:
+        while (token := self._read_next_token()) is not None:
             if token.lastgroup in ("newline", "space"):
                 self._output.append("\n" if token.lastgroup == "newline" else " ")
-            elif token.lastgroup == "mark" and self._at_line_start():
-                self._read_definition(token)
+            elif token.lastgroup == "mark" and self._is_at_line_start():
+                self._copy_defined_name(token)
             else:
-                self._read_body_token(token)
-        if "start" not in self._defined:
-            raise SchemaRefused(self._param, "The grammar has no rule `start`.")
-        for name, place in self._used_rules.items():
-            if name not in self._defined:
+                self._copy_body_token(token)
+        if "start" not in self._defined_names:
+            raise SchemaRefused(self._request_field, "The grammar has no rule `start`.")
+        for name, place in self._first_offset_by_name.items():
+            if name not in self._defined_names:
                 raise self._refusal(f"`{name}` is not defined.", place)
         lines = (line.strip() for line in "".join(self._output).split("\n"))
         return "\n".join(line for line in lines if line) + "\n"
 
-    def _refusal(self, reason: str, at: int | None = None) -> SchemaRefused:
-        line = 1 + self._grammar.count("\n", 0, self._offset if at is None else at)
-        return SchemaRefused(self._param, f"Line {line} of the grammar: {reason}")
+    def _refusal(self, reason: str, offset: int | None = None) -> SchemaRefused:
+        line = 1 + self._grammar.count("\n", 0, self._offset if offset is None else offset)
+        return SchemaRefused(self._request_field, f"Line {line} of the grammar: {reason}")
 
-    def _next_token(self) -> re.Match[str] | None:
+    def _read_next_token(self) -> re.Match[str] | None:
         if self._offset >= len(self._grammar):
             return None
         found = _TOKEN.match(self._grammar, self._offset)
@@ -124,26 +123,26 @@ class _Embedder:
         self._offset = found.end()
         return found
 
-    def _at_line_start(self) -> bool:
+    def _is_at_line_start(self) -> bool:
         return next((each.endswith("\n") for each in reversed(self._output) if each != " "), True)
 
-    def _read_definition(self, token: re.Match[str]) -> None:
-        name = token.group().lstrip("!?")
+    def _copy_defined_name(self, name_token: re.Match[str]) -> None:
+        name = name_token.group().lstrip("!?")
         kinds = (text for kind, text, _ in tokens(self._grammar, self._offset) if kind != "space")
         follows = next(kinds, "")
         if follows not in (":", "[", "."):
             raise self._refusal(f"`{name}` begins the line, but no `:` follows.")
         if follows == ".":
             raise self._refusal("Priorities are not supported.")
-        if name in self._defined:
+        if name in self._defined_names:
             raise self._refusal(f"`{name}` is defined twice.")
-        self._defined.add(name)
-        self._output.append(self._prefixed(name))
+        self._defined_names.add(name)
+        self._output.append(self._add_prefix(name))
         if follows == "[":
             self._copy_rule_options()
 
     def _copy_rule_options(self) -> None:
-        while (token := self._next_token()) is not None:
+        while (token := self._read_next_token()) is not None:
             kind, text = token.lastgroup, token.group()
             if kind == "mark" and text.islower():
                 if text not in _OPTIONS:
@@ -156,12 +155,12 @@ class _Embedder:
                 self._output.append("]")
                 return
             elif kind in ("special", "reference", "directive"):
-                self._read_body_token(token)
+                self._copy_body_token(token)
             else:
-                self._output.append(self._used_name(token) if kind == "mark" else text)
+                self._output.append(self._prefix_used_name(token) if kind == "mark" else text)
         raise self._refusal("`[` is never closed.")
 
-    def _read_body_token(self, token: re.Match[str]) -> None:
+    def _copy_body_token(self, token: re.Match[str]) -> None:
         kind, text = token.lastgroup, token.group()
         if kind == "special":
             raise self._refusal("Control tokens (`<…>`) are not allowed.", token.start())
@@ -170,9 +169,9 @@ class _Embedder:
         if text == "::":
             raise self._refusal("Rules with parameters (`::`) are not supported.")
         if kind == "directive":
-            self._read_directive(text)
+            self._copy_directive(text)
         elif kind == "mark":
-            self._output.append(self._used_name(token))
+            self._output.append(self._prefix_used_name(token))
         elif text == "->":
             self._skip_alias()
         else:
@@ -180,41 +179,41 @@ class _Embedder:
 
     def _skip_alias(self) -> None:
         # The name of an alternative in a parse tree, which nobody sees here.
-        while (token := self._next_token()) is not None and token.lastgroup == "space":
+        while (token := self._read_next_token()) is not None and token.lastgroup == "space":
             pass
         if token is None or token.lastgroup != "mark":
             raise self._refusal("`->` is followed by no name.")
 
-    def _used_name(self, token: re.Match[str]) -> str:
-        name = token.group().lstrip("!?")
-        self._used_rules.setdefault(name, token.start())
-        return token.group().removesuffix(name) + self._prefixed(name)
+    def _prefix_used_name(self, name_token: re.Match[str]) -> str:
+        name = name_token.group().lstrip("!?")
+        self._first_offset_by_name.setdefault(name, name_token.start())
+        return name_token.group().removesuffix(name) + self._add_prefix(name)
 
-    def _prefixed(self, name: str) -> str:
-        prefix = self._prefix.upper() if name.lstrip("_")[0].isupper() else self._prefix
-        return f"{prefix}_{name}"
+    def _add_prefix(self, rule_name: str) -> str:
+        prefix = self._prefix.upper() if rule_name.lstrip("_")[0].isupper() else self._prefix
+        return f"{prefix}_{rule_name}"
 
-    def _read_directive(self, directive: str) -> None:
+    def _copy_directive(self, directive: str) -> None:
         if directive == "%json":
-            schema = self._json_behind(directive)
+            schema = self._read_json_behind(directive)
             if not isinstance(schema, dict | bool):
                 raise self._refusal("`%json` takes a schema, an object.")
-            prepared = prepare(schema, param=self._param)
+            prepared = prepare(schema, param=self._request_field)
             for pointer, keyword in prepared.left:
                 reason = f"`{keyword}` cannot be enforced inside a grammar."
-                raise SchemaRefused(self._param, reason, pointer)
+                raise SchemaRefused(self._request_field, reason, pointer)
             self._output.append("%json " + prepared.text)
         elif directive == "%regex":
-            self._output.append("%regex " + json.dumps(self._json_behind("%regex")))
+            self._output.append("%regex " + json.dumps(self._read_json_behind("%regex")))
         elif directive == "%llguidance":
-            if self._json_behind("%llguidance") != {}:
+            if self._read_json_behind("%llguidance") != {}:
                 raise self._refusal("`%llguidance` may only say `{}`; options are not supported.")
         elif directive == "%import":
-            self._read_import()
+            self._copy_import()
         else:
             raise self._refusal(_DIRECTIVES.get(directive, f"`{directive}` is not known."))
 
-    def _json_behind(self, directive: str) -> object:
+    def _read_json_behind(self, directive: str) -> object:
         try:
             value, end = json_at(self._grammar, self._offset)
         except (ValueError, RecursionError):
@@ -222,9 +221,9 @@ class _Embedder:
         self._offset = end
         return value
 
-    def _read_import(self) -> None:
+    def _copy_import(self) -> None:
         line, start = "", self._offset
-        while (token := self._next_token()) is not None and token.lastgroup != "newline":
+        while (token := self._read_next_token()) is not None and token.lastgroup != "newline":
             line += token.group() if token.lastgroup != "space" else " "
         one = re.fullmatch(r"\s*common\s*\.\s*(\w+)\s*(?:->\s*(\w+))?\s*", line)
         several = re.fullmatch(r"\s*common\s*\(([\w\s,]+)\)\s*", line)
@@ -238,8 +237,8 @@ class _Embedder:
         for name, alias in pairs:
             if name not in _COMMON or not re.fullmatch(r"_?[A-Z][_A-Z0-9]*", alias):
                 raise self._refusal(f"`common` has no terminal {name!r}.", start)
-            self._defined.add(alias)
-            self._output.append(f"\n%import common.{name} -> {self._prefixed(alias)}\n")
+            self._defined_names.add(alias)
+            self._output.append(f"\n%import common.{name} -> {self._add_prefix(alias)}\n")
 
 
 def tokens(text: str, at: int = 0) -> Iterator[tuple[str, str, int]]:
@@ -278,7 +277,7 @@ _DEEPEST = 16  # groups within each other; each is read once more for each that 
 
 @dataclass(frozen=True, slots=True)
 class Embedded:
-    """``start`` is the name of the rule to refer to; ``rules`` are lines of Lark."""
+    """A grammar to be embedded: its ``rules`` in Lark, and the name of the one to refer to."""
 
     start: str
     rules: str
@@ -291,16 +290,16 @@ def embed_in_json(text: str, prefix: str, *, param: str) -> Embedded:
     """
     rules = embed(text, prefix, param=param)
     try:
-        return Embedded(f"{prefix}_start", "\n".join(_translated_lines(rules)) + "\n")
+        return Embedded(f"{prefix}_start", "\n".join(_adapt_lines_to_json(rules)) + "\n")
     except (Refused, re.error) as refused:
         raise SchemaRefused(
             param, f"The grammar cannot be followed within JSON: {refused}"
         ) from None
 
 
-def _translated_lines(rules: str) -> Iterator[str]:
-    kept = {alias for name, alias in _IMPORT.findall(rules) if name in _WITHOUT_ESCAPES}
-    for line in rules.splitlines():
+def _adapt_lines_to_json(grammar: str) -> Iterator[str]:
+    kept = {alias for name, alias in _IMPORT.findall(grammar) if name in _WITHOUT_ESCAPES}
+    for line in grammar.splitlines():
         imported = _IMPORT.fullmatch(line)
         if imported is None:
             if re.match(r"\s*[\w?!-]+\[", line):
@@ -308,35 +307,35 @@ def _translated_lines(rules: str) -> Iterator[str]:
             out, read = [], 0
             for kind, token, start in tokens(line):
                 out.append(line[read:start])
-                out.append(_token_in_json(kind, token, kept))
+                out.append(_adapt_token_to_json(kind, token, kept))
                 read = start + len(token)
             yield "".join([*out, line[read:]])
         elif imported[2] in kept:
             yield line
         elif imported[1] in _SPACES:
-            yield f"{_rule_name(imported[2])}: {_regex_in_json(_SPACES[imported[1]])}"
+            yield f"{_build_rule_name(imported[2])}: {_adapt_regex_to_json(_SPACES[imported[1]])}"
         else:
             raise Refused(f"`common.{imported[1]}` is not known there.")
 
 
-def _token_in_json(kind: str, token: str, kept: set[str]) -> str:
+def _adapt_token_to_json(kind: str, token: str, kept_terminals: set[str]) -> str:
     if kind == "string":
-        return _string_in_json(token)
+        return _adapt_string_to_json(token)
     if kind == "regex":
-        return _regex_in_json(token)
+        return _adapt_regex_to_json(token)
     if kind == "directive" or token in ("~", "..", "&"):
         raise Refused(f"`{token}` is not supported there.")
-    if kind == "mark" and token not in kept and token.lstrip("_")[0].isupper():
-        return _rule_name(token)
+    if kind == "mark" and token not in kept_terminals and token.lstrip("_")[0].isupper():
+        return _build_rule_name(token)
     return token
 
 
-def _rule_name(terminal: str) -> str:
+def _build_rule_name(terminal: str) -> str:
     return f"{terminal.lower()}_t"
 
 
-def _string_in_json(token: str) -> str:
-    text = token.removesuffix("i")
+def _adapt_string_to_json(string_token: str) -> str:
+    text = string_token.removesuffix("i")
     value: str = json.loads(re.sub(r"\\x(..)", r"\\u00\1", text))
     runs = groupby(value, lambda character: character in _ESCAPES)
     parts = [
@@ -345,81 +344,81 @@ def _string_in_json(token: str) -> str:
         for part in (map(_ESCAPES.__getitem__, run) if escaped else ("".join(run),))
     ]
     if any(control in value for control in _CONTROLS):
-        raise Refused(f"{token[:40]} holds a control character.")
-    flag = token[len(text) :]
+        raise Refused(f"{string_token[:40]} holds a control character.")
+    flag = string_token[len(text) :]
     written = " ".join(quoted(part) + ("" if part.startswith("\\") else flag) for part in parts)
     return f"({written})" if len(parts) > 1 else written or '""'
 
 
-def _regex_in_json(token: str) -> str:
-    body, _, flags = token[1:].rpartition("/")
+def _adapt_regex_to_json(regex_token: str) -> str:
+    body, _, flags = regex_token[1:].rpartition("/")
     if flags not in _FLAGS:
-        raise Refused(f"The flags of {token[:40]} are not supported there.")
+        raise Refused(f"The flags of {regex_token[:40]} are not supported there.")
     dot = "(?s:.)" if flags else r"[^\n]"
     found = [replace(one, text=dot) if one.text == DOT else one for one in pieces(body)]
     if any(piece.kind in ("start", "end") for piece in found):
         raise Refused("Anchors are not supported there.")
     if any(piece.depth > _DEEPEST for piece in found):
-        raise Refused(f"{token[:40]} nests more than {_DEEPEST} groups.")
-    return f"({_lark_expression(found)})"
+        raise Refused(f"{regex_token[:40]} nests more than {_DEEPEST} groups.")
+    return f"({_adapt_pieces_to_json(found)})"
 
 
-def _lark_expression(found: Sequence[Piece]) -> str:
-    if all(piece.kind != "atom" or not _matched_escapes(piece.text) for piece in found):
-        text = "".join(piece.text for piece in found)
+def _adapt_pieces_to_json(regex_pieces: Sequence[Piece]) -> str:
+    if all(piece.kind != "atom" or not _match_escapes(piece.text) for piece in regex_pieces):
+        text = "".join(piece.text for piece in regex_pieces)
         return between_slashes(text) if text else '""'
-    depth = min(piece.depth for piece in found)
-    ways = [" ".join(_alternative_in_json(way)) for way in split_at_bars(found, depth)]
+    depth = min(piece.depth for piece in regex_pieces)
+    ways = [" ".join(_adapt_branch_to_json(way)) for way in split_at_bars(regex_pieces, depth)]
     return " | ".join(way or '""' for way in ways)
 
 
-def _alternative_in_json(way: Sequence[Piece]) -> Iterator[str]:
+def _adapt_branch_to_json(branch: Sequence[Piece]) -> Iterator[str]:
     plain: list[Piece] = []  # neighbours that are one terminal
-    for unit, quantifier in _quantified_units(way):
-        if all(piece.kind != "atom" or not _matched_escapes(piece.text) for piece in unit):
+    for unit, quantifier in _split_into_units(branch):
+        if all(piece.kind != "atom" or not _match_escapes(piece.text) for piece in unit):
             plain += [*unit, *quantifier]
             continue
         if plain:
-            yield _lark_expression(plain)
+            yield _adapt_pieces_to_json(plain)
             plain = []
         often = quantifier[0].text if quantifier else ""
         if len(unit) == 1:
-            inside = _atom_in_json(unit[0].text, several=often in ("*", "+"))
+            inside = _adapt_atom_to_json(unit[0].text, several=often in ("*", "+"))
         else:
-            inside = _lark_expression(unit[1:-1])
+            inside = _adapt_pieces_to_json(unit[1:-1])
         yield f"({inside}){often}"
     if plain:
-        yield _lark_expression(plain)
+        yield _adapt_pieces_to_json(plain)
 
 
-def _quantified_units(way: Sequence[Piece]) -> Iterator[tuple[Sequence[Piece], Sequence[Piece]]]:
+def _split_into_units(branch: Sequence[Piece]) -> Iterator[tuple[Sequence[Piece], Sequence[Piece]]]:
     at = 0
-    while at < len(way):
+    while at < len(branch):
         end = at + 1
-        if way[at].kind == "open":
-            while not (way[end].kind == "close" and way[end].depth == way[at].depth):
+        if branch[at].kind == "open":
+            while not (branch[end].kind == "close" and branch[end].depth == branch[at].depth):
                 end += 1
             end += 1
-        behind = end + (end < len(way) and way[end].kind == "quantifier")
-        yield way[at:end], way[end:behind]
+        behind = end + (end < len(branch) and branch[end].kind == "quantifier")
+        yield branch[at:end], branch[end:behind]
         at = behind
 
 
 @lru_cache(maxsize=1024)
-def _matched_escapes(atom: str) -> list[str]:
+def _match_escapes(atom: str) -> list[str]:
     found = [short for plain, short in _ESCAPES.items() if re.fullmatch(atom, plain)]
     return found or ([""] if any(re.fullmatch(atom, each) for each in _CONTROLS) else [])
 
 
 @lru_cache(maxsize=1024)
-def _atom_in_json(text: str, *, several: bool) -> str:
-    ways = [quoted(short) for short in _matched_escapes(text) if short]
-    if text == "(?s:.)":
+def _adapt_atom_to_json(atom: str, *, several: bool) -> str:
+    ways = [quoted(short) for short in _match_escapes(atom) if short]
+    if atom == "(?s:.)":
         ways.append(f"/{_BARE}{'+' * several}/")
-    elif text.startswith("[") and text.endswith("]"):
-        if any(re.fullmatch(text, chr(one)) for one in range(32, 0x250) if chr(one) not in '"\\'):
-            ways.append(between_slashes(f"[{text}&&{_BARE}]{'+' * several}"))
-    elif text.startswith("("):
+    elif atom.startswith("[") and atom.endswith("]"):
+        if any(re.fullmatch(atom, chr(one)) for one in range(32, 0x250) if chr(one) not in '"\\'):
+            ways.append(between_slashes(f"[{atom}&&{_BARE}]{'+' * several}"))
+    elif atom.startswith("("):
         raise Refused("A class like this is not supported there.")
     if not ways:
         raise Refused("A control character is not supported there.")

@@ -39,8 +39,7 @@ class ReasoningEnd(Enum):
 
     ANY_MARKER = "any"
     OWN_MARKER = "own"
-    OWN_OR_CALL = "own or call"
-    """Its own, or the first marker of the family's calls."""
+    OWN_OR_CALL = "own or call"  # its own, or the first marker of the family's calls
 
 
 class Parser:
@@ -65,40 +64,41 @@ class Parser:
     ) -> None:
         self._model_format = form
         self._tools = tools or {}
-        self._calls_form: CallSection | None = form.calls if tools else None
-        self._call_id = call_id
-        self._markers = _Marks(form, self._calls_form, self._tools, reasoning_end)
-        self._unmarked: UnmarkedReader | None = None
+        self._call_form: CallSection | None = form.calls if tools else None
+        self._make_call_id = call_id
+        self._markers = _Marks(form, self._call_form, self._tools, reasoning_end)
+        self._unmarked_reader: UnmarkedReader | None = None
         self._section_reader: SectionReader | None = None
         self._header_form = form.header or MessageHeader((), "", ())
         self._partial_header: str | None = None  # of a message, as far as it has come
         self._has_read_header = False  # a header has been read
         self._mark = ""  # the marker that it began with
-        self._mark_space = ""  # white space before that marker
-        self._doubled = ""  # a marker that came twice, and white space: the first, if it is text
+        self._space_at_mark = ""  # white space before that marker
+        self._doubled_mark = ""  # the first of two equal markers, and white space
         self._previous_mode = Mode.ANSWER  # what was being read before it
-        self._previous_part_unsent = True  # and nothing of it had been given out
+        self._is_previous_part_unsent = True  # and nothing of it had been given out
         self._ignores_rest = False  # a call broke off in the middle: what follows means nothing
         self._pending_text = ""
         self._held_spaces: list[str] = []  # white space that is dropped if the part ends here
-        self._part_unsent = True  # nothing of the current part has been given out
-        self._answer_emitted = False  # answer text has been given out
-        self._reasoning_emitted = False  # reasoning has been given out
+        self._is_part_unsent = True  # nothing of the current part has been given out
+        self._has_sent_answer = False  # answer text has been given out
+        self._has_sent_reasoning = False  # reasoning has been given out
         self._space_before = ""  # white space in front of the current part, behind an earlier one
-        self._current_flow: _Flow | None = None  # in the middle of a part, with nothing held back
+        self._fast_path: _Flow | None = None  # in the middle of a part, with nothing held back
         self.mode = Mode.REASONING if reasoning_open else Mode.ANSWER
         self._space_to_drop: str | None = leading  # white space to drop next; None: all there is
         self.calls = 0  # complete calls
         self.call_open = False  # a call was started and not completed
         self.repeated = False  # a call said what an earlier one had said: it ends the message
-        self._repeats = Repeats()
+        self._repeat_filter = Repeats()
 
     def read_unmarked(self, admits: Admits) -> None:
-        """Read an answer that is nothing but calls without their marker as these from now on."""
-        calls = self._calls_form
+        """Read, from now on, an answer that is only calls without their marker as these calls."""
+        calls = self._call_form
         if calls is not None:
-            marks = section_marks(calls)
-            self._unmarked = UnmarkedReader(self._tools, admits, marks, fenced=calls.at_start)
+            self._unmarked_reader = UnmarkedReader(
+                self._tools, admits, section_marks(calls), fenced=calls.at_start
+            )
 
     @property
     def holding(self) -> bool:
@@ -111,7 +111,7 @@ class Parser:
     @property
     def unmarked_pieces(self) -> int:
         """Return how many pieces of text are held that may be calls without a marker."""
-        return len(self._unmarked.pieces) if self._unmarked is not None else 0
+        return len(self._unmarked_reader.pieces) if self._unmarked_reader is not None else 0
 
     @property
     def under_way(self) -> bool:
@@ -119,13 +119,13 @@ class Parser:
         section = self._section_reader
         if self._partial_header is not None:
             form, read = self._header_form, self._partial_header
-            called = bool(_header_words(form, read)) if form.call_close else "to=" in read
+            called = bool(_split_header_words(form, read)) if form.call_close else "to=" in read
             return called and bool(self._tools)
         return section is not None and (section.open or bool(str(section.unread).strip()))
 
     def feed(self, text: str) -> list[events.ContentEvent]:
         """Return the events of ``text``; what may be the beginning of a marker is held back."""
-        flow = self._current_flow
+        flow = self._fast_path
         if (
             flow is not None
             and text
@@ -137,7 +137,7 @@ class Parser:
         for at in range(0, len(text), _SLICE) or (0,):
             read += self._parse_text(text[at : at + _SLICE])
         held = self._ignores_rest or self._section_reader is not None or self.holding
-        self._current_flow = None if held or self._part_unsent else self._markers.flows[self.mode]
+        self._fast_path = None if held or self._is_part_unsent else self._markers.flows[self.mode]
         return read
 
     def end(self) -> list[events.ContentEvent]:
@@ -152,23 +152,23 @@ class Parser:
 
     def finish(self) -> list[events.ContentEvent]:
         """Return the held-back content at the end of the text."""
-        return list(self._final_events())
+        return list(self._flush_events())
 
-    def _final_events(self) -> Iterator[events.ContentEvent]:
-        yield from self._end_unmarked()
+    def _flush_events(self) -> Iterator[events.ContentEvent]:
+        yield from self._end_unmarked_calls()
         while self._section_reader is not None or self._partial_header is not None:
             if self._section_reader is not None:
-                text = yield from self._leave_section(self._section_reader)
+                text = yield from self._give_up_section(self._section_reader)
             elif self._mark in self._header_form.opens:  # a marker of its own is never text
                 self._partial_header, text = None, ""
             else:
-                text = yield from self._leave_header(self._partial_header or "")
+                text = yield from self._give_up_header(self._partial_header or "")
             yield from self._parse_text(text)
         pending, self._pending_text = self._pending_text, ""
         yield from self._emit_trimmed(pending)
-        space = self._release_space()
+        space = self._take_spaces()
         if self.mode is Mode.ANSWER and space and not self.calls:
-            yield from self._emit(space)
+            yield from self._emit_text(space)
 
     def _parse_text(self, text: str) -> Iterator[events.ContentEvent]:
         text = self._pending_text + text
@@ -180,11 +180,11 @@ class Parser:
             if self._partial_header is not None:
                 text = yield from self._read_header(self._partial_header + text)
                 continue
-            unmarked = self._unmarked
-            if unmarked and (unmarked.started or (self._at_start and unmarked.may_begin(text))):
-                text = yield from self._read_unmarked(unmarked, text)
+            unmarked = self._unmarked_reader
+            if unmarked and (unmarked.started or (self._is_at_start and unmarked.may_begin(text))):
+                text = yield from self._read_unmarked_calls(unmarked, text)
                 continue
-            at_start = self._at_start or (self.mode is Mode.REASONING and self._part_unsent)
+            at_start = self._is_at_start or (self.mode is Mode.REASONING and self._is_part_unsent)
             found = self._markers.find(self.mode, text, at_start=at_start)
             if found is None:
                 keep = self._markers.overlap(self.mode, text, at_start=at_start)
@@ -195,29 +195,29 @@ class Parser:
             yield from self._emit_trimmed(text[:start])
             reasoning = self._model_format.reasoning
             if mark in reasoning.closes and self.mode is Mode.REASONING:
-                yield from self._emit(self._release_space().removesuffix(reasoning.before_close))
+                yield from self._emit_text(self._take_spaces().removesuffix(reasoning.before_close))
             left = self._change_mode_at(mark, text[start:])
             if left is None:
                 yield from self._emit_trimmed(mark)
                 left = text[start + len(mark) :]
             text = left
 
-    def _read_unmarked(self, reader: UnmarkedReader, text: str) -> _Rest:
+    def _read_unmarked_calls(self, reader: UnmarkedReader, text: str) -> _Rest:
         if not reader.started:
             resumed = text.lstrip()
             yield from self._emit_trimmed(text[: len(text) - len(resumed)])
             text = resumed
         reader.feed(text)
         if reader.repeated:
-            yield from self._end_unmarked()
+            yield from self._end_unmarked_calls()
             self.repeated = self._ignores_rest = True
         elif not reader.possible:
-            self._unmarked = None
+            self._unmarked_reader = None
             return reader.text
         return ""
 
-    def _end_unmarked(self) -> Iterator[events.ContentEvent]:
-        reader, self._unmarked = self._unmarked, None
+    def _end_unmarked_calls(self) -> Iterator[events.ContentEvent]:
+        reader, self._unmarked_reader = self._unmarked_reader, None
         if reader is None or not reader.started:
             return
         if not reader.calls:
@@ -226,11 +226,11 @@ class Parser:
         self._held_spaces = []
         for name, arguments in reader.calls:
             for part in (CallStarted(name, ""), arguments, None):
-                yield from self._events_of_part(part)
+                yield from self._emit_call_part(part)
 
     @property
-    def _at_start(self) -> bool:
-        said = self._answer_emitted or self._has_read_header or self.calls
+    def _is_at_start(self) -> bool:
+        said = self._has_sent_answer or self._has_read_header or self.calls
         return self.mode is Mode.ANSWER and not said
 
     def _change_mode_at(self, mark: str, text: str) -> str | None:
@@ -241,10 +241,10 @@ class Parser:
             return text
         if mark in self._markers.triggers:
             calls = self._markers.triggers[mark]
-            self._begin_section(mark, calls, begin=calls.begin, read="")
+            self._begin_call_section(mark, calls, begin=calls.begin, read="")
             return text
         if mark in self._markers.lead_ins:
-            self._begin_section(mark, self._markers.lead_ins[mark], begin="", read=mark)
+            self._begin_call_section(mark, self._markers.lead_ins[mark], begin="", read=mark)
             return rest
         if mark in reasoning.closes and self.mode is Mode.REASONING:
             self._begin_part(Mode.ANSWER, reasoning.after_close)
@@ -253,124 +253,125 @@ class Parser:
             self._begin_part(Mode.ANSWER, form.answer_space if mark == form.answer_open else None)
             return rest
         if mark in reasoning.closes:
-            return None if self._answer_emitted else rest  # a stray one, before any answer
-        if self._answer_emitted and not self._part_unsent:
+            return None if self._has_sent_answer else rest  # a stray one, before any answer
+        if self._has_sent_answer and not self._is_part_unsent:
             return None  # an answer that only mentions the marker
         self._begin_part(Mode.REASONING, reasoning.after_open)
         return rest
 
-    def _begin_part(self, mode: Mode, edge: str | None = None) -> None:
+    def _begin_part(self, mode: Mode, space_to_drop: str | None = None) -> None:
         self.mode = mode
-        self._space_to_drop = edge
-        self._part_unsent = True
-        self._space_before = self._release_space() or self._space_before
+        self._space_to_drop = space_to_drop
+        self._is_part_unsent = True
+        self._space_before = self._take_spaces() or self._space_before
 
-    def _begin_section(
-        self, mark: str, calls: CallSection, *, begin: str, read: str, name: str = ""
+    def _begin_call_section(
+        self, mark: str, form: CallSection, *, begin: str, read: str, name: str = ""
     ) -> None:
-        self._mark, self._mark_space, self._previous_mode = mark, self._release_space(), self.mode
-        self._previous_part_unsent = self._part_unsent
+        self._mark, self._space_at_mark, self._previous_mode = mark, self._take_spaces(), self.mode
+        self._is_previous_part_unsent = self._is_part_unsent
         self._begin_part(Mode.CALLS)
-        self._space_before = self._mark_space or self._space_before
-        self._section_reader = SectionReader(calls, self._tools, begin=begin, read=read, name=name)
+        self._space_before = self._space_at_mark or self._space_before
+        self._section_reader = SectionReader(form, self._tools, begin=begin, read=read, name=name)
 
-    def _read_header(self, read: str) -> _Rest:
-        self._partial_header = read
+    def _read_header(self, header_text: str) -> _Rest:
+        self._partial_header = header_text
         try:
-            header = read_header(self._header_form, read)
+            header = read_header(self._header_form, header_text)
         except Unreadable:
-            return (yield from self._leave_header(read))
+            return (yield from self._give_up_header(header_text))
         if header is None:
             return ""
         form, self._partial_header, self._has_read_header = self._header_form, None, True
         self._begin_part(Mode.ANSWER, None if header.ended else self._model_format.answer_space)
         name = function_of(form, header, self._tools)
-        if not header.ended and name is not None and self._calls_form is not None:
-            self._begin_section("", form.call, begin=form.call.begin, read="", name=name)
+        if not header.ended and name is not None and self._call_form is not None:
+            self._begin_call_section("", form.call, begin=form.call.begin, read="", name=name)
         elif not header.ended and is_reasoning(form, header):
             self._begin_part(Mode.REASONING, self._model_format.reasoning.after_open)
-        return read[header.size :]
+        return header_text[header.size :]
 
-    def _leave_header(self, read: str) -> _Rest:
+    def _give_up_header(self, header_text: str) -> _Rest:
         self._partial_header = None
         yield from self._emit_trimmed(self._mark)
-        return read.removeprefix(self._mark)
+        return header_text.removeprefix(self._mark)
 
-    def _read_section(self, section: SectionReader, text: str) -> _Rest:
-        for part in section.feed(text):
-            yield from self._events_of_part(part)
+    def _read_section(self, reader: SectionReader, text: str) -> _Rest:
+        for part in reader.feed(text):
+            yield from self._emit_call_part(part)
             if self.repeated:
                 self._section_reader, self._ignores_rest = None, True
                 return ""
-        if section.broken:
-            return (yield from self._leave_section(section))
-        if section.rest is None:
+        if reader.broken:
+            return (yield from self._give_up_section(reader))
+        if reader.rest is None:
             return ""
         self._section_reader = None
         self._begin_part(Mode.ANSWER)
-        return section.rest
+        return reader.rest
 
-    def _events_of_part(self, part: CallPart) -> Iterator[events.ContentEvent]:
-        match part:
+    def _emit_call_part(self, call_part: CallPart) -> Iterator[events.ContentEvent]:
+        match call_part:
             case CallStarted(name, given):
-                self.call_open, self._doubled = True, ""
-                started = events.ToolCallStarted(self.calls, self._call_id(name, given), name)
-                yield from self._repeats.start(started)
+                self.call_open, self._doubled_mark = True, ""
+                started = events.ToolCallStarted(self.calls, self._make_call_id(name, given), name)
+                yield from self._repeat_filter.start(started)
             case str(text):
-                yield from self._repeats.add(events.ToolCallDelta(self.calls, text))
+                yield from self._repeat_filter.add(events.ToolCallDelta(self.calls, text))
             case None:
                 self.call_open = False
-                left = self._repeats.end()
+                left = self._repeat_filter.end()
                 if left is None:
                     self.repeated = True
                 else:
                     yield from left
                     self.calls += 1
 
-    def _leave_section(self, section: SectionReader) -> _Rest:
+    def _give_up_section(self, reader: SectionReader) -> _Rest:
         # A call that was started cannot be taken back.
         self._section_reader = None
-        if section.open:
+        if reader.open:
             self._ignores_rest = self.call_open = True
             return ""
-        if section.complete:
+        if reader.complete:
             self._begin_part(Mode.ANSWER)
-            return str(section.unread)
+            return str(reader.unread)
         self._begin_part(self._previous_mode, "")
-        self._part_unsent = self._previous_part_unsent
-        rest, lead = str(section.unread).removeprefix(self._mark), self._doubled + self._mark_space
+        self._is_part_unsent = self._is_previous_part_unsent
+        rest = str(reader.unread).removeprefix(self._mark)
+        lead = self._doubled_mark + self._space_at_mark
         again = rest.lstrip()
-        if not self._doubled and self._mark and again.startswith(self._mark):
-            self._doubled = lead + self._mark + rest[: len(rest) - len(again)]
+        if not self._doubled_mark and self._mark and again.startswith(self._mark):
+            self._doubled_mark = lead + self._mark + rest[: len(rest) - len(again)]
             return again
-        self._doubled = ""
+        self._doubled_mark = ""
         yield from self._emit_trimmed(lead + self._mark)
         return rest
 
     def _emit_trimmed(self, text: str) -> list[events.ContentEvent]:
-        if self._part_unsent and self._space_to_drop != "":
-            text = self._without_leading_space(text)
+        if self._is_part_unsent and self._space_to_drop != "":
+            text = self._drop_leading_space(text)
         if not text:
             return []
         kept = text.rstrip()
-        behind = self._part_unsent and bool(self.calls) and not text.strip(_CLOSERS)
-        resumed = self._answer_emitted or bool(kept)  # else reasoning may come yet
-        trims = self.mode is Mode.REASONING or self._calls_form is not None or not resumed
+        behind = self._is_part_unsent and bool(self.calls) and not text.strip(_CLOSERS)
+        resumed = self._has_sent_answer or bool(kept)  # else reasoning may come yet
+        trims = self.mode is Mode.REASONING or self._call_form is not None or not resumed
         if behind and kept:
             self._space_to_drop = ""  # white space behind them is theirs
         if trims and (behind or not kept):
             self._held_spaces.append(text)  # put together each time it would be copied
             return []
         said, space = (kept, text[len(kept) :]) if trims else (text, "")
-        said = self._release_space() + said
+        said = self._take_spaces() + said
         self._held_spaces = [space] if space else []
-        return self._emit(said)
+        return self._emit_text(said)
 
-    def _release_space(self) -> str:
+    def _take_spaces(self) -> str:
         space, self._held_spaces = "".join(self._held_spaces), []
         return space
 
-    def _without_leading_space(self, text: str) -> str:
+    def _drop_leading_space(self, text: str) -> str:
         if self._space_to_drop is None:
             return text.lstrip()
         while text and self._space_to_drop:
@@ -380,23 +381,23 @@ class Parser:
             text, self._space_to_drop = text[1:], self._space_to_drop[1:]
         return text
 
-    def _emit(self, text: str) -> list[events.ContentEvent]:
+    def _emit_text(self, text: str) -> list[events.ContentEvent]:
         if not text:
             return []
-        said = self._reasoning_emitted if self.mode is Mode.REASONING else self._answer_emitted
-        if self._part_unsent and said:
+        said = self._has_sent_reasoning if self.mode is Mode.REASONING else self._has_sent_answer
+        if self._is_part_unsent and said:
             text = (self._space_before or "\n") + text
-        self._part_unsent, self._space_before = False, ""
+        self._is_part_unsent, self._space_before = False, ""
         if self.mode is Mode.REASONING:
-            self._reasoning_emitted = True
+            self._has_sent_reasoning = True
             return [events.ReasoningDelta(text)]
-        self._answer_emitted = True
+        self._has_sent_answer = True
         return [events.TextDelta(text)]
 
 
 @dataclass(frozen=True, slots=True)
 class _Flow:
-    """The middle of a part: text is ``event`` as it comes.
+    """How text in the middle of a part is passed on: as an ``event``, as it comes.
 
     But not where it has what may begin a marker (``first_mark``), or ends in white space
     that may have to be dropped (where that ``trims``).
@@ -408,7 +409,7 @@ class _Flow:
 
 
 class _Marks:
-    """The markers of a format that mean something, by mode, as compiled searches."""
+    """Compiled searches for the markers of a format that mean something, by mode."""
 
     def __init__(
         self,
@@ -467,14 +468,14 @@ class _Marks:
 class _Search:
     def __init__(self, marks: tuple[str, ...]) -> None:
         self.marks = tuple(sorted({mark for mark in marks if mark}, key=len, reverse=True))
-        self._any_marker = re.compile("|".join(map(re.escape, self.marks))) if self.marks else None
+        self._mark_regex = re.compile("|".join(map(re.escape, self.marks))) if self.marks else None
 
     def flow(self, event: type[events.ReasoningDelta | events.TextDelta], *, trims: bool) -> _Flow:
         firsts = "|".join(sorted({re.escape(mark[0]) for mark in self.marks}))
         return _Flow(re.compile(firsts or "(?!)").search, event, trims)
 
     def find(self, text: str) -> tuple[int, str] | None:
-        found = self._any_marker.search(text) if self._any_marker else None
+        found = self._mark_regex.search(text) if self._mark_regex else None
         return (found.start(), found.group()) if found else None
 
 
@@ -491,8 +492,8 @@ class Separation:
             reasoning = Reasoning(also_open=(f"<{tag}>",), also_close=(f"</{tag}>",))
         self._format = ModelFormat(reasoning=reasoning)
 
-    def may_begin(self, text: str) -> bool:
-        """Return whether ``text`` is the beginning of content that may begin with reasoning."""
+    def may_open_reasoning(self, text: str) -> bool:
+        """Return whether content that starts with ``text`` may open a reasoning tag."""
         return text.lstrip()[:1] in ("", "<")
 
     def separator(self) -> Parser:
@@ -533,12 +534,12 @@ def read_header(form: MessageHeader, text: str) -> ParsedHeader | None:
     if found is None:
         inside = (*marks, *form.opens, *form.within)
         text = text[: len(text) - max(text_overlap(text, mark) for mark in inside)]
-        _header_words(form, text)
+        _split_header_words(form, text)
         if len(whole) > _MOST_CHARACTERS + _LONGEST_MARKER:
             raise Unreadable
         return None
     at, mark = found
-    words = _header_words(form, text[:at])
+    words = _split_header_words(form, text[:at])
     _, channel, behind = text[:at].rpartition(form.channel or mark)
     words_behind = behind.split() if channel else []
     recipient = _RECIPIENT.search(text, 0, at)
@@ -552,10 +553,10 @@ def read_header(form: MessageHeader, text: str) -> ParsedHeader | None:
     )
 
 
-def _header_words(form: MessageHeader, text: str) -> list[str]:
+def _split_header_words(header_form: MessageHeader, text: str) -> list[str]:
     if len(text) > _MOST_CHARACTERS:
         raise Unreadable
-    for mark in (*form.opens, *form.within):
+    for mark in (*header_form.opens, *header_form.within):
         if not _WORDS.fullmatch(mark):
             text = text.replace(mark, " ")
     words = text.split()

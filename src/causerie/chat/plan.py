@@ -33,8 +33,7 @@ from causerie.protocol.events import Partial
 from causerie.protocol.parameters import ModelSampling, SamplingDefaults, SamplingParams
 from causerie.protocol.request import ChatRequest, JsonObject, JsonSchema
 
-Images = Mapping[str, Image]
-"""Images by the marks that stand for them in messages."""
+Images = Mapping[str, Image]  # by the marks that stand for them in messages
 
 _HEAD = 40  # characters of a message by which it is found in the prompt
 
@@ -52,8 +51,7 @@ class Plan:
     reasoning_end: ReasoningEnd
     leading: str  # white space that the model still writes before its reasoning or its answer
     functions: Functions
-    unmarked_calls: bool
-    """An answer that is nothing but calls without their marker is read as these."""
+    unmarked_calls: bool  # an answer of nothing but calls without their marker is read as these
     grammar: str | None  # applies from the first token
     resumed: str  # of the answer: what a message that is continued has of it, and the grammar takes
     answer_grammar: str | None
@@ -96,25 +94,25 @@ class _WrittenPrompt(NamedTuple):
 async def make_plan(
     request: ChatRequest, model: LoadedModel, interrupted: Partial | None, images: Images
 ) -> Plan:
-    """Decide everything; raises ``InvalidRequest`` for whatever the model cannot do.
+    """Return the plan of a request; raise ``InvalidRequest`` for what the model cannot do.
 
     ``interrupted`` is a reply that is continued: the rest may have white space as it has.
     ``images`` are those of the marks in the messages.
     """
     _check_token_ids(request, model.facts.size)
-    resumed = _continued_answer(request)
+    resumed = _extract_continued_answer(request)
     thought = thinking.plan(model.form, request.thinking)
-    functions = await _planned_functions(request, model)
+    functions = await _select_functions(request, model)
     written = await _write_prompt(request, model, thought, images)
     told, rendered, encoded, state, form, space = written
-    limit = _output_limit(request, len(encoded.ids), model)
-    calls = _call_plan(request, functions, told, form)
+    limit = _choose_output_limit(request, len(encoded.ids), model)
+    calls = _plan_calls(request, functions, told, form)
     before = interrupted or Partial(text=resumed)
-    answer = await _answer_plan(request, model, before.text)
+    answer = await _plan_answer(request, model, before.text)
     as_spelled = functions.spell or (answer is not None and answer.spell)
     manner = Manner(model.facts.end_tokens, call_space(before), as_spelled)
     first = manner if state == "open" else structs.replace(manner, leading=space)
-    composed = partial(_composed_grammar, model, form, calls=calls, answer=answer)
+    composed = partial(_compose_grammar, model, form, calls=calls, answer=answer)
     grammar = await composed(state, manner=first)
     _check_ending_options(request, grammar)
     lowered = (f"max_tokens lowered to {limit}",) if limit < (request.max_tokens or 0) else ()
@@ -127,7 +125,7 @@ async def make_plan(
         room=_context_length(request, model) - len(encoded.ids),
         budget=thinking.budget(request.thinking, limit),
         reasoning_open=state == "open",
-        reasoning_end=_reasoning_end(model, form, calls, answer),
+        reasoning_end=_choose_reasoning_end(model, form, calls, answer),
         leading=space,
         functions=functions,
         unmarked_calls=calls.unmarked,
@@ -137,7 +135,7 @@ async def make_plan(
         sampling=request_sampling(
             request.sampling, model.sampling, model.facts.sampling, thinks=thought.on is not False
         ),
-        visible=_visible_control_tokens(form, model.facts.control_tokens),
+        visible=_select_visible_tokens(form, model.facts.control_tokens),
         end_tokens=model.facts.end_tokens,
         answer=answer,
         changes=(*lowered, *functions.ignored, *(answer.ignored if answer else ())),
@@ -145,7 +143,7 @@ async def make_plan(
 
 
 async def _write_prompt(
-    request: ChatRequest, model: LoadedModel, thought: ThinkingPlan, images: Images
+    request: ChatRequest, model: LoadedModel, thinking_plan: ThinkingPlan, images: Images
 ) -> _WrittenPrompt:
     # What changes from turn to turn without changing what the model reads (`tool_choice`,
     # `response_format`) leaves the prompt alone.
@@ -153,17 +151,17 @@ async def _write_prompt(
     rendered, marks = told.rendered, model.form.reasoning
     continued = request.continue_final_message
     space = told.leading if request.add_generation_prompt and not continued else ""
-    if thought.written and not continued:
+    if thinking_plan.written and not continued:
         opened = rendered.text + space + marks.open + marks.after_open
         rendered, space = Rendered(opened, rendered.user), ""
-    encoded = await _encoded_prompt(rendered, request, model, images)
+    encoded = await _encode_prompt(rendered, request, model, images)
     form = model.form
-    state = reasoning_state(rendered, form, thought, continued)
+    state = reasoning_state(rendered, form, thinking_plan, continued)
     if state == "open":
         begun = continued or rendered.text.endswith(marks.after_open)
         space = "" if begun else marks.after_open
     else:
-        form = _with_call_lead(form, told.leading_call, rendered, space)
+        form = _set_call_lead(form, told.leading_call, rendered, space)
     return _WrittenPrompt(told, rendered, encoded, state, form, space)
 
 
@@ -173,7 +171,7 @@ async def prompt_tokens(request: ChatRequest, model: LoadedModel, images: Images
     return len((await _write_prompt(request, model, thought, images)).encoded.ids)
 
 
-def _reasoning_end(
+def _choose_reasoning_end(
     model: LoadedModel, form: ModelFormat, calls: CallPlan, answer: AnswerPlan | None
 ) -> ReasoningEnd:
     if leaves_free(form, calls if calls.tools else None, answer):
@@ -182,7 +180,7 @@ def _reasoning_end(
     return ReasoningEnd.OWN_OR_CALL if within else ReasoningEnd.OWN_MARKER
 
 
-def _continued_answer(request: ChatRequest) -> str:
+def _extract_continued_answer(request: ChatRequest) -> str:
     if not request.continue_final_message or request.tool_choice.mode == "required":
         return ""
     text = request.messages[-1].text
@@ -195,7 +193,7 @@ def _continued_answer(request: ChatRequest) -> str:
             return text
 
 
-async def _planned_functions(request: ChatRequest, model: LoadedModel) -> Functions:
+async def _select_functions(request: ChatRequest, model: LoadedModel) -> Functions:
     marks, calls = model.facts.control_tokens, model.form.calls
     functions = await callable_functions(request, marks, model.schema_cache)
     # A grammar is held where the model writes arguments as JSON.
@@ -207,8 +205,8 @@ async def _planned_functions(request: ChatRequest, model: LoadedModel) -> Functi
     return structs.replace(functions, grammars={}, ignored=(*functions.ignored, *loose))
 
 
-def _call_plan(
-    request: ChatRequest, functions: Functions, told: Prompt, form: ModelFormat
+def _plan_calls(
+    request: ChatRequest, functions: Functions, prompt: Prompt, form: ModelFormat
 ) -> CallPlan:
     choice = request.tool_choice
     required = choice.mode == "required"
@@ -216,7 +214,7 @@ def _call_plan(
     asked = request.parallel_tool_calls
     # Where a call is forced, the model has not chosen to call. Then many write call after call,
     # unless their families close a section of calls with a marker of its own.
-    usual = told.several_calls and (bool(form.calls.end) or not required)
+    usual = prompt.several_calls and (bool(form.calls.end) or not required)
     several = usual if asked is None else asked
     parallel = several and not named
     free = not (required or request.output or request.continue_final_message)
@@ -229,17 +227,17 @@ def _call_plan(
     )
 
 
-async def _answer_plan(request: ChatRequest, model: LoadedModel, begun: str) -> AnswerPlan | None:
+async def _plan_answer(request: ChatRequest, model: LoadedModel, prefix: str) -> AnswerPlan | None:
     if request.output is None:
         return None
-    marks, space = model.facts.control_tokens, answer_space(begun)
+    marks, space = model.facts.control_tokens, answer_space(prefix)
     return await answer_plan(request.output, marks, model.schema_cache, white_space=space)
 
 
-async def _composed_grammar(
+async def _compose_grammar(
     model: LoadedModel,
     form: ModelFormat,
-    state: str,
+    reasoning_state: str,
     *,
     calls: CallPlan,
     answer: AnswerPlan | None,
@@ -250,7 +248,7 @@ async def _composed_grammar(
         compose,
         form,
         model.facts.control_tokens,
-        reasoning=state,
+        reasoning=reasoning_state,
         calls=calls if calls.tools or calls.forbidden else None,
         answer=answer,
         manner=manner,
@@ -258,18 +256,18 @@ async def _composed_grammar(
     text = calls.text + (answer.rules if answer else "")
     if not text:
         return make()
-    how = (form, state, calls.required, calls.parallel, calls.unmarked, answer, manner)
+    how = (form, reasoning_state, calls.required, calls.parallel, calls.unmarked, answer, manner)
     return await model.schema_cache.of(text, how, make)
 
 
-def _check_token_ids(request: ChatRequest, size: int | None) -> None:
+def _check_token_ids(request: ChatRequest, vocab_size: int | None) -> None:
     # An engine ignores ids of another vocabulary, and nobody would know.
     given = {"logit_bias": request.sampling.logit_bias, "stop_token_ids": request.stop_token_ids}
     for name, ids in given.items():
         highest = max(ids, default=0)
-        if size is not None and highest >= size:
+        if vocab_size is not None and highest >= vocab_size:
             raise InvalidRequest(
-                f"`{name}` has the token id {highest}, but this model has {size} tokens, "
+                f"`{name}` has the token id {highest}, but this model has {vocab_size} tokens, "
                 "counted from 0; send ids of its own tokenizer.",
                 param=name,
             )
@@ -303,7 +301,7 @@ def reasoning_state(
     return "possible" if form.thinking is not None and thought.on is not False else "none"
 
 
-def _with_call_lead(
+def _set_call_lead(
     form: ModelFormat, leading_call: str | None, rendered: Rendered, space: str
 ) -> ModelFormat:
     lead = form.calls.lead
@@ -313,7 +311,7 @@ def _with_call_lead(
     return structs.replace(form, calls=structs.replace(form.calls, lead=lead))
 
 
-async def _encoded_prompt(
+async def _encode_prompt(
     rendered: Rendered, request: ChatRequest, model: LoadedModel, images: Images
 ) -> EncodedText:
     try:
@@ -357,13 +355,15 @@ def _split_at_images(rendered: Rendered, images: Images) -> list[Rendered | Imag
     return found
 
 
-def _output_limit(request: ChatRequest, prompt: int, model: LoadedModel) -> int:
+def _choose_output_limit(request: ChatRequest, prompt_length: int, model: LoadedModel) -> int:
     context = _context_length(request, model)
-    room = context - prompt
+    room = context - prompt_length
     asked = request.max_tokens
     too_long = asked is not None and asked > room
     if room < 1 or (too_long and request.keeps_output_limit):
-        raise ContextLengthExceeded(prompt_tokens=prompt, max_tokens=asked, context_length=context)
+        raise ContextLengthExceeded(
+            prompt_tokens=prompt_length, max_tokens=asked, context_length=context
+        )
     if too_long:
         asked = room
     if request.min_tokens > (asked or room):
@@ -380,15 +380,15 @@ def _context_length(request: ChatRequest, model: LoadedModel) -> int:
     return min(context, request.bounds.context_length or context)
 
 
-def _visible_control_tokens(form: ModelFormat, control_tokens: Iterable[str]) -> tuple[str, ...]:
+def _select_visible_tokens(form: ModelFormat, control_tokens: Iterable[str]) -> tuple[str, ...]:
     marks = (form.answer_open, form.answer_close, form.skip)
-    whole = "\0".join(_texts_in((*marks, form.header, form.reasoning, form.calls)))
+    whole = "\0".join(_iterate_texts((*marks, form.header, form.reasoning, form.calls)))
     return tuple(token for token in control_tokens if token and token in whole)
 
 
-def _texts_in(declared: object) -> Iterator[str]:
-    if isinstance(declared, str):
-        yield declared
-    elif isinstance(declared, tuple | Struct):
-        for each in declared if isinstance(declared, tuple) else structs.astuple(declared):
-            yield from _texts_in(each)
+def _iterate_texts(declaration: object) -> Iterator[str]:
+    if isinstance(declaration, str):
+        yield declaration
+    elif isinstance(declaration, tuple | Struct):
+        for each in declaration if isinstance(declaration, tuple) else structs.astuple(declaration):
+            yield from _iterate_texts(each)

@@ -31,13 +31,13 @@ _MARKS = 250  # kinds of marks, taken in turn: a call may be shown again with it
 def taken_out(
     conversation: Sequence[Entry], form: ModelFormat, capabilities: TemplateCapabilities
 ) -> tuple[list[Entry], list[Traced]]:
-    """Return the messages, with calls without their texts, and these as the model wrote them."""
+    """Return the messages, without text where they have calls, and these texts as written."""
     left: list[Entry] = []
     texts: list[Traced] = []
     for entry in conversation:
         calls = entry.get("tool_calls")
         if isinstance(calls, list) and entry["content"]:
-            first, mark = calls[0], _origin_mark(len(texts))
+            first, mark = calls[0], _choose_origin_mark(len(texts))
             function = {**first["function"], "name": Traced(first["function"]["name"], mark)}
             first = {**first, "id": Traced(str(first["id"]), mark), "function": function}
             opened = authored(form.said_open or form.answer_open)
@@ -48,8 +48,8 @@ def taken_out(
     return left, texts
 
 
-def _origin_mark(index: int) -> int:
-    return FINAL + 1 + index % _MARKS
+def _choose_origin_mark(text_index: int) -> int:
+    return FINAL + 1 + text_index % _MARKS
 
 
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
@@ -70,8 +70,7 @@ class Prompt(Struct, frozen=True, tag=True):
 
     rendered: Rendered
     leading: str  # white space that the model itself writes before its answer
-    leading_call: str | None
-    """White space before a call without preceding text; ``None`` if unknown."""
+    leading_call: str | None  # white space before a call without text; ``None`` if unknown
     several_calls: bool  # the model writes several calls in one message
 
 
@@ -95,7 +94,7 @@ def render(
         )
     capabilities = format_capabilities(template, format)
     continued = request.continue_final_message
-    conversation = _conversation_entries(format, request, capabilities, thinking_on)
+    conversation = _build_conversation_entries(format, request, capabilities, thinking_on)
     tools = [history.tool_entry(tool, capabilities) for tool in request.tools]
     shows_tools = format.native_tools and capabilities.tools
     if tools and not shows_tools:
@@ -114,17 +113,17 @@ def render(
             **request.template_kwargs,
             **thinking_kwargs(format.thinking, thinking_on, effort),
         },
-        amended=partial(_with_omitted_texts, said=said, format=format, capabilities=capabilities),
+        amended=partial(_insert_omitted, texts=said, format=format, capabilities=capabilities),
     )
     if continued:
         last = request.messages[-1]
         thought = "" if last.text.strip() or last.tool_calls else last.reasoning_content or ""
         if thought and (rendered.final_end is None or not capabilities.reasoning):
-            return _continue_reasoning(template, format, request, thought, effort)
-    return _cut_at_end(rendered, request, format)
+            return _render_continued_reasoning(template, format, request, thought, effort)
+    return _adjust_prompt_end(rendered, request, format)
 
 
-def _continue_reasoning(
+def _render_continued_reasoning(
     template: ChatTemplate,
     format: ModelFormat,
     request: ChatRequest,
@@ -144,7 +143,7 @@ def _continue_reasoning(
     if opened.endswith(marks.open):
         opened += marks.after_open
     elif not opened.rstrip().endswith(marks.opens):
-        space = leading_of(template, _thinking_arguments(format, on)) or ""
+        space = leading_of(template, _list_thinking_kwargs(format, on)) or ""
         opened += space + marks.open + marks.after_open
     return Rendered(opened + thought, (*rendered.user, (len(opened), len(opened) + len(thought))))
 
@@ -174,7 +173,7 @@ def prompt_of(template: ChatTemplate, format: ModelFormat, request: ChatRequest)
     """Return the prompt of a request to a model of this format, with what else a plan needs."""
     thought = thinking.plan(format, request.thinking)
     capabilities = format_capabilities(template, format)
-    leading = partial(leading_of, template, _thinking_arguments(format, thought.on))
+    leading = partial(leading_of, template, _list_thinking_kwargs(format, thought.on))
     called = format.native_tools and capabilities.calls
     several = format.native_tools and capabilities.tools and capabilities.several
     return Prompt(
@@ -185,7 +184,7 @@ def prompt_of(template: ChatTemplate, format: ModelFormat, request: ChatRequest)
     )
 
 
-def _thinking_arguments(format: ModelFormat, on: bool | None) -> tuple[tuple[str, object], ...]:
+def _list_thinking_kwargs(format: ModelFormat, on: bool | None) -> tuple[tuple[str, object], ...]:
     return tuple(thinking_kwargs(format.thinking, on, None).items())
 
 
@@ -198,13 +197,13 @@ def thinking_kwargs(
     chosen = {} if on is None else switch.on if on else switch.off
     kwargs = {name: authored(v) if isinstance(v, str) else v for name, v in chosen.items()}
     if switch.effort and effort and on is not False:
-        kwargs[switch.effort] = authored(_nearest_effort(effort, switch.efforts))
+        kwargs[switch.effort] = authored(_choose_nearest_effort(effort, switch.efforts))
     return kwargs
 
 
-def _nearest_effort(effort: str, known: Sequence[str]) -> str:
-    ranked = [word for word in known if word in _EFFORTS]
-    if effort in known or effort not in _EFFORTS or not ranked:
+def _choose_nearest_effort(effort: str, known_efforts: Sequence[str]) -> str:
+    ranked = [word for word in known_efforts if word in _EFFORTS]
+    if effort in known_efforts or effort not in _EFFORTS or not ranked:
         return effort
     rank = _EFFORTS.index(effort)
     return min(ranked, key=lambda word: (abs(_EFFORTS.index(word) - rank), _EFFORTS.index(word)))
@@ -220,7 +219,7 @@ def format_capabilities(template: ChatTemplate, format: ModelFormat) -> Template
     )
 
 
-def _conversation_entries(
+def _build_conversation_entries(
     format: ModelFormat,
     request: ChatRequest,
     capabilities: TemplateCapabilities,
@@ -266,8 +265,8 @@ def _conversation_entries(
     return items
 
 
-def _with_omitted_texts(
-    prompt: Traced, said: Sequence[Traced], format: ModelFormat, capabilities: TemplateCapabilities
+def _insert_omitted(
+    prompt: Traced, texts: Sequence[Traced], format: ModelFormat, capabilities: TemplateCapabilities
 ) -> Traced:
     # Each text stands in front of its calls, which begin with ``begin``. If that is empty, they
     # begin with the names of their functions.
@@ -275,8 +274,8 @@ def _with_omitted_texts(
     begin = "" if isinstance(calls.call[0], Name) else calls.lead + calls.starts[0]
     parts: list[str] = []
     done = at = 0
-    for index, text in enumerate(said):
-        call = origin.find(_origin_mark(index), at)
+    for index, text in enumerate(texts):
+        call = origin.find(_choose_origin_mark(index), at)
         start = prompt.rfind(begin, done, call) if call >= 0 else call
         while start >= 0 and any(origin[start : start + len(begin)]):
             start = prompt.rfind(begin, done, start)
@@ -287,7 +286,7 @@ def _with_omitted_texts(
     return whole if capabilities.reasoning else history.thought_once(whole, format.reasoning)
 
 
-def _cut_at_end(rendered: Rendered, request: ChatRequest, format: ModelFormat) -> Rendered:
+def _adjust_prompt_end(rendered: Rendered, request: ChatRequest, format: ModelFormat) -> Rendered:
     if not request.continue_final_message:
         ends = format.prompt_end if request.add_generation_prompt else ""
         return Rendered(rendered.text + ends, rendered.user)

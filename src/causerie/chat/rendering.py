@@ -87,7 +87,7 @@ def is_own(source: str) -> bool:
 
 @contextmanager
 def template_failures(model: str) -> Iterator[None]:
-    """Raise what a template took too much of as ``TemplateFailed``."""
+    """Raise a rendering's :class:`TooMuch` as ``TemplateFailed``."""
     try:
         yield
     except TooMuch as much:
@@ -124,7 +124,7 @@ class Renderers:
     _renderers: OrderedDict[_ForeignRenderer, None] = field(init=False, default_factory=OrderedDict)
 
     def renderer(self, source: messages.TemplateSource) -> Renderer:
-        """Return who renders this template; raise :class:`ValueError` where our own is none."""
+        """Return the template's renderer; raise :class:`ValueError` for an invalid one of ours."""
         return in_process(source) if is_own(source.source) else _ForeignRenderer(self, source)
 
     def processes(self) -> tuple[int, ...]:
@@ -151,24 +151,24 @@ class Renderers:
 class _ForeignRenderer:
     def __init__(self, owner: Renderers, source: messages.TemplateSource) -> None:
         self.before_call: str | None = None
-        self._owner = owner
-        self._source = source
-        self._rejection: tuple[str, float] = "", 0.0  # why it is not tried, and until when
+        self._process_owner = owner
+        self._template_source = source
+        self._rejection_and_expiry: tuple[str, float] = "", 0.0  # why, and until when
         self._workers = [
             WorkerProcess("causerie.chat.template_worker", str(owner.memory)) for _ in range(_EACH)
         ]
-        self._free_workers: asyncio.LifoQueue[WorkerProcess] = asyncio.LifoQueue()
+        self._worker_queue: asyncio.LifoQueue[WorkerProcess] = asyncio.LifoQueue()
         for worker in self._workers:
-            self._free_workers.put_nowait(worker)
+            self._worker_queue.put_nowait(worker)
 
     async def prompt(self, request: ChatRequest) -> Prompt:
         ask = messages.Ask.of(request)
         question = await offload(messages.encode, ask) if request.large else messages.encode(ask)
         with template_failures(request.model):
-            reason, until = self._rejection
+            reason, until = self._rejection_and_expiry
             if time.monotonic() < until:
                 raise TooMuch(reason)
-            answer = await self._answer_of_worker(question, request.model)
+            answer = await self._ask_free_worker(question, request.model)
             match answer:
                 case Prompt():
                     return answer
@@ -182,25 +182,25 @@ class _ForeignRenderer:
         return tuple(worker.pid for worker in self._workers if worker.pid is not None)
 
     async def rest(self) -> None:
-        idle = [self._free_workers.get_nowait() for _ in range(self._free_workers.qsize())]
+        idle = [self._worker_queue.get_nowait() for _ in range(self._worker_queue.qsize())]
         try:
             for worker in idle:
                 await worker.kill()
         finally:
             for worker in idle:
-                self._free_workers.put_nowait(worker)
+                self._worker_queue.put_nowait(worker)
 
-    async def _answer_of_worker(self, question: bytes, model: str) -> messages.Answer:
+    async def _ask_free_worker(self, question: bytes, model_id: str) -> messages.Answer:
         try:
-            async with asyncio.timeout(self._owner.patience):
-                worker = await self._free_workers.get()
+            async with asyncio.timeout(self._process_owner.patience):
+                worker = await self._worker_queue.get()
         except TimeoutError:
             raise Overloaded(
-                f"Too many prompts of {model!r} are being rendered; try again."
+                f"Too many prompts of {model_id!r} are being rendered; try again."
             ) from None
         job = asyncio.ensure_future(self._ask_worker(worker, question))  # noqa: TID251 - stop() ends it
-        self._owner.jobs.add(job)
-        job.add_done_callback(self._owner.jobs.discard)
+        self._process_owner.jobs.add(job)
+        job.add_done_callback(self._process_owner.jobs.discard)
         job.add_done_callback(lambda job: job.cancelled() or job.exception())  # it is told here
         try:
             return await asyncio.shield(job)
@@ -214,31 +214,31 @@ class _ForeignRenderer:
             for _ in range(2):  # one that died may have been dead before; two died of the template
                 try:
                     await self._prepare_worker(worker)
-                    return await _ask_within(worker, question, self._owner.deadline)
+                    return await _ask_within(worker, question, self._process_owner.deadline)
                 except Died:
                     continue
             raise TooMuch("its process died, probably for want of memory")
         finally:
-            self._free_workers.put_nowait(worker)
+            self._worker_queue.put_nowait(worker)
 
     async def _prepare_worker(self, worker: WorkerProcess) -> None:
         if worker.pid is not None:
             return
-        await self._owner.make_room(self)
+        await self._process_owner.make_room(self)
         _ = await worker.start()
         try:
             _ = await _ask_within(worker, messages.encode(messages.Hello()), _START_SECONDS)
         except (TooMuch, Died):
             raise InternalError("The process that renders templates does not start.") from None
         try:
-            source = messages.encode(self._source)
-            answer = await _ask_within(worker, source, self._owner.test_deadline)
+            source = messages.encode(self._template_source)
+            answer = await _ask_within(worker, source, self._process_owner.test_deadline)
         except TooMuch as much:
             answer = messages.Costly(str(much))
         except Died:
             answer = messages.Costly("it takes more memory than there is for it")
         if isinstance(answer, messages.Costly):
-            self._rejection = answer.reason, time.monotonic() + _CONDEMNED_SECONDS
+            self._rejection_and_expiry = answer.reason, time.monotonic() + _CONDEMNED_SECONDS
             await worker.kill()
             raise TooMuch(answer.reason)
         if isinstance(answer, messages.Ready):

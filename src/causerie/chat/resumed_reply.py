@@ -33,45 +33,46 @@ class Given:
     """Compares a parsed reply with what was sent; ``new`` returns what goes beyond it."""
 
     def __init__(self, partial: events.Partial) -> None:
-        self._unseen_texts = {
+        self._expected_texts = {
             events.ReasoningDelta: partial.reasoning,
             events.TextDelta: partial.text,
         }
-        self._unseen_calls = [call.name for call in partial.calls]
-        self._arguments = {call.index: call.arguments for call in partial.calls}
+        self._expected_calls = [call.name for call in partial.calls]
+        self._expected_arguments = {call.index: call.arguments for call in partial.calls}
 
     @property
     def all_seen(self) -> bool:
         """Return whether the model has repeated everything that was already sent."""
-        left = (*self._unseen_texts.values(), *self._arguments.values())
-        return not (self._unseen_calls or any(left))
+        left = (*self._expected_texts.values(), *self._expected_arguments.values())
+        return not (self._expected_calls or any(left))
 
     def new(self, read: Iterable[events.ContentEvent]) -> list[events.ContentEvent]:
         """Return the events beyond the known reply; raise :class:`Diverged` if they differ."""
-        return [left for event in read if (left := self._unseen_part(event)) is not None]
+        return [left for event in read if (left := self._cut_to_unsent_part(event)) is not None]
 
-    def _unseen_part(self, event: events.ContentEvent) -> events.ContentEvent | None:
+    def _cut_to_unsent_part(self, event: events.ContentEvent) -> events.ContentEvent | None:
         match event:
             case events.ReasoningDelta(text) | events.TextDelta(text):
                 kind = type(event)
-                self._unseen_texts[kind], left = _skip_known(self._unseen_texts[kind], text)
+                self._expected_texts[kind], left = _skip_sent_text(self._expected_texts[kind], text)
                 return structs.replace(event, text=left) if left else None
             case events.ToolCallDelta(index, text):
-                self._arguments[index], left = _skip_known(self._arguments.get(index, ""), text)
+                known = self._expected_arguments.get(index, "")
+                self._expected_arguments[index], left = _skip_sent_text(known, text)
                 return structs.replace(event, arguments=left) if left else None
             case events.ToolCallStarted():
-                if not self._unseen_calls:
+                if not self._expected_calls:
                     return event
-                if self._unseen_calls.pop(0) != event.name:
+                if self._expected_calls.pop(0) != event.name:
                     raise Diverged
                 return None
 
 
-def _skip_known(known: str, text: str) -> tuple[str, str]:
-    if known.startswith(text):
-        return known[len(text) :], ""
-    if text.startswith(known):
-        return "", text[len(known) :]
+def _skip_sent_text(sent_text: str, read_text: str) -> tuple[str, str]:
+    if sent_text.startswith(read_text):
+        return sent_text[len(read_text) :], ""
+    if read_text.startswith(sent_text):
+        return "", read_text[len(sent_text) :]
     raise Diverged
 
 
@@ -95,16 +96,16 @@ def can_write(form: forms.ModelFormat, partial: events.Partial) -> bool:
 
 def answer_space(text: str) -> WhiteSpace:
     """Return the white space that the rest of a JSON answer may have after ``text``."""
-    return WhiteSpace.PRETTY if _is_pretty(text) else WhiteSpace.ANY
+    return WhiteSpace.PRETTY if _is_pretty_json(text) else WhiteSpace.ANY
 
 
 def call_space(partial: events.Partial) -> WhiteSpace:
     """Return the white space that the arguments of calls may have after an interrupted reply."""
-    alike = all(_is_pretty(call.arguments) for call in partial.calls)
+    alike = all(_is_pretty_json(call.arguments) for call in partial.calls)
     return WhiteSpace.PRETTY if alike else WhiteSpace.ANY
 
 
-def _is_pretty(text: str) -> bool:
+def _is_pretty_json(text: str) -> bool:
     return _PRETTY_SPACE.fullmatch(_STRING.sub("0", text)) is not None
 
 
@@ -123,7 +124,7 @@ def writings(
     """
     if not can_write(form, partial):
         return
-    thought = _resumed_reasoning(form, partial, reasoning_open, leading)
+    thought = _write_reasoning(form, partial, reasoning_open, leading)
     opened = (partial.calls and form.said_open) or form.answer_open
     said = joined((authored(opened), partial.text)) if partial.text else Traced("")
     if not partial.calls:
@@ -141,7 +142,7 @@ def writings(
         yield joined((thought, said, before, authored(calls.begin), section, end))
 
 
-def _resumed_reasoning(
+def _write_reasoning(
     form: forms.ModelFormat, partial: events.Partial, is_open: bool, leading: str
 ) -> Traced:
     marks = form.reasoning
@@ -156,12 +157,12 @@ def _resumed_reasoning(
 
 
 def _write_call(
-    calls: forms.CallSection, call: events.PartialCall, index: int, *, whole: bool
+    call_form: forms.CallSection, call: events.PartialCall, call_index: int, *, whole: bool
 ) -> Traced:
     parts: list[str] = []
-    for segment in calls.call:
+    for segment in call_form.call:
         if isinstance(segment, forms.CallId):
-            parts.append(authored(_call_id(segment, call, index)))
+            parts.append(authored(_choose_call_id(segment, call, call_index)))
         else:
             begun = isinstance(segment, forms.JsonArguments)
             arguments = call.arguments if begun else call.arguments or "{}"
@@ -171,12 +172,12 @@ def _write_call(
     return joined(parts)
 
 
-def _call_id(segment: forms.CallId, call: events.PartialCall, index: int) -> str:
+def _choose_call_id(segment: forms.CallId, call: events.PartialCall, call_index: int) -> str:
     pattern = segment.pattern.replace("{index}", "[0-9]+").replace("{name}", re.escape(call.name))
     if segment.kept and re.fullmatch(pattern, call.id):
         return call.id
     if "[" not in segment.pattern:
-        written = segment.pattern.replace("\\", "").replace("{index}", str(index))
+        written = segment.pattern.replace("\\", "").replace("{index}", str(call_index))
         return written.replace("{name}", call.name)
     size = int(segment.pattern.rpartition("{")[2].rstrip("}"))
     return derived_id(call.id, _LETTERS, size)

@@ -1,4 +1,4 @@
-"""Strings that remember, character by character, who wrote them; arguments of earlier calls."""
+"""Strings that record who wrote each character, and parsed JSON that keeps its source text."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _DIRECTIVE = re.compile(r"%(?:\((?P<key>[^)]*)\))?[-#0 +]*\d*(?:\.\d+)?(?P<kind>
 
 
 class Traced(str):
-    """A string and the origin of each of its characters; by default all a user's."""
+    """A string that records who wrote each of its characters: by default, a user."""
 
-    __slots__ = ("_origin",)
-    _origin: bytes
+    __slots__ = ("_origin_bytes",)
+    _origin_bytes: bytes
 
     def __new__(cls, text: str = "", origin: int | bytes | None = None) -> Traced:
         """``origin`` is one of the constants for the whole text, or one byte a character."""
@@ -33,9 +33,9 @@ class Traced(str):
         if isinstance(origin, bytes):
             if len(origin) != len(self):
                 raise ValueError(f"{len(origin)} origins for {len(self)} characters")
-            self._origin = origin
+            self._origin_bytes = origin
         else:
-            self._origin = origin_of(text) if origin is None else bytes((origin,)) * len(self)
+            self._origin_bytes = origin_of(text) if origin is None else bytes((origin,)) * len(self)
         return self
 
     def __str__(self) -> str:
@@ -43,37 +43,37 @@ class Traced(str):
 
     def __getitem__(self, key: SupportsIndex | slice) -> str:
         text = str.__getitem__(self, key)  # first: it refuses a key that is no place
-        return Traced(text, self._origin[key])
+        return Traced(text, self._origin_bytes[key])
 
     def __iter__(self) -> Iterator[str]:
-        return (self._slice(at, at + 1) for at in range(len(self)))
+        return (self._slice_traced(at, at + 1) for at in range(len(self)))
 
     def __add__(self, other: str) -> str:
         if not isinstance(other, str):
             return NotImplemented
-        return Traced(str.__add__(self, other), self._origin + origin_of(other))
+        return Traced(str.__add__(self, other), self._origin_bytes + origin_of(other))
 
     def __radd__(self, other: str) -> str:
         if not isinstance(other, str):
             return NotImplemented
-        return Traced(str.__add__(other, self), origin_of(other) + self._origin)
+        return Traced(str.__add__(other, self), origin_of(other) + self._origin_bytes)
 
     def __mul__(self, count: SupportsIndex) -> str:
-        return Traced(str.__mul__(self, count), self._origin * count)
+        return Traced(str.__mul__(self, count), self._origin_bytes * count)
 
     def __rmul__(self, count: SupportsIndex) -> str:
         return self * count
 
     def __mod__(self, values: object) -> str:
         plain = str.__mod__(self, values)
-        if any(self._origin):
+        if any(self._origin_bytes):
             return Traced(plain, USER)
-        told = joined(_format_pieces(self, values))
+        told = joined(_format_percent_pieces(self, values))
         return told if told == plain else Traced(plain, USER)
 
     def join(self, items: Iterable[str], /) -> str:
         parts = list(items)
-        return Traced(str.join(self, parts), self._origin.join(map(origin_of, parts)))
+        return Traced(str.join(self, parts), self._origin_bytes.join(map(origin_of, parts)))
 
     def replace(self, old: str, new: str, count: SupportsIndex = -1, /) -> str:
         if not old:
@@ -81,78 +81,78 @@ class Traced(str):
         return Traced(new, origin_of(new)).join(self.split(old, count))
 
     def split(self, sep: str | None = None, maxsplit: SupportsIndex = -1) -> list[str]:
-        return self._split_parts(str.split(self, sep, maxsplit), sep)
+        return self._trace_split_parts(str.split(self, sep, maxsplit), sep)
 
     def rsplit(self, sep: str | None = None, maxsplit: SupportsIndex = -1) -> list[str]:
-        return self._split_parts(str.rsplit(self, sep, maxsplit), sep)
+        return self._trace_split_parts(str.rsplit(self, sep, maxsplit), sep)
 
     def splitlines(self, keepends: bool = False) -> list[str]:
-        whole = self._split_parts(str.splitlines(self, True), "")
+        whole = self._trace_split_parts(str.splitlines(self, True), "")
         lines = zip(whole, str.splitlines(self, keepends), strict=True)
         return [line[: len(kept)] for line, kept in lines]
 
     def partition(self, sep: str, /) -> tuple[str, str, str]:
-        head, middle, tail = self._split_parts(str.partition(self, sep), "")
+        head, middle, tail = self._trace_split_parts(str.partition(self, sep), "")
         return head, middle, tail
 
     def rpartition(self, sep: str, /) -> tuple[str, str, str]:
-        head, middle, tail = self._split_parts(str.rpartition(self, sep), "")
+        head, middle, tail = self._trace_split_parts(str.rpartition(self, sep), "")
         return head, middle, tail
 
     def strip(self, chars: str | None = None, /) -> str:
         return self.lstrip(chars).rstrip(chars)
 
     def lstrip(self, chars: str | None = None, /) -> str:
-        return self._slice(len(self) - len(str.lstrip(self, chars)), len(self))
+        return self._slice_traced(len(self) - len(str.lstrip(self, chars)), len(self))
 
     def rstrip(self, chars: str | None = None, /) -> str:
-        return self._slice(0, len(str.rstrip(self, chars)))
+        return self._slice_traced(0, len(str.rstrip(self, chars)))
 
     def removeprefix(self, prefix: str, /) -> str:
-        return self._slice(len(self) - len(str.removeprefix(self, prefix)), len(self))
+        return self._slice_traced(len(self) - len(str.removeprefix(self, prefix)), len(self))
 
     def removesuffix(self, suffix: str, /) -> str:
-        return self._slice(0, len(str.removesuffix(self, suffix)))
+        return self._slice_traced(0, len(str.removesuffix(self, suffix)))
 
     def upper(self) -> str:
-        return self._recased(str.upper(self))
+        return self._trace_recased(str.upper(self))
 
     def lower(self) -> str:
-        return self._recased(str.lower(self))
+        return self._trace_recased(str.lower(self))
 
     def capitalize(self) -> str:
-        return self._recased(str.capitalize(self))
+        return self._trace_recased(str.capitalize(self))
 
     def title(self) -> str:
-        return self._recased(str.title(self))
+        return self._trace_recased(str.title(self))
 
-    def _slice(self, start: int, stop: int) -> Traced:
-        return Traced(str.__getitem__(self, slice(start, stop)), self._origin[start:stop])
+    def _slice_traced(self, start: int, stop: int) -> Traced:
+        return Traced(str.__getitem__(self, slice(start, stop)), self._origin_bytes[start:stop])
 
-    def _split_parts(self, parts: Iterable[str], sep: str | None) -> list[str]:
+    def _trace_split_parts(self, parts: Iterable[str], separator: str | None) -> list[str]:
         found: list[str] = []
         at = 0
         for part in parts:
-            start = at if sep is not None else self.find(part, at)
-            found.append(self._slice(start, start + len(part)))
-            at = start + len(part) + (len(sep) if sep is not None else 0)
+            start = at if separator is not None else self.find(part, at)
+            found.append(self._slice_traced(start, start + len(part)))
+            at = start + len(part) + (len(separator) if separator is not None else 0)
         return found
 
-    def _recased(self, plain: str) -> str:
+    def _trace_recased(self, recased: str) -> str:
         # No character ever becomes none, so texts of equal length correspond one for one.
-        kinds = set(self._origin)
+        kinds = set(self._origin_bytes)
         uniform = kinds.pop() if len(kinds) == 1 else USER
-        return Traced(plain, self._origin if len(plain) == len(self) else uniform)
+        return Traced(recased, self._origin_bytes if len(recased) == len(self) else uniform)
 
 
 def authored(text: str) -> Traced:
-    """Return text that this program or the template's author wrote."""
+    """Return the text marked as written by this program or the template's author."""
     return Traced(text, AUTHOR)
 
 
 def origin_of(text: str) -> bytes:
-    """Return one byte a character; a plain string is a user's."""
-    return text._origin if isinstance(text, Traced) else b"\x01" * len(text)
+    """Return the origin of each character, one byte each; a plain string is all a user's."""
+    return text._origin_bytes if isinstance(text, Traced) else b"\x01" * len(text)
 
 
 def joined(parts: Iterable[object]) -> Traced:
@@ -171,7 +171,7 @@ def final_end(text: str) -> int | None:
     return None if end < 0 else end + 1
 
 
-def _format_pieces(pattern: Traced, values: object) -> Iterator[str]:
+def _format_percent_pieces(pattern: Traced, values: object) -> Iterator[str]:
     given = iter(values) if isinstance(values, tuple) else iter((values,))
     at = 0
     for match in _DIRECTIVE.finditer(pattern):
@@ -201,7 +201,7 @@ _PLACE = re.compile(r'"([0-9a-f]{16}\.[0-9]+)"')
 
 
 class Verbatim:
-    """Something parsed that knows the JSON text that it came from, and prints as that."""
+    """A parsed JSON value that keeps the text it was read from, and prints as that."""
 
     __slots__ = ()
     source: str
@@ -249,7 +249,7 @@ def read_arguments(text: str) -> JsonDict:
     if not text.strip():
         return JsonDict({}, "{}")
     try:
-        value = _read_value(text, 0)
+        value = _parse_json(text, 0)
     except (msgspec.DecodeError, RecursionError, ValueError):
         value = None
     if isinstance(value, JsonDict):
@@ -272,26 +272,26 @@ def write_json(
     if isinstance(value, Verbatim):
         return Traced(value.source, USER)
     kept: dict[str, str] = {}
-    bare = _with_placeholders(value, kept, secrets.token_hex(8))
+    bare = _insert_placeholders(value, kept, secrets.token_hex(8))
     text = json.dumps(
         bare, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
     )
     return Traced(_PLACE.sub(lambda found: kept.get(found[1], found[0]), text), USER)
 
 
-def _with_placeholders(value: object, kept: dict[str, str], secret: str) -> object:
+def _insert_placeholders(value: object, sources: dict[str, str], secret: str) -> object:
     if isinstance(value, Verbatim):
-        place = f"{secret}.{len(kept)}"
-        kept[place] = value.source
+        place = f"{secret}.{len(sources)}"
+        sources[place] = value.source
         return place
     if isinstance(value, Mapping):
-        return {key: _with_placeholders(item, kept, secret) for key, item in value.items()}
+        return {key: _insert_placeholders(item, sources, secret) for key, item in value.items()}
     if isinstance(value, list | tuple | Iterator):
-        return [_with_placeholders(item, kept, secret) for item in value]
+        return [_insert_placeholders(item, sources, secret) for item in value]
     return value
 
 
-def _read_value(text: str, depth: int) -> object:
+def _parse_json(text: str, depth: int) -> object:
     if depth > _MAX_DEPTH:
         raise ValueError(f"arguments nested deeper than {_MAX_DEPTH}")
     text = text.strip()
@@ -299,11 +299,11 @@ def _read_value(text: str, depth: int) -> object:
         case "{":
             members = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
             return JsonDict(
-                {key: _read_value(_raw_text(raw), depth + 1) for key, raw in members.items()}, text
+                {key: _parse_json(_get_text(raw), depth + 1) for key, raw in members.items()}, text
             )
         case "[":
             items = msgspec.json.decode(text, type=list[msgspec.Raw])
-            return JsonList([_read_value(_raw_text(raw), depth + 1) for raw in items], text)
+            return JsonList([_parse_json(_get_text(raw), depth + 1) for raw in items], text)
     value: object = msgspec.json.decode(text)
     if isinstance(value, str):
         return Traced(value)
@@ -312,5 +312,5 @@ def _read_value(text: str, depth: int) -> object:
     return JsonNumber(text) if isinstance(value, float) else value
 
 
-def _raw_text(raw: msgspec.Raw) -> str:
-    return bytes(raw).decode()
+def _get_text(raw_json: msgspec.Raw) -> str:
+    return bytes(raw_json).decode()

@@ -75,15 +75,15 @@ class _Generation(Extension):
 class _AuthoringGenerator(CodeGenerator):
     """Writes code in which every string literal of the template is marked as the author's."""
 
-    def _authored_literal(self, text: str) -> str:
+    def _compile_authored_literal(self, text: str) -> str:
         return self.environment.authored(text)  # type: ignore[attr-defined,no-any-return]  # always ours
 
     def _output_const_repr(self, group: Iterable[Any]) -> str:
-        return self._authored_literal("".join(map(str, group)))
+        return self._compile_authored_literal("".join(map(str, group)))
 
     def visit_Const(self, node: nodes.Const, frame: Frame) -> None:
         if isinstance(node.value, str):
-            self.write(self._authored_literal(node.value))
+            self.write(self._compile_authored_literal(node.value))
         else:
             super().visit_Const(node, frame)
 
@@ -96,13 +96,13 @@ class _AuthoringGenerator(CodeGenerator):
 
 
 @pass_context  # a constant is printed at rendering, not at compilation, where nothing is bounded
-def _as_printed(context: object, value: object) -> str:
+def _convert_to_text(context: object, value: object) -> str:
     del context
     return value if isinstance(value, str) else str(value)
 
 
 @pass_environment
-def _join(
+def _join_items(
     environment: SandboxedEnvironment,
     value: Iterable[Any],
     d: str = "",
@@ -131,11 +131,11 @@ class Sandbox(SandboxedEnvironment):
             extensions=[LoopControlExtension, _Generation],
             optimized=False,
             cache_size=0,
-            finalize=_as_printed,
+            finalize=_convert_to_text,
         )
         self.literals: list[Traced] = []
-        self.filters |= {"join": _join, "safe": lambda value: value, "tojson": write_json}
-        self.globals |= {"raise_exception": _raise_refused, "strftime_now": strftime_now}
+        self.filters |= {"join": _join_items, "safe": lambda value: value, "tojson": write_json}
+        self.globals |= {"raise_exception": _raise_template_refusal, "strftime_now": strftime_now}
 
     def authored(self, text: str) -> str:
         """Return the Python expression that stands for a literal in the compiled template."""
@@ -151,12 +151,12 @@ class Sandbox(SandboxedEnvironment):
         def formatted(*args: Any, **kwargs: Any) -> str:
             if value.__name__ == "format_map":
                 (kwargs,), args = args, ()
-            return joined(_format_pieces(SandboxedFormatter(self), pattern, args, kwargs))
+            return joined(_format_brace_pieces(SandboxedFormatter(self), pattern, args, kwargs))
 
         return update_wrapper(formatted, value)
 
 
-def _format_pieces(
+def _format_brace_pieces(
     formatter: SandboxedFormatter, pattern: str, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Iterator[str]:
     number = 0
@@ -176,7 +176,7 @@ def _format_pieces(
             yield str.__str__(formatter.format_field(value, inner))
 
 
-def _raise_refused(message: object) -> str:
+def _raise_template_refusal(message: object) -> str:
     raise TemplateRefused(str(message))
 
 
@@ -227,7 +227,7 @@ class ChatTemplate:
         self.shows_documents = "documents" in self.source
         self._fixed_variables = {"bos_token": authored(bos_token), "eos_token": authored(eos_token)}
         try:
-            self._compiled = Sandbox().from_string(self.source)
+            self._compiled_template = Sandbox().from_string(self.source)
         except TemplateSyntaxError as error:
             where = f"line {error.lineno}: {error.message}"
             raise ValueError(f"The model's chat template is not valid Jinja: {where}") from error
@@ -259,11 +259,11 @@ class ChatTemplate:
                     param=f"chat_template_kwargs.{name}",
                 )
         variables: dict[str, object] = {
-            **_mutable_copy(given),
+            **_trace_and_copy(given),
             **self._fixed_variables,
-            "messages": _mutable_copy(messages),
-            "tools": _mutable_copy(tools) if tools is not None else None,
-            "documents": _mutable_copy(documents) if documents else None,
+            "messages": _trace_and_copy(messages),
+            "tools": _trace_and_copy(tools) if tools is not None else None,
+            "documents": _trace_and_copy(documents) if documents else None,
             "add_generation_prompt": add_generation_prompt,
         }
         text = self._render_text(variables)
@@ -271,9 +271,9 @@ class ChatTemplate:
         return Rendered(str.__str__(text), user_spans(text), final_end(text))
 
     def _render_text(self, variables: dict[str, object]) -> Traced:
-        template = self._compiled
+        template = self._compiled_template
         try:
-            return joined(_size_checked(template.root_render_func(template.new_context(variables))))
+            return joined(_check_size(template.root_render_func(template.new_context(variables))))
         except TemplateRefused as refusal:
             raise InvalidRequest(
                 f"The model's chat template refuses these messages: {refusal.message}",
@@ -292,7 +292,7 @@ class ChatTemplate:
             ) from failure
 
 
-def _size_checked(parts: Iterable[str]) -> Iterator[str]:
+def _check_size(parts: Iterable[str]) -> Iterator[str]:
     length = 0
     for part in parts:
         length += len(part)
@@ -301,13 +301,13 @@ def _size_checked(parts: Iterable[str]) -> Iterator[str]:
         yield part
 
 
-def _mutable_copy(value: object) -> Any:
+def _trace_and_copy(value: object) -> Any:
     if isinstance(value, Traced | Verbatim):
         return value
     if isinstance(value, str):
         return Traced(value, USER)
     if isinstance(value, Mapping):
-        return {key: _mutable_copy(item) for key, item in value.items()}
+        return {key: _trace_and_copy(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_mutable_copy(item) for item in value]
+        return [_trace_and_copy(item) for item in value]
     return value

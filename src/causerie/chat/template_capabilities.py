@@ -66,22 +66,22 @@ def capabilities_of(
     ``marks`` enclose reasoning; with the arguments ``thinking`` the template shows it, if ever.
     """
     probe, thought = _Probe(template, thinking), dict.fromkeys(reasoning_keys, _THREE)
-    return _probed_capabilities(probe, arguments, thought, marks)
+    return _probe_capabilities(probe, arguments, thought, marks)
 
 
-def _probed_capabilities(
-    probe: _Probe, arguments: Shape, thought: dict[str, str], marks: tuple[str, str]
+def _probe_capabilities(
+    probe: _Probe, arguments_shape: Shape, reasoning: dict[str, str], marks: tuple[str, str]
 ) -> TemplateCapabilities:
-    user, answer = _probe_message("user", _ONE), _probe_message("assistant", _TWO)
-    tools = [_sample_tool("")]
-    first, second = _probe_message("system", _TWO), _probe_message("system", _THREE)
-    shape = _call_shape(probe, arguments)
-    kind, nothing, short = shape or (arguments, "", False)
-    call = _probe_exchange(kind, nothing, short)
-    call[1] |= thought
-    mixed = _probe_exchange(kind, _FOUR, short)
-    both = _probe_exchange(kind, nothing, short, _TWO, _FOUR)
-    told = [user, _probe_message("assistant", _FOUR), mixed[2], answer, user]
+    user, answer = _build_message("user", _ONE), _build_message("assistant", _TWO)
+    tools = [_build_sample_tool("")]
+    first, second = _build_message("system", _TWO), _build_message("system", _THREE)
+    shape = _probe_call_shape(probe, arguments_shape)
+    kind, nothing, short = shape or (arguments_shape, "", False)
+    call = _build_exchange(kind, nothing, short)
+    call[1] |= reasoning
+    mixed = _build_exchange(kind, _FOUR, short)
+    both = _build_exchange(kind, nothing, short, _TWO, _FOUR)
+    told = [user, _build_message("assistant", _FOUR), mixed[2], answer, user]
     behind = (probe.text(mixed, tools) or "").partition(_FOUR)[2]
     return TemplateCapabilities(
         empty_tools=probe.empty,
@@ -90,27 +90,27 @@ def _probed_capabilities(
         systems=probe.shows([first, second, user], _TWO, _THREE, _ONE),
         system_later=probe.shows([user, answer, second, user], _ONE, _TWO, _THREE, _ONE),
         system_alone=probe.shows([first], _TWO),
-        system_kept=probe.shows([_probe_message("system", _FOUR), user, answer], _FOUR, _ONE, _TWO),
-        repeats=probe.shows([user, _probe_message("user", _TWO)], _ONE, _TWO),
+        system_kept=probe.shows([_build_message("system", _FOUR), user, answer], _FOUR, _ONE, _TWO),
+        repeats=probe.shows([user, _build_message("user", _TWO)], _ONE, _TWO),
         interrupts=probe.text([*call, user], tools) is not None,
-        opens=_answer_may_open(probe, [answer, user], shape),
+        opens=_may_begin_with_answer(probe, [answer, user], shape),
         unasked=probe.shows([answer], _TWO),
-        blank="" if probe.text([user, _probe_message("assistant", ""), user]) is not None else " ",
-        tools=probe.shows([user], "probe_weather", tools=[_sample_tool(_THREE)]),
-        undescribed=probe.shows([user], "probe_weather", tools=[_sample_tool(None)]),
+        blank="" if probe.text([user, _build_message("assistant", ""), user]) is not None else " ",
+        tools=probe.shows([user], "probe_weather", tools=[_build_sample_tool(_THREE)]),
+        undescribed=probe.shows([user], "probe_weather", tools=[_build_sample_tool(None)]),
         calls=shape is not None,
         several=probe.shows(both, _TWO, _FOUR, _THREE, tools=tools),
         arguments=kind,
         no_content=nothing,
         short_ids=short,
-        reasoning=probe.shows([user, {**answer, **thought}, user], _THREE, _TWO)
+        reasoning=probe.shows([user, {**answer, **reasoning}, user], _THREE, _TWO)
         or probe.shows(call, _THREE, "probe_weather", tools=tools),
         calls_alongside_text=probe.shows(mixed, _ONE, _TWO, _THREE, tools=tools),
         text_before_calls=probe.shows(mixed, _ONE, _FOUR, _TWO, _THREE, tools=tools),
         gap=behind[: len(behind) - len(behind.lstrip())],
         told=probe.shows(told, _FOUR, _THREE, _TWO, tools=tools),
-        together=probe.text([mixed[0], mixed[1] | thought, mixed[2]], tools) is not None,
-        marked=probe.text([user, _probe_message("assistant", _THREE.join(marks) + _TWO), user])
+        together=probe.text([mixed[0], mixed[1] | reasoning, mixed[2]], tools) is not None,
+        marked=probe.text([user, _build_message("assistant", _THREE.join(marks) + _TWO), user])
         is not None,
     )
 
@@ -124,11 +124,11 @@ def leading_of(
     """Return the white space that a template writes before an earlier answer or its reasoning,
     or with the traits ``calling`` before a call, and not at the end of a prompt, where the model
     writes it; ``None`` if unknown."""
-    user, probe = _probe_message("user", _ONE), _Probe(template, kwargs)
-    told, tools = [user, _probe_message("assistant", _TWO), user], None
+    user, probe = _build_message("user", _ONE), _Probe(template, kwargs)
+    told, tools = [user, _build_message("assistant", _TWO), user], None
     if calling:
-        told = _probe_exchange(calling.arguments, calling.no_content, calling.short_ids)
-        tools = [_sample_tool("")]
+        told = _build_exchange(calling.arguments, calling.no_content, calling.short_ids)
+        tools = [_build_sample_tool("")]
     prompt, whole = probe.text([user], tools), probe.text(told, tools)
     if prompt is None or whole is None or not whole.startswith(prompt):
         return None
@@ -140,7 +140,7 @@ class _Probe:
     """Renders with one template, in the shape that it takes for a single message of a user."""
 
     def __init__(self, template: ChatTemplate, kwargs: Iterable[tuple[str, object]]) -> None:
-        self._template, self._kwargs, user = template, dict(kwargs), _probe_message("user", _ONE)
+        self._template, self._kwargs, user = template, dict(kwargs), _build_message("user", _ONE)
         self.empty: tuple[Mapping[str, object], ...] | None = None
         self.parts = False
         if self.text([user]) is None:
@@ -169,43 +169,43 @@ class _Probe:
         return True
 
 
-def _answer_may_open(
-    probe: _Probe, spoken: Sequence[Entry], shape: tuple[Shape, str | None, bool] | None
+def _may_begin_with_answer(
+    probe: _Probe, messages: Sequence[Entry], shape: tuple[Shape, str | None, bool] | None
 ) -> bool:
-    opens = probe.shows(spoken, _TWO, _ONE)
+    opens = probe.shows(messages, _TWO, _ONE)
     if shape is None or not opens:
         return opens
-    called = [*_probe_exchange(*shape)[1:], _probe_message("assistant", _FOUR), spoken[-1]]
-    return probe.shows(called, _TWO, _THREE, _FOUR, _ONE, tools=[_sample_tool("")])
+    called = [*_build_exchange(*shape)[1:], _build_message("assistant", _FOUR), messages[-1]]
+    return probe.shows(called, _TWO, _THREE, _FOUR, _ONE, tools=[_build_sample_tool("")])
 
 
-def _call_shape(probe: _Probe, hint: Shape) -> tuple[Shape, str | None, bool] | None:
+def _probe_call_shape(probe: _Probe, hint: Shape) -> tuple[Shape, str | None, bool] | None:
     shapes: tuple[Shape, Shape] = ("text", "object") if hint == "text" else ("object", "text")
     for short, kind, nothing in product((False, True), shapes, ("", None)):
-        text = probe.text(_probe_exchange(kind, nothing, short), [_sample_tool(_THREE)]) or ""
+        text = probe.text(_build_exchange(kind, nothing, short), [_build_sample_tool(_THREE)]) or ""
         called = text.rfind("probe_weather", 0, text.find(_TWO) + 1)
         if called >= 0 and '\\"' not in text and text.find(_THREE, called) >= 0:
             return kind, nothing, short
     return None
 
 
-def _probe_exchange(kind: str, nothing: str | None, short: bool, *places: str) -> list[Entry]:
+def _build_exchange(shape: str, content: str | None, short_ids: bool, *places: str) -> list[Entry]:
     calls: list[Entry] = []
     for number, place in enumerate(places or (_TWO,), 1):
         text = f'{{"place": "{place}"}}'
-        arguments = read_arguments(text) if kind == "object" else text
-        call_id = f"{_SHORT_ID if short else _LONG_ID}{number}"
+        arguments = read_arguments(text) if shape == "object" else text
+        call_id = f"{_SHORT_ID if short_ids else _LONG_ID}{number}"
         function = {"name": "probe_weather", "arguments": arguments}
         calls.append({"id": call_id, "type": "function", "function": function})
     results: list[Entry] = [
         {"role": "tool", "content": _THREE, "tool_call_id": call["id"], "name": "probe_weather"}
         for call in calls
     ]
-    answer: Entry = {"role": "assistant", "content": nothing, "tool_calls": calls}
-    return [_probe_message("user", _ONE), answer, *results]
+    answer: Entry = {"role": "assistant", "content": content, "tool_calls": calls}
+    return [_build_message("user", _ONE), answer, *results]
 
 
-def _sample_tool(description: str | None) -> Entry:
+def _build_sample_tool(description: str | None) -> Entry:
     place = {"type": "string"} | ({} if description is None else {"description": "where"})
     schema = {"type": "object", "properties": {"place": place}, "required": ["place"]}
     function: Entry = {"name": "probe_weather", "parameters": schema}
@@ -214,7 +214,7 @@ def _sample_tool(description: str | None) -> Entry:
     return {"type": "function", "function": function}
 
 
-def _probe_message(role: str, text: str) -> Entry:
+def _build_message(role: str, text: str) -> Entry:
     return {"role": role, "content": text}
 
 

@@ -79,7 +79,7 @@ class Refusal(Struct, frozen=True, tag=True):
 
 
 class Costly(Struct, frozen=True, tag=True):
-    """The template takes too much, or is none."""
+    """Says that the template takes too much time or memory, or is no valid one."""
 
     reason: str
 
@@ -100,11 +100,11 @@ def read_question(body: bytes) -> Question | Ask:
 
 class TemplateWorker:
     def __init__(self) -> None:
-        self._loaded: tuple[ChatTemplate, ModelFormat] | None = None
+        self._template_and_format: tuple[ChatTemplate, ModelFormat] | None = None
 
     def answer(self, body: bytes) -> bytes:
         try:
-            return encode(self._answer_to(read_question(body)))
+            return encode(self._answer_question(read_question(body)))
         except InvalidRequest as refused:
             refusal = Refusal(refused.message, refused.code, refused.param, refused.metadata)
             return encode(refusal)
@@ -115,23 +115,23 @@ class TemplateWorker:
         except UnicodeEncodeError:
             return encode(Costly("it writes half a character"))
 
-    def _answer_to(self, question: Question | Ask) -> Answer:
+    def _answer_question(self, question: Question | Ask) -> Answer:
         match question:
             case Hello():
                 return Ready()
             case TemplateSource():
                 return self._load_template(question)
-        if self._loaded is None:
+        if self._template_and_format is None:
             raise RuntimeError("no template has been loaded")
-        return prompt_of(*self._loaded, question.request())
+        return prompt_of(*self._template_and_format, question.request())
 
-    def _load_template(self, source: TemplateSource) -> Answer:
+    def _load_template(self, template_source: TemplateSource) -> Answer:
         try:
-            loaded = source.compiled()
+            loaded = template_source.compiled()
         except ValueError as error:
             return Costly(str(error).rstrip("."))
         format_capabilities(*loaded)  # before anybody asks for a prompt
-        self._loaded = loaded
+        self._template_and_format = loaded
         return Ready(before_call(*loaded))
 
 

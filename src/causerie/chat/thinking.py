@@ -29,14 +29,14 @@ def request_sampling(
     token, and no recommended penalty makes another one of it.
     """
     if configured == "neutral":
-        return _with_defaults(wanted, parameters.NEUTRAL_SAMPLING)
-    chosen = _with_defaults(wanted, configured)
+        return _fill_unset_values(wanted, parameters.NEUTRAL_SAMPLING)
+    chosen = _fill_unset_values(wanted, configured)
     if chosen.temperature == 0:
-        return _with_defaults(chosen, parameters.NEUTRAL_SAMPLING)
+        return _fill_unset_values(chosen, parameters.NEUTRAL_SAMPLING)
     usual = parameters.USUAL_SAMPLING
     if recommended is not None:
         usual = recommended.usual if thinks else recommended.without_thinking
-    return _with_defaults(chosen, _with_defaults(usual, parameters.NEUTRAL_SAMPLING))
+    return _fill_unset_values(chosen, _fill_unset_values(usual, parameters.NEUTRAL_SAMPLING))
 
 
 def default_sampling(
@@ -48,10 +48,10 @@ def default_sampling(
     return parameters.SamplingDefaults(**{name: getattr(resolved, name) for name in names})
 
 
-def _with_defaults(values: S, others: parameters.SamplingDefaults) -> S:
+def _fill_unset_values(sampling: S, defaults: parameters.SamplingDefaults) -> S:
     names = (each.name for each in parameters.MODEL_SAMPLING)
-    missing = [name for name in names if getattr(values, name) is None]
-    return structs.replace(values, **{name: getattr(others, name) for name in missing})
+    missing = [name for name in names if getattr(sampling, name) is None]
+    return structs.replace(sampling, **{name: getattr(defaults, name) for name in missing})
 
 
 class ThinkingPlan(Struct, frozen=True):

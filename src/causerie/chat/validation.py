@@ -102,34 +102,34 @@ class _Checker:
             wrong.pointer = wrong.pointer or at
             raise
 
-    def _check_rules(self, value: object, schema: object, at: str) -> None:
+    def _check_rules(self, value: object, schema: object, pointer: str) -> None:
         if not isinstance(schema, Mapping):
             if schema is False:
-                raise _Wrong(f"Nothing may stand at {at}.")
+                raise _Wrong(f"Nothing may stand at {pointer}.")
             return
-        self._check_type_and_values(value, schema, at)
-        self._check_combinations(value, schema, at)
+        self._check_type_and_values(value, schema, pointer)
+        self._check_combinations(value, schema, pointer)
         if isinstance(value, str):
-            self._check_string(value, schema, at)
+            self._check_string(value, schema, pointer)
         elif isinstance(value, dict):
-            self._check_object(value, schema, at)
+            self._check_object(value, schema, pointer)
         elif isinstance(value, list):
-            self._check_array(value, schema, at)
+            self._check_array(value, schema, pointer)
         elif isinstance(value, int | float) and not isinstance(value, bool):
             for keyword, holds in _NUMBERS.items():
                 bound = schema.get(keyword)
                 if isinstance(bound, int | float) and not holds(value, bound):
-                    raise _Wrong(f"The number at {at} does not keep to {keyword} {bound}.")
+                    raise _Wrong(f"The number at {pointer} does not keep to {keyword} {bound}.")
 
-    def _check_type_and_values(self, value: object, schema: Schema, at: str) -> None:
+    def _check_type_and_values(self, value: object, schema: Schema, pointer: str) -> None:
         names = [str(name) for name in one_or_several(schema["type"])] if "type" in schema else []
         kinds = {json_type_name(value)}
         if is_number(value) and (isinstance(value, int) or value.is_integer()):
             kinds.add("integer")
         if names and kinds.isdisjoint(names):
-            raise _Wrong(f"The value at {at} is not of the type {' or '.join(names)}.")
+            raise _Wrong(f"The value at {pointer} is not of the type {' or '.join(names)}.")
         if "const" in schema and not self._are_equal_json(value, schema["const"]):
-            raise _Wrong(f"The value at {at} is not the constant.")
+            raise _Wrong(f"The value at {pointer} is not the constant.")
         options = schema.get("enum")
         if not isinstance(options, list):
             return
@@ -139,7 +139,7 @@ class _Checker:
         else:
             is_listed = any(self._are_equal_json(value, option) for option in options)
         if not is_listed:
-            raise _Wrong(f"The value at {at} is none of those listed.")
+            raise _Wrong(f"The value at {pointer} is none of those listed.")
 
     def _are_equal_json(self, a: object, b: object) -> bool:
         self.work.spend(1)
@@ -151,24 +151,24 @@ class _Checker:
             return len(a) == len(b) and all(map(self._are_equal_json, a, b))
         return a == b
 
-    def _check_combinations(self, value: object, schema: Schema, at: str) -> None:
+    def _check_combinations(self, value: object, schema: Schema, pointer: str) -> None:
         if "$ref" in schema:
-            self.check(value, self._definition_at(schema["$ref"]), at)
+            self.check(value, self._resolve_reference(schema["$ref"]), pointer)
         for part in as_list(schema.get("allOf")):
-            self.check(value, part, at)
+            self.check(value, part, pointer)
         options = as_list(schema.get("anyOf"))
-        if options and not any(self.holds(value, option, at) for option in options):
-            raise _Wrong(f"The value at {at} follows none of the alternatives.")
+        if options and not any(self.holds(value, option, pointer) for option in options):
+            raise _Wrong(f"The value at {pointer} follows none of the alternatives.")
         exclusive = as_list(schema.get("oneOf"))
-        if exclusive and sum(self.holds(value, option, at) for option in exclusive) != 1:
-            raise _Wrong(f"The value at {at} does not follow exactly one of the alternatives.")
-        if "not" in schema and self.holds(value, schema["not"], at):
-            raise _Wrong(f"The value at {at} is what `not` excludes.")
+        if exclusive and sum(self.holds(value, option, pointer) for option in exclusive) != 1:
+            raise _Wrong(f"The value at {pointer} does not follow exactly one of the alternatives.")
+        if "not" in schema and self.holds(value, schema["not"], pointer):
+            raise _Wrong(f"The value at {pointer} is what `not` excludes.")
         if "if" in schema:
-            branch = "then" if self.holds(value, schema["if"], at) else "else"
-            self.check(value, schema.get(branch, True), at)
+            branch = "then" if self.holds(value, schema["if"], pointer) else "else"
+            self.check(value, schema.get(branch, True), pointer)
 
-    def _definition_at(self, reference: object) -> object:
+    def _resolve_reference(self, reference: object) -> object:
         # One that no finite document satisfies has been removed.
         return self.definitions.get(str(reference).removeprefix("#/$defs/"), False)
 
@@ -179,38 +179,38 @@ class _Checker:
             return False
         return True
 
-    def _check_string(self, value: str, schema: Schema, at: str) -> None:
-        _check_count(len(value), schema, "Length", at, "characters")
+    def _check_string(self, value: str, schema: Schema, pointer: str) -> None:
+        _check_count(len(value), schema, "Length", pointer, "characters")
         for keyword in ("pattern", "format"):
             rule = schema.get(keyword)
             if isinstance(rule, str) and not follows_rule(value, keyword, rule, self.work):
-                raise _Wrong(f"The string at {at} does not follow its {keyword}.")
+                raise _Wrong(f"The string at {pointer} does not follow its {keyword}.")
         if schema.get("format") in ("date", "date-time") and not _is_calendar_day(value[:10]):
-            raise _Wrong(f"The string at {at} names a day that does not exist.")
+            raise _Wrong(f"The string at {pointer} names a day that does not exist.")
 
-    def _check_array(self, value: list[object], schema: Schema, at: str) -> None:
-        _check_count(len(value), schema, "Items", at, "items")
+    def _check_array(self, value: list[object], schema: Schema, pointer: str) -> None:
+        _check_count(len(value), schema, "Items", pointer, "items")
         first = as_list(schema.get("prefixItems"))
         for index, item in enumerate(value):
             rule = first[index] if index < len(first) else schema.get("items", True)
-            self.check(item, rule, step(at, index))
+            self.check(item, rule, step(pointer, index))
         if schema.get("uniqueItems") is True and self._has_equal_items(value):
-            raise _Wrong(f"Items at {at} are equal.")
+            raise _Wrong(f"Items at {pointer} are equal.")
         if "contains" in schema:
-            self._check_contains(value, schema, at)
+            self._check_contains(value, schema, pointer)
         if "unevaluatedItems" in schema:
-            for index in sorted({*range(len(value))} - self._evaluated_names(value, schema)):
-                self.check(value[index], schema["unevaluatedItems"], step(at, index))
+            for index in sorted({*range(len(value))} - self._find_evaluated_names(value, schema)):
+                self.check(value[index], schema["unevaluatedItems"], step(pointer, index))
 
-    def _check_contains(self, value: list[object], schema: Schema, at: str) -> None:
-        found = [at for at, item in enumerate(value) if self.holds(item, schema["contains"], "#")]
+    def _check_contains(self, value: list[object], schema: Schema, pointer: str) -> None:
+        found = [n for n, item in enumerate(value) if self.holds(item, schema["contains"], "#")]
         try:
             rules = {"minContains": 1, **schema}
-            _check_count(len(found), rules, "Contains", at, "matching items")
+            _check_count(len(found), rules, "Contains", pointer, "matching items")
         except _Wrong as wrong:
             most = schema.get("maxContains")
             if isinstance(most, int) and len(found) > most:
-                wrong.pointer = step(at, found[most])  # the first item too many
+                wrong.pointer = step(pointer, found[most])  # the first item too many
             raise
 
     def _has_equal_items(self, items: list[object]) -> bool:
@@ -221,7 +221,7 @@ class _Checker:
             texts.add(text)
         return len(texts) < len(items)
 
-    def _evaluated_names(
+    def _find_evaluated_names(
         self, value: dict[str, object] | list[object], schema: Schema
     ) -> set[str | int]:
         # The names, or positions, that are spoken of alongside ``unevaluatedProperties`` or -Items.
@@ -243,14 +243,14 @@ class _Checker:
                 known |= {at for at, item in enumerate(value) if self.holds(item, found, "#")}
         if others in schema:
             known |= every
-        for part in self._parts_that_hold(value, schema):
-            known |= every if unevaluated in part else self._evaluated_names(value, part)
+        for part in self._find_valid_subschemas(value, schema):
+            known |= every if unevaluated in part else self._find_evaluated_names(value, part)
         return known
 
-    def _parts_that_hold(self, value: object, schema: Schema) -> Iterator[Schema]:
+    def _find_valid_subschemas(self, value: object, schema: Schema) -> Iterator[Schema]:
         parts = as_list(schema.get("allOf"))
         if "$ref" in schema:
-            parts = [*parts, self._definition_at(schema["$ref"])]
+            parts = [*parts, self._resolve_reference(schema["$ref"])]
         options = [*as_list(schema.get("anyOf")), *as_list(schema.get("oneOf"))]
         parts = [*parts, *(each for each in options if self.holds(value, each, "#"))]
         if "if" in schema:
@@ -259,46 +259,46 @@ class _Checker:
             parts = [*parts, *([schema["if"]] if holds else []), branch]
         yield from (part for part in parts if isinstance(part, Mapping))
 
-    def _check_object(self, value: dict[str, object], schema: Schema, at: str) -> None:
-        _check_count(len(value), schema, "Properties", at, "properties")
+    def _check_object(self, value: dict[str, object], schema: Schema, pointer: str) -> None:
+        _check_count(len(value), schema, "Properties", pointer, "properties")
         required = as_list(schema.get("required"))
         self.work.spend(len(required) // _CONSTANTS_A_STEP)
         for name in required:
             if name not in value:
-                raise _Wrong(f"The object at {at} lacks the property {str(name)[:100]!r}.")
+                raise _Wrong(f"The object at {pointer} lacks the property {str(name)[:100]!r}.")
         named = as_mapping(schema.get("properties"))
         patterns = as_mapping(schema.get("patternProperties"))
         for name, item in value.items():
             known = name in named
             if known:
-                self.check(item, named[name], step(at, name))
+                self.check(item, named[name], step(pointer, name))
             for pattern, rule in patterns.items():
                 if follows_rule(name, "pattern", pattern, self.work):
                     known = True
-                    self.check(item, rule, step(at, name))
+                    self.check(item, rule, step(pointer, name))
             if not known:
-                self.check(item, schema.get("additionalProperties", True), step(at, name))
-        self._check_property_names(value, schema, at)
+                self.check(item, schema.get("additionalProperties", True), step(pointer, name))
+        self._check_property_names(value, schema, pointer)
 
-    def _check_property_names(self, value: dict[str, object], schema: Schema, at: str) -> None:
+    def _check_property_names(self, value: dict[str, object], schema: Schema, pointer: str) -> None:
         for name in value if "propertyNames" in schema else ():
-            self.check(name, schema["propertyNames"], step(at, name))
+            self.check(name, schema["propertyNames"], step(pointer, name))
         if "unevaluatedProperties" in schema:
-            for name in value.keys() - self._evaluated_names(value, schema):
-                self.check(value[name], schema["unevaluatedProperties"], step(at, name))
+            for name in value.keys() - self._find_evaluated_names(value, schema):
+                self.check(value[name], schema["unevaluatedProperties"], step(pointer, name))
 
 
-def _check_count(count: int, schema: Schema, of: str, at: str, what: str) -> None:
-    low, high = schema.get(f"min{of}", 0), schema.get(f"max{of}", math.inf)
+def _check_count(count: int, schema: Schema, keyword_suffix: str, pointer: str, unit: str) -> None:
+    low, high = schema.get(f"min{keyword_suffix}", 0), schema.get(f"max{keyword_suffix}", math.inf)
     if isinstance(low, int | float) and count < low:
-        raise _Wrong(f"The value at {at} has fewer than {low} {what}.")
+        raise _Wrong(f"The value at {pointer} has fewer than {low} {unit}.")
     if isinstance(high, int | float) and count > high:
-        raise _Wrong(f"The value at {at} has more than {high} {what}.")
+        raise _Wrong(f"The value at {pointer} has more than {high} {unit}.")
 
 
-def _is_multiple(value: float, of: float) -> bool:
+def _is_multiple(number: float, divisor: float) -> bool:
     # Exact, as the numbers are written: 0.3 is a multiple of 0.1.
-    return math.isfinite(value) and Fraction(str(value)) % Fraction(str(of)) == 0
+    return math.isfinite(number) and Fraction(str(number)) % Fraction(str(divisor)) == 0
 
 
 _NUMBERS: Mapping[str, Callable[[float, float], bool]] = {
@@ -310,10 +310,10 @@ _NUMBERS: Mapping[str, Callable[[float, float], bool]] = {
 }
 
 
-def _is_calendar_day(text: str) -> bool:
+def _is_calendar_day(date_text: str) -> bool:
     # The year 0 is read as a leap year.
     try:
-        year, month, day = map(int, text.split("-"))
+        year, month, day = map(int, date_text.split("-"))
         datetime.date(year or 400, month, day)
     except ValueError:
         return False

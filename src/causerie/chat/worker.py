@@ -1,4 +1,4 @@
-"""A process that does what nobody has vetted, and that may be killed for it."""
+"""A child process for work on untrusted input, which may be killed for what it takes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class WorkerProcess:
     """One process, made of a module of this program and its arguments."""
 
     def __init__(self, module: str, *arguments: str) -> None:
-        self._command = (module, *arguments)
+        self._module_and_arguments = (module, *arguments)
         self._process: asyncio.subprocess.Process | None = None
 
     @property
@@ -38,7 +38,7 @@ class WorkerProcess:
             sys.executable,
             "-P",  # nothing in the working directory is taken for a module
             "-m",
-            *self._command,
+            *self._module_and_arguments,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,

@@ -23,8 +23,7 @@ FRAME = struct.Struct(">I")
 _LOOK_SECONDS = 0.02
 _TOO_MUCH = 70  # exit status
 
-BOUNDS_WORK = sys.platform != "win32"
-"""Whether this system ends a process for the processor time that it used."""
+BOUNDS_WORK = sys.platform != "win32"  # whether processes end for the time they used
 
 
 def serve(requests: BinaryIO, answers: BinaryIO, answer: Callable[[bytes], bytes]) -> None:
@@ -58,7 +57,7 @@ def ended_for_work(status: int | None) -> bool:
 
 
 def limit_memory(memory: int) -> None:
-    """Have at most ``memory`` bytes of memory, as far as the system lets one say so, and no dumps.
+    """Limit this process to ``memory`` bytes, as far as the system can, and have no core dumps.
 
     Linux bounds the address space, so that an allocation beyond fails. macOS takes such a bound
     and does not keep it, so the process watches itself. Windows has neither.

@@ -44,8 +44,8 @@ class Separator(Protocol):
 class Separators(Protocol):
     """Makes a separator for each choice that needs one."""
 
-    def may_begin(self, text: str) -> bool:
-        """Return true if content that begins like this may begin with reasoning."""
+    def may_open_reasoning(self, text: str) -> bool:
+        """Return true if content that starts with ``text`` may open a reasoning tag."""
 
     def separator(self) -> Separator:
         """Return a new separator for a choice."""
@@ -389,7 +389,7 @@ class AnswerState(Struct, eq=False):
         if not text:
             return
         if self.separators is not None:  # the content begins
-            if self.separators.may_begin(text):
+            if self.separators.may_open_reasoning(text):
                 self._think_splitter, self.separators = self.separators.separator(), None
             else:
                 self._finish_splitter(events)

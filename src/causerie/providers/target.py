@@ -264,7 +264,7 @@ def read_fast_path(
         return None
     choice, told = reply.choices[0], reply.usage
     text, prompt, made = choice.message.content, told.prompt_tokens, told.completion_tokens
-    if separators is not None and separators.may_begin(text):
+    if separators is not None and separators.may_open_reasoning(text):
         return None
     if made > len(text) + UNSHOWN or (max_tokens is not None and made > max_tokens):
         return None
