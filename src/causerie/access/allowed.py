@@ -70,7 +70,7 @@ class Access(Struct, frozen=True, forbid_unknown_fields=True):
                 )
 
     def words(self) -> str:
-        """Return one line for the audit log."""
+        """Return the restrictions on one line, for the audit log."""
         found = []
         for name in self.__struct_fields__:
             value: Any = getattr(self, name)

@@ -115,7 +115,7 @@ class Replica:
 
     @property
     def untold_join(self) -> int:
-        """Return the join of which the server is not told what begins here alone now.
+        """Return the join during which the server knows nothing of what begins here alone now.
 
         It is -1 if the server is away, because the next join reports everything.
         """
@@ -137,7 +137,7 @@ class Replica:
         await self._connected_event.wait()
 
     def holder(self, held: Callable[[], Held], report: Report) -> None:
-        """Add callbacks that return what a part of this process holds, and the words for it."""
+        """Add callbacks: what a part of this process holds, and how the server is told of it."""
         self._reporters.append((held, report))
 
     def alone(self, what: str) -> None:

@@ -93,7 +93,7 @@ class PlainAnswer:
             self._joined_count = len(events) - 1  # the last one may go on
 
     async def finish(self, exchange: Exchange) -> None:
-        """Send it; raise :class:`~causerie.errors.InternalError` if it is incomplete."""
+        """Send the reply; raise :class:`~causerie.errors.InternalError` if it is incomplete."""
         events, context, completion = (self._event_list, self._context, self.completion)
         if is_large_batch(events):
             body = await offload(lambda: _encode_json(completion(context, events)))
@@ -277,7 +277,7 @@ Rows = AsyncGenerator[Iterable[Sequence[str]]]  # pieces of a table, the first o
 
 
 async def csv_pieces(rows: Rows) -> AsyncGenerator[bytes]:
-    """Yield rows as CSV, the head with the next piece, so that a refusal comes before it."""
+    """Yield rows as CSV; the head comes with the first rows, so that a refusal can precede it."""
     text, is_head = b"", True
     async with aclosing(rows):
         async for piece in rows:

@@ -38,7 +38,7 @@ class RequestLimits(Struct, frozen=True):
 async def authenticated(
     pipeline: Pipeline, exchange: Exchange, door: MountedDoor, caller: Caller | None = None
 ) -> Caller:
-    """Return the owner of a request's key, or the known ``caller``, who may use it from there."""
+    """Return the owner of a request's key, or the given ``caller``; check its networks."""
     if caller is None:
         key = exchange.head.credential
         if not door.accounts:

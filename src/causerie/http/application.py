@@ -97,7 +97,7 @@ class Edge:
         own: OwnPaths | None = None,
         teller: KeyStatements | None = None,
     ) -> None:
-        """Answer by these from now on; requests under way keep what they started with."""
+        """Use these doors and limits from now on; requests under way keep the former ones."""
         limits, own = limits or RequestLimits(), own or OwnPaths()
         self._route_match_cache = {}
         self._door_table = doors

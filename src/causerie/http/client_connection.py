@@ -24,7 +24,7 @@ FailureKind = (
 
 
 class TransportFailed(Exception):
-    """No complete response. The text names host and port, never a path or a header."""
+    """A response did not come whole. The text names host and port, never a path or a header."""
 
     def __init__(self, kind: FailureKind, words: str, *, sent: bool) -> None:
         super().__init__(words)
@@ -41,7 +41,7 @@ _NEVER = float("inf")
 
 
 class IncomingBody:
-    """The methods of a response's body, decoded or not, over its pieces."""
+    """Base of a response's body, decoded or not: reads its pieces, its beginning, or all of it."""
 
     __slots__ = ()
 

@@ -55,7 +55,7 @@ class Listen(Struct, frozen=True):
 
 
 class Connection(asyncio.Protocol):
-    """The protocol of one connection.
+    """The server's side of one client connection.
 
     Pipelined requests are answered in their order. The connection ends when a head is too large or
     too slow, when it stays idle, or when the client stops reading.

@@ -115,7 +115,7 @@ def in_daemon_thread(work: Callable[[], R], name: str) -> Future[R]:
 
 
 class Turns:
-    """Long work on the event loop itself, for objects that other threads must not use."""
+    """Pauses of long work on the event loop itself, for objects that other threads must not use."""
 
     def __init__(self) -> None:
         self._next_pause_time = monotonic() + _TURN_SECONDS

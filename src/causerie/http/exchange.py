@@ -316,7 +316,7 @@ class Exchange(msgspec.Struct, eq=False):
         self.respond(200, _encoder.encode(value), headers=headers)
 
     def refuse(self, failure: ServiceError, status: int | None = None, body: object = None) -> None:
-        """Send a failure; ``body`` is it as another API words it."""
+        """Send a failure; ``body`` is what another API sends for it."""
         headers = {name.lower(): value for name, value in failure.headers.items()}
         if body is None:
             body = Error(error_details_for(failure, self.headers))

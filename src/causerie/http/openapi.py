@@ -68,7 +68,7 @@ def received_schemas(*types: type[Struct]) -> dict[str, Schema]:
 
 
 def sent_schemas(*types: type[Struct]) -> dict[str, Schema]:
-    """Return the schemas of types that the service encodes; fields with defaults are there too."""
+    """Return the schemas of types that the service encodes; fields that it always sends are required."""
     schemas, structs = _build_component_schemas(types)
     for name, schema in schemas.items():
         schema["required"] = [

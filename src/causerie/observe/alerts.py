@@ -24,7 +24,7 @@ _SHORTEST, _LONGEST = 24, 64  # bytes
 
 
 def secret_bytes(secret: str) -> bytes:
-    """Return the key of ``whsec_…``; raise :class:`ValueError`, which does not hold it."""
+    """Return the key in a ``whsec_…``; raise :class:`ValueError`, whose text does not hold it."""
     if not secret.startswith(PREFIX):
         raise ValueError(f"does not begin with `{PREFIX}`")
     try:
@@ -330,7 +330,7 @@ class AlertOptions:
 
 @dataclass(eq=False)
 class AlertCenter:
-    """Fires, resolves and delivers alerts of one book; ``channels`` finds a receiver's channel.
+    """Fires and resolves alerts of one book, and delivers them through their receivers' channels.
 
     An alert fires once for an event, whichever processes observe its condition, and is over when
     none has observed it for a while. Messages are delivered at least once, with the same id.

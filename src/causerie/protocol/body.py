@@ -186,7 +186,7 @@ def number(value: object, param: str, least: float, most: float, *, above: bool 
 
 
 class _Object(Struct):
-    """Any object: members that a structure does not have are read over, and nothing is made."""
+    """Any JSON object: decoding into it checks the syntax, and makes nothing of the members."""
 
 
 _read_over = msgspec.json.Decoder(_Object).decode
@@ -299,7 +299,7 @@ def _reject_compressed_body(body: bytes) -> None:
 
 
 def decode_marked(body: bytes) -> tuple[dict[str, object], str]:
-    """Return the object of a checked body, and the mark of halves in it; see ``mark_halves``."""
+    """Return the object in a checked body, and the mark of halves in it; see ``mark_halves``."""
     try:
         return decode_object(body), ""
     except InvalidRequest:

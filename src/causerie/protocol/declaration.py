@@ -20,7 +20,7 @@ Effect = Literal["", "narrows", "penalises"]
 
 
 class Control(Struct, frozen=True):
-    """The field of the playground."""
+    """A parameter's field in the playground."""
 
     label: str = ""  # empty: the name of the parameter in words
     first: bool = False

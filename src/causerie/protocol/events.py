@@ -93,7 +93,7 @@ class PassedBytes(Struct, frozen=True, gc=False):
 
 
 class PassedReply(PassedBytes, frozen=True, gc=False):
-    """A whole reply that passes, before the end of the only choice and the usage, in no stream."""
+    """A whole reply that passes and is not streamed; the end of its choice and its usage follow."""
 
 
 ContentEvent = ReasoningDelta | TextDelta | ToolCallStarted | ToolCallDelta

@@ -146,7 +146,7 @@ def sift(body: Mapping[str, Any], known: Known) -> tuple[Mapping[str, Any], Unli
 
 
 def refusal(body: Mapping[str, Any], known: Known) -> InvalidRequest | None:
-    """Return the error for the first unknown field of what is new, if any."""
+    """Return the error for the first unknown field outside of past messages, if there is one."""
     place = next(_find_unknown_paths(without_past(body), known, ""), None)
     if place is None:
         return None

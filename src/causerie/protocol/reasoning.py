@@ -43,7 +43,7 @@ def foreign_block(text: str, signature: str, index: int) -> dict[str, Any]:
 
 
 def with_foreign(blocks: Iterable[Block]) -> list[Block]:
-    """Return blocks for a server that takes signatures, which foreign ones are checked by."""
+    """Return blocks for a server that checks signatures: foreign ones become blocks of text."""
     return [
         {
             **{name: value for name, value in block.items() if name != "thinking"},

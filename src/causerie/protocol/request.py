@@ -84,7 +84,7 @@ class Message(Struct, frozen=True, gc=False):
 
     @property
     def text(self) -> str:
-        """The content as one string; parts are joined, images left out."""
+        """Return the content as one string; parts are joined, images left out."""
         if self.content is None or isinstance(self.content, str):
             return self.content or ""
         return "".join(part.text for part in self.content if isinstance(part, TextPart))
@@ -138,7 +138,7 @@ OutputFormat = JsonObject | JsonSchema | Regex | TextChoice | Grammar
 
 
 class Thinking(Struct, frozen=True, gc=False):
-    """Setting of thinking."""
+    """Whether, how much and how visibly the model is to think."""
 
     enabled: bool | None = None  # `None` leaves it to the model
     effort: str | None = None
@@ -310,7 +310,7 @@ class ChatRequest(Struct, frozen=True, gc=False):
         )
 
     def within(self, bounds: TokenBounds) -> ChatRequest:
-        """The request to one with these bounds; higher limits of the output are lowered."""
+        """Return the request for a target with these bounds; a higher output limit is lowered."""
         if bounds is UNBOUNDED_TOKENS:
             return self
         asked, least, most = self.max_tokens, self.min_tokens, bounds.max_output_tokens
@@ -326,7 +326,7 @@ class ChatRequest(Struct, frozen=True, gc=False):
 
 
 class FastMessage(Message, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A message of text; what else one may have is not there, or ``null``."""
+    """A message of plain text; the other fields of messages are absent or ``null``."""
 
     role: Literal["system", "user", "assistant"]
     content: str
@@ -341,7 +341,7 @@ class FastStreamOptions(Struct, forbid_unknown_fields=True, omit_defaults=True, 
 
 
 class FastFields(Unread, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
-    """The fields, which may be encoded again; their types are those of the declarations."""
+    """Fields of a plain request, which may be encoded again; their types are those declared."""
 
     model: ModelId
     messages: Annotated[tuple[FastMessage, ...], Meta(min_length=1)]

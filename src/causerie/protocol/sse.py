@@ -90,7 +90,7 @@ class NamedEvent(bytes):
 
 
 class EventDecoder(Struct, eq=False):
-    """Bytes as they arrive, into the data of complete events.
+    """Decodes bytes as they arrive into the data of complete events.
 
     The pieces may be cut anywhere. Comments, other fields and events without data are passed over;
     several ``data`` lines of one event are joined with a newline.
@@ -118,7 +118,7 @@ class EventDecoder(Struct, eq=False):
         return self._partial_line_length + self._data_byte_count
 
     def feed(self, piece: bytes) -> list[bytes]:
-        """The data of every event that ``piece`` completes; raises :class:`LineTooLong`."""
+        """Return the data of every event that ``piece`` completes; raise :class:`LineTooLong`."""
         if piece.startswith(_NAME) and (named := self._split_named_events(piece)) is not None:
             return named
         if (only := self.only(piece)) is not None:
@@ -140,7 +140,7 @@ class EventDecoder(Struct, eq=False):
         return events
 
     def only(self, piece: bytes) -> bytes | None:
-        """The data of a small piece that is one event of one line; else nothing is fed."""
+        """Return the data of a small piece that is one event of one line; else feed nothing."""
         if self.is_between and piece.startswith(BEFORE) and len(piece) <= self._small_piece_size:
             if piece.find(b"\n") != len(piece) - 2 or not piece.endswith(b"\n"):
                 return None
@@ -178,7 +178,7 @@ class EventDecoder(Struct, eq=False):
         return events
 
     def close(self) -> list[bytes]:
-        """The last event where the sender left out the empty line after it."""
+        """Return the last event where the sender left out the empty line after it."""
         rest = self._take_partial_line()
         if not self._data_lines and self._is_json_start(rest):
             return [rest]

@@ -88,7 +88,7 @@ _TYPEFACE = re.compile(r"url\(\./([a-z]+\.woff2)\)")
 
 class Statics:
     def __init__(self, prefix: str, last_style: bytes = b"") -> None:
-        """``last_style`` follows the styles of every page."""
+        """Read and name all files; ``last_style`` follows the styles of every page."""
         self._addresses: dict[str, str] = {}
         self._files_by_address: dict[str, CachedPage] = {}
         others, texts = _read_static_files()

@@ -82,7 +82,7 @@ class Operation(Struct, frozen=True):
         return [each for each in self.described.get("parameters", []) if each["in"] in places]
 
     def responses(self, *, errors: bool) -> list[tuple[str, Any]]:
-        """Return statuses and their responses: errors, or those that only it has."""
+        """Return statuses and responses: errors, or else those that only this operation has."""
         responses = self.described["responses"].items()
         return [each for each in responses if ("Error" in references(each[1])) is errors]
 
