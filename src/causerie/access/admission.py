@@ -125,9 +125,8 @@ class SlotQueue:
         try:
             await self._slot_allocator.take(count, self.max_wait_seconds)
         except TimeoutError:
-            raise self._build_overload_error(
-                f"no place became free in {self.max_wait_seconds:g} s"
-            ) from None
+            reason = f"no place became free in {self.max_wait_seconds:g} s"
+            raise self._build_overload_error(reason) from None
 
     @asynccontextmanager
     async def reserve(self, choices: int, tokens: int) -> AsyncIterator[None]:

@@ -412,7 +412,7 @@ class MemoryLease(Lease):
             left = scope.requests - window.requests
             if left < fewest:
                 fewest = left
-                wait = reset if oldest.requests else _ticks_until_expiry(window, _requests, now)
+                wait = reset if oldest.requests else _ticks_until_decrease(window, _requests, now)
                 requests = scope.requests, left if left > 0 else 0, wait
             if scope.counts_tokens:
                 left, limit, read = scope.tokens - window.tokens, scope.tokens, _tokens
@@ -423,7 +423,7 @@ class MemoryLease(Lease):
                         left, limit, read = output, scope.output, _read_output_tokens
                 if left < least:
                     least = left
-                    wait = reset if read(oldest) else _ticks_until_expiry(window, read, now)
+                    wait = reset if read(oldest) else _ticks_until_decrease(window, read, now)
                     tokens = limit, left if left > 0 else 0, wait
         return requests, tokens
 
@@ -517,7 +517,7 @@ def _read_output_tokens(counts: _Tick | _Window) -> int:
 _READS = (_requests, _tokens, _input, _read_output_tokens)
 
 
-def _ticks_until_expiry(window: _Window, read_count: _Read, now: int) -> int:
+def _ticks_until_decrease(window: _Window, read_count: _Read, now: int) -> int:
     return next((tick.at + _MINUTE - now for tick in window.ticks if read_count(tick)), 0)
 
 

@@ -284,7 +284,7 @@ class DistributedBudgets:
     def __init__(self, replica: Replica) -> None:
         self._server = replica
         self._reserved_by_budget: Counter[str] = Counter()  # amounts by place
-        self._join_by_hold: dict[int, int] = {}  # holds without the server, by identity: a join
+        self._join_number_by_hold: dict[int, int] = {}  # of holds without the server, by identity
         replica.holder(
             lambda: {self._budget_key(place): n for place, n in self._reserved_by_budget.items()},
             lambda held: b"k" + b"".join(_PARTS.pack(*divmod(n, _BILLION)) for n in held.values()),
@@ -330,11 +330,11 @@ class DistributedBudgets:
 
     def held_alone(self, wants: Sequence[HoldRequest]) -> None:
         self._add_reserved_amounts(wants, 1)
-        self._join_by_hold[id(wants)] = self._server.untold_join
+        self._join_number_by_hold[id(wants)] = self._server.untold_join
 
     def give_back(self, wants: Sequence[HoldRequest]) -> None:
         self._add_reserved_amounts(wants, -1)
-        if self._join_by_hold.pop(id(wants), None) != self._server.joins:
+        if self._join_number_by_hold.pop(id(wants), None) != self._server.joins:
             command = self._build_settle_command(wants, [0] * len(wants), held=True)
             self._server.send(SharedOperation(*command))
 
@@ -343,7 +343,7 @@ class DistributedBudgets:
     ) -> None:
         if held:
             self._add_reserved_amounts(wants, -1)
-            held = self._join_by_hold.pop(id(wants), None) != self._server.joins
+            held = self._join_number_by_hold.pop(id(wants), None) != self._server.joins
         with suppress(ConnectionLost):
             await self._server.ask(*self._build_settle_command(wants, spent, held=held), bytes)
 

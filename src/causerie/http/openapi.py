@@ -68,7 +68,7 @@ def received_schemas(*types: type[Struct]) -> dict[str, Schema]:
 
 
 def sent_schemas(*types: type[Struct]) -> dict[str, Schema]:
-    """Return the schemas of types that the service encodes; fields that it always sends are required."""
+    """Return the schemas of types that the service encodes; what it always sends is required."""
     schemas, structs = _build_component_schemas(types)
     for name, schema in schemas.items():
         schema["required"] = [

@@ -451,11 +451,8 @@ def output_estimate(request: ChatRequest) -> int:
 def _estimate_non_message_tokens(request: ChatRequest) -> int:
     tokens = sum(map(_estimate_json_tokens, request.documents))
     for tool in request.tools:
-        tokens += (
-            text_tokens(tool.name)
-            + text_tokens(tool.description)
-            + _estimate_json_tokens(tool.parameters)
-        )
+        tokens += text_tokens(tool.name) + text_tokens(tool.description)
+        tokens += _estimate_json_tokens(tool.parameters)
     if isinstance(request.output, JsonSchema):
         tokens += _estimate_json_tokens(request.output.schema)
     return tokens
