@@ -297,13 +297,11 @@ class DistributedBudgets:
     async def hold(self, wants: Sequence[HoldRequest], *, read: bool) -> HoldAnswer | None:
         if self._server.here:
             with suppress(ConnectionLost):
-                return await self._reserve_on_server(wants, read)
+                return await self._reserve_shared(wants, read)
         self._server.alone("budgets")
         return None
 
-    async def _reserve_on_server(
-        self, holds: Sequence[HoldRequest], spent_read: bool
-    ) -> HoldAnswer:
+    async def _reserve_shared(self, holds: Sequence[HoldRequest], spent_read: bool) -> HoldAnswer:
         def undo(answer: HoldAnswer) -> None:
             if answer.outcome == "held":
                 self.give_back(holds)
