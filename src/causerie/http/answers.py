@@ -94,7 +94,7 @@ class PlainAnswer:
 
     async def finish(self, exchange: Exchange) -> None:
         """Send the reply; raise :class:`~causerie.errors.InternalError` if it is incomplete."""
-        events, context, completion = (self._event_list, self._context, self.completion)
+        events, context, completion = self._event_list, self._context, self.completion
         if is_large_batch(events):
             body = await offload(lambda: _encode_json(completion(context, events)))
         else:

@@ -86,7 +86,7 @@ class CompletionHandlers:
         """Answer a completion of ``caller``, or else of the owner of the request's key.
 
         ``written`` replaces the body, and the hints in the headers are ignored then."""
-        identity, head, most = (exchange.begin_completion(shape), exchange.head, self._limits.body)
+        identity, head, most = exchange.begin_completion(shape), exchange.head, self._limits.body
         if caller is None and not door.accounts:
             caller = self.pipeline.keys.authenticate(door, head.credential)
         else:

@@ -219,7 +219,7 @@ class Connection(asyncio.Protocol):
             self._headers[key] = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
-        parser, headers, most = (self._parser, self._headers, self._server.limits.max_head_bytes)
+        parser, headers, most = self._parser, self._headers, self._server.limits.max_head_bytes
         if (self._head_size or self._read_size > most) and head_size(self._url, headers) > most:
             raise self._build_head_size_error()
         self._head_size = 0
