@@ -243,7 +243,7 @@ async def test_who_does_nothing_is_forgotten() -> None:
             for number in range(1000):
                 await service_view.pass_through(key(f"{round}-{number}", requests_per_minute=1))
             service_view.clock.pass_seconds(61)
-        assert len(service_view.limits._windows) <= 2048
+        assert len(service_view.limits._windows_by_scope_id) <= 2048
         with pytest.raises(RateLimited):
             await service_view.pass_through(busy)
 

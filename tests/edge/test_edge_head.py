@@ -125,7 +125,7 @@ async def test_one_that_comes_again_now_and_then_stays_known() -> None:
 async def test_what_has_begun_otherwise_goes_on_so(before: bytes) -> None:
     """A known head in the middle of something else is a part of that."""
     one, other = Listener(), Listener()
-    other.connection._unknown_heads = 1000
+    other.connection._unknown_head_count = 1000
     for listener in (one, other):
         await listener.hear(*[wire(ASK)] * 3, before, wire(ASK), wire(ASK))
     assert one.server.heads
@@ -229,7 +229,7 @@ async def test_one_request_is_not_taken_for_another(hidden: bytes, lenient: bool
     rest = b"POST /b HTTP/1.1\r\nhost: b\r\ncontent-length: 3\r\n\r\nabc"
     data = hidden.replace(b"%d", b"%d" % len(rest)) + rest
     known, plain = Listener(), Listener()
-    plain.connection._unknown_heads = 1000
+    plain.connection._unknown_head_count = 1000
     for listener in (known, plain):
         listener.connection._parser.set_dangerous_leniencies(lenient_optional_cr_before_lf=lenient)
         await listener.hear(data, data, data, data)
@@ -278,7 +278,7 @@ def test_what_is_known_says_what_the_parser_would(
     async def hear(*, knowing: bool) -> tuple[list[object], bytes, bool]:
         listener = Listener()
         if not knowing:
-            listener.connection._unknown_heads = 1000
+            listener.connection._unknown_head_count = 1000
         await listener.hear(*requests)
         transport = listener.transport
         return [*listener.seen(), listener.bodies], bytes(transport.written), transport.closed

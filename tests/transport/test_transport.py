@@ -242,7 +242,7 @@ async def test_a_chunked_body_in_pieces() -> None:
     async with server(script) as there, client(there.url) as http:
         response = await http.send("GET", "/")
         assert await response.piece() == b"abc"
-        [kept] = http._connections  # the test speaks on the connection to time the server
+        [kept] = http._open_connections  # the test speaks on the connection to time the server
         assert kept._transport is not None
         kept._transport.write(b"x")
         assert await response.piece() == b"de"
@@ -365,7 +365,7 @@ async def test_a_full_line_is_free_again_for_the_next_request() -> None:
 
     async with server(script) as there, client(there.url) as http:
         response = await http.send("GET", "/")
-        [kept] = http._connections  # the test speaks on the connection to time the server
+        [kept] = http._open_connections  # the test speaks on the connection to time the server
         assert kept._transport is not None
         kept._transport.write(b"x")
         for _ in range(1000):  # nobody reads: it is held, and too much

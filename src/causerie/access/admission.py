@@ -79,19 +79,19 @@ class SlotQueue:
     ) -> None:
         self.max_waiting = max_waiting
         self.max_wait_seconds = max_wait_seconds
-        self._model = model
-        self._slots = _Capacity(slots)
-        self._cache_tokens = _Capacity(cache_tokens)
-        self._hold_seconds = 1.0  # seconds that a place is held, smoothed
+        self._model_name = model
+        self._slot_allocator = _Capacity(slots)
+        self._cache_token_allocator = _Capacity(cache_tokens)
+        self._mean_hold_seconds = 1.0  # seconds that a place is held, smoothed
 
     @property
     def waiting(self) -> int:
-        return len(self._slots.queue) + len(self._cache_tokens.queue)
+        return len(self._slot_allocator.queue) + len(self._cache_token_allocator.queue)
 
     @property
     def spares(self) -> bool:
         """Return true if a quarter of the slots, and at least one, is free."""
-        slots, taken = max(self._slots.size(), 1), self._slots.taken
+        slots, taken = max(self._slot_allocator.size(), 1), self._slot_allocator.taken
         return not self.waiting and (slots - taken) * 4 >= slots and taken < slots
 
     @asynccontextmanager
@@ -102,30 +102,31 @@ class SlotQueue:
         it, and :class:`InvalidRequest` for more places than slots.
         """
         arrived = started = time.monotonic()
-        if not self._slots.take_now(places):
-            await self._wait_for_turn(places)
+        if not self._slot_allocator.take_now(places):
+            await self._queue_for_slots(places)
             started = time.monotonic()
         try:
             yield started - arrived
         finally:
-            self._hold_seconds += 0.2 * (time.monotonic() - started - self._hold_seconds)
-            self._slots.give_back(places)
+            self._mean_hold_seconds += 0.2 * (time.monotonic() - started - self._mean_hold_seconds)
+            self._slot_allocator.give_back(places)
 
-    async def _wait_for_turn(self, places: int) -> None:
-        slots = self._slots.size()
-        if places > max(slots, 1):
+    async def _queue_for_slots(self, count: int) -> None:
+        slots = self._slot_allocator.size()
+        if count > max(slots, 1):
             raise InvalidRequest(
-                f"`n` is {places}, but this model answers {slots} at the same time.", param="n"
+                f"`n` is {count}, but this model answers {slots} at the same time.", param="n"
             )
-        self._slots.admit()  # there may be more slots than when the others queued
-        if self._slots.take_now(places):
+        self._slot_allocator.admit()  # there may be more slots than when the others queued
+        if self._slot_allocator.take_now(count):
             return
-        if len(self._slots.queue) >= self.max_waiting:
-            raise self._overloaded(f"its queue (at most {self.max_waiting}) is full")
+        if len(self._slot_allocator.queue) >= self.max_waiting:
+            raise self._build_overload_error(f"its queue (at most {self.max_waiting}) is full")
         try:
-            await self._slots.take(places, self.max_wait_seconds)
+            await self._slot_allocator.take(count, self.max_wait_seconds)
         except TimeoutError:
-            raise self._overloaded(f"no place became free in {self.max_wait_seconds:g} s") from None
+            reason = f"no place became free in {self.max_wait_seconds:g} s"
+            raise self._build_overload_error(reason) from None
 
     @asynccontextmanager
     async def reserve(self, choices: int, tokens: int) -> AsyncIterator[None]:
@@ -134,7 +135,7 @@ class SlotQueue:
         Raises :class:`Overloaded` after ``max_wait_seconds``, and :class:`InvalidRequest` for more
         choices than the cache can hold.
         """
-        size, amount = self._cache_tokens.size(), choices * tokens
+        size, amount = self._cache_token_allocator.size(), choices * tokens
         if not size:
             yield
             return
@@ -144,21 +145,22 @@ class SlotQueue:
                 f"this model holds {size} at the same time. Lower `n` or `max_tokens`.",
                 param="n",
             )
-        if not self._cache_tokens.take_now(amount):
+        if not self._cache_token_allocator.take_now(amount):
             try:
-                await self._cache_tokens.take(amount, self.max_wait_seconds)
+                await self._cache_token_allocator.take(amount, self.max_wait_seconds)
             except TimeoutError:
                 free = f"room for {amount} tokens in its cache"
                 seconds = f"{self.max_wait_seconds:g} s"
-                raise self._overloaded(f"no {free} became free in {seconds}") from None
+                raise self._build_overload_error(f"no {free} became free in {seconds}") from None
         try:
             yield
         finally:
-            self._cache_tokens.give_back(amount)
+            self._cache_token_allocator.give_back(amount)
 
-    def _overloaded(self, why: str) -> Overloaded:
-        turns = (self.waiting + 1) / max(self._slots.size(), 1)
-        wait = min(max(1, round(turns * self._hold_seconds)), 60)
+    def _build_overload_error(self, reason: str) -> Overloaded:
+        turns = (self.waiting + 1) / max(self._slot_allocator.size(), 1)
+        wait = min(max(1, round(turns * self._mean_hold_seconds)), 60)
         return Overloaded(
-            f"The model {self._model} is busy: {why}. Try again in {wait} s.", retry_after=wait
+            f"The model {self._model_name} is busy: {reason}. Try again in {wait} s.",
+            retry_after=wait,
         )

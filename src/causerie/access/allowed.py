@@ -70,7 +70,7 @@ class Access(Struct, frozen=True, forbid_unknown_fields=True):
                 )
 
     def words(self) -> str:
-        """Return one line for the audit log."""
+        """Return the restrictions on one line, for the audit log."""
         found = []
         for name in self.__struct_fields__:
             value: Any = getattr(self, name)
@@ -121,7 +121,7 @@ class Permissions:
     """The rules of one caller."""
 
     def __init__(self, rules: Sequence[AccessRule]) -> None:
-        self._rules = tuple(rules)
+        self._access_rules = tuple(rules)
         self._verdicts_by_model: dict[str, tuple[Restricted, Verdict]] = {}
 
     def verdict(self, model: Restricted) -> Verdict:
@@ -162,9 +162,9 @@ class Permissions:
 
     def _compute_verdict(self, model: Restricted) -> Verdict:
         left = list(model.offers)
-        for rule in self._rules:
+        for rule in self._access_rules:
             listed = rule.access.models
-            if listed is not None and not any(_lists_model(listed, name) for name in model.names):
+            if listed is not None and not any(_is_listed(listed, name) for name in model.names):
                 return Verdict(f"it is not among the models of {_WHOSE[rule.whose]}")
             fitting = [one for one in left if not _exclusion_reason(rule.access, one)]
             if left and not fitting:
@@ -176,9 +176,9 @@ class Permissions:
         return Verdict(targets=frozenset(one.target for one in left))
 
 
-def _lists_model(models: frozenset[str], name: str) -> bool:
-    beginnings = tuple(each[:-1] for each in models if each[-1:] == WILDCARD)
-    return name in models or name.startswith(beginnings)
+def _is_listed(patterns: frozenset[str], model_name: str) -> bool:
+    beginnings = tuple(each[:-1] for each in patterns if each[-1:] == WILDCARD)
+    return model_name in patterns or model_name.startswith(beginnings)
 
 
 def _exclusion_reason(access: Access, offer: TargetOffer) -> str:

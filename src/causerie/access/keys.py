@@ -170,7 +170,7 @@ class StaticKeys:
         Every key of the door is compared in constant time, whichever matches.
         """
         if door.keys is None:
-            return _configured_caller("", door.name)
+            return _build_caller("", door.name)
         if credential is None:
             raise no_key()
         found = ""
@@ -179,12 +179,12 @@ class StaticKeys:
                 found = key.id
         if not found:
             raise wrong_key(credential)
-        return _configured_caller(found, door.name)
+        return _build_caller(found, door.name)
 
 
 @cache
-def _configured_caller(key: str, door: str) -> Caller:
-    return Caller(key=key, name=key or "anonymous", door=door)
+def _build_caller(key_id: str, door_name: str) -> Caller:
+    return Caller(key=key_id, name=key_id or "anonymous", door=door_name)
 
 
 class KeyAuthenticator(Protocol):
@@ -258,16 +258,16 @@ class FreeScopes:
         def scope_of(account: str) -> RateScope:
             return RateScope("project", f"{free_name(account)} models", rates)
 
-        self._scope_of_account = lru_cache(maxsize=10_000)(scope_of)
-        self._is_busy = is_busy
+        self._get_account_scope = lru_cache(maxsize=10_000)(scope_of)
+        self._is_busy_target = is_busy
 
     def of(self, caller: Caller) -> RateScope:
         """Return the scope of the caller's project, or else of its key or door."""
-        return self._scope_of_account(caller.project or caller.key or caller.name)
+        return self._get_account_scope(caller.project or caller.key or caller.name)
 
     def spare(self, model: str, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
         """Return targets that are not busy; raise :class:`RateLimited` if all are."""
-        found = [one for one in candidates if not self._is_busy(one.name)]
+        found = [one for one in candidates if not self._is_busy_target(one.name)]
         if not found:
             raise RateLimited(
                 f"There is no room for free requests of {model} now. Try again in "

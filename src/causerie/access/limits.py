@@ -47,11 +47,11 @@ class RateScope:
     def __init__(self, kind: ScopeKind, name: str, rates: Rates) -> None:
         """Raises :class:`ValueError` for a limit below 1."""
         self.kind, self.name, self.id = kind, name, f"{kind}:{name}"
-        self.requests = _checked_limit(rates.requests_per_minute)
-        self.tokens = _checked_limit(rates.tokens_per_minute)
-        self.input = _checked_limit(rates.input_tokens_per_minute)
-        self.output = _checked_limit(rates.output_tokens_per_minute)
-        self.concurrent = _checked_limit(rates.concurrent)
+        self.requests = _normalize_limit(rates.requests_per_minute)
+        self.tokens = _normalize_limit(rates.tokens_per_minute)
+        self.input = _normalize_limit(rates.input_tokens_per_minute)
+        self.output = _normalize_limit(rates.output_tokens_per_minute)
+        self.concurrent = _normalize_limit(rates.concurrent)
         self.most_input = min(self.input, self.tokens)  # of one request
         self.most_output = min(self.output, self.tokens)
         self.splits = min(self.input, self.output) < UNLIMITED  # each has a limit of its own
@@ -94,12 +94,12 @@ class QuotaRefusal(Struct, frozen=True):
     limit_statuses: LimitStatuses
 
 
-def _checked_limit(given: int | None) -> int:
-    if given is None:
+def _normalize_limit(limit: int | None) -> int:
+    if limit is None:
         return UNLIMITED
-    if given < 1:
-        raise ValueError(f"a limit is at least 1, not {given}")
-    return given
+    if limit < 1:
+        raise ValueError(f"a limit is at least 1, not {limit}")
+    return limit
 
 
 _MEASURES: tuple[Measure, ...] = ("requests", "tokens", "input_tokens", "output_tokens")
@@ -153,7 +153,7 @@ def limited(refused: QuotaRefusal) -> RateLimited:
     else:
         status = f"{used} used or reserved, and this request may need {refusal.needed}"
     return RateLimited(
-        f"{_scope_may_have(refusal.scope)} {counted(refusal.limit, noun)} "
+        f"{_begin_sentence(refusal.scope)} {counted(refusal.limit, noun)} "
         f"{'at the same time' if running else 'per minute'}; "
         f"{status}. Try again in {wait} s.",
         code=_CODES.get(refusal.measure, "tokens"),
@@ -168,7 +168,7 @@ def limited(refused: QuotaRefusal) -> RateLimited:
     )
 
 
-def _scope_may_have(scope: RateScope) -> str:
+def _begin_sentence(scope: RateScope) -> str:
     return f"The {scope.kind} {scope.name} may have"
 
 
@@ -176,7 +176,7 @@ def too_large(scope: RateScope, needed: int) -> InvalidRequest:
     """Return the error for a prompt that exceeds a limit of one minute alone."""
     most = scope.most_input
     return InvalidRequest(
-        f"{_scope_may_have(scope)} {most} tokens of input per minute; the messages are estimated "
+        f"{_begin_sentence(scope)} {most} tokens of input per minute; the messages are estimated "
         f"at {needed}, so this request can never be let in. Shorten it, or have the limit raised.",
         param="messages",
         metadata={
@@ -295,12 +295,12 @@ class Estimate(Struct, eq=False):
 
     _request: ChatRequest
     _candidates: Sequence[Candidate]
-    _tokens: Tokens | None = None
+    _estimated_tokens: Tokens | None = None
 
     def __call__(self) -> Tokens:
-        if self._tokens is None:
-            self._tokens = estimate(self._request, self._candidates)
-        return self._tokens
+        if self._estimated_tokens is None:
+            self._estimated_tokens = estimate(self._request, self._candidates)
+        return self._estimated_tokens
 
 
 _TICK = 100_000_000  # nanoseconds
@@ -355,16 +355,16 @@ class _Window(Struct, eq=False):
 class _Windows(dict[str, _Window]):
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock
-        self._sweep_at = _FIRST_SWEEP
+        self._sweep_threshold = _FIRST_SWEEP
 
     def __missing__(self, id: str) -> _Window:
-        if len(self) >= self._sweep_at:  # each time twice as many scopes are remembered
+        if len(self) >= self._sweep_threshold:  # each time twice as many scopes are remembered
             now = self._clock() // _TICK
             for known, window in list(self.items()):
                 window.forget(now)
                 if not window.ticks and not window.running:
                     del self[known]
-            self._sweep_at = max(_FIRST_SWEEP, 2 * len(self))
+            self._sweep_threshold = max(_FIRST_SWEEP, 2 * len(self))
         window = self[id] = _Window()
         return window
 
@@ -412,18 +412,18 @@ class MemoryLease(Lease):
             left = scope.requests - window.requests
             if left < fewest:
                 fewest = left
-                wait = reset if oldest.requests else _ticks_until_expiry(window, _requests, now)
+                wait = reset if oldest.requests else _ticks_until_decrease(window, _requests, now)
                 requests = scope.requests, left if left > 0 else 0, wait
             if scope.counts_tokens:
                 left, limit, read = scope.tokens - window.tokens, scope.tokens, _tokens
                 if scope.splits:
                     if scope.input - window.input < left:
                         left, limit, read = scope.input - window.input, scope.input, _input
-                    if (output := scope.output - _output_tokens(window)) < left:
-                        left, limit, read = output, scope.output, _output_tokens
+                    if (output := scope.output - _read_output_tokens(window)) < left:
+                        left, limit, read = output, scope.output, _read_output_tokens
                 if left < least:
                     least = left
-                    wait = reset if read(oldest) else _ticks_until_expiry(window, read, now)
+                    wait = reset if read(oldest) else _ticks_until_decrease(window, read, now)
                     tokens = limit, left if left > 0 else 0, wait
         return requests, tokens
 
@@ -440,7 +440,7 @@ class MemoryCounters:
 
     def __init__(self, clock: Callable[[], int] = time.monotonic_ns) -> None:
         self._clock = clock
-        self._windows = _Windows(clock)
+        self._windows_by_scope_id = _Windows(clock)
 
     async def take(
         self, scopes: Sequence[RateScope], estimate: Callable[[], Tokens]
@@ -449,7 +449,7 @@ class MemoryCounters:
 
     def take_now(self, scopes: Sequence[RateScope], estimate: Callable[[], Tokens]) -> MemoryLease:
         """Take a lease; see :meth:`causerie.access.limits.RateLimiter.take`."""
-        now, windows = self._clock() // _TICK, self._windows
+        now, windows = self._clock() // _TICK, self._windows_by_scope_id
         need: Tokens | None = None
         input = output = 0
         parts: list[_Part] = []
@@ -486,18 +486,18 @@ class MemoryCounters:
         else:
             return MemoryLease(self._clock, input, parts)
         MemoryLease(self._clock, input, parts).undo()
-        raise limited(self._quota_refusal(scopes, needed(scopes, estimate)))
+        raise limited(self._build_quota_refusal(scopes, needed(scopes, estimate)))
 
-    def _quota_refusal(self, scopes: Sequence[RateScope], need: Tokens) -> QuotaRefusal:
+    def _build_quota_refusal(self, scopes: Sequence[RateScope], need: Tokens) -> QuotaRefusal:
         now, parts = self._clock(), []
         refusals: list[ExceededLimit] = []
         for scope in scopes:
-            window = self._windows[scope.id]
+            window = self._windows_by_scope_id[scope.id]
             output = min(need.output, scope.output, scope.tokens - need.input)
             parts.append((scope, window, window.newest, output))
             used, asked = [read(window) for read in _READS], Tokens(need.input, output)
             refusals += exceeded(
-                scope, used, window.running, asked, partial(_seconds_until, window, now)
+                scope, used, window.running, asked, partial(_seconds_until_free, window, now)
             )
         return QuotaRefusal(
             tuple(refusals), MemoryLease(self._clock, need.input, parts).limit_statuses()
@@ -510,19 +510,19 @@ _tokens: _Read = attrgetter("tokens")
 _input: _Read = attrgetter("input")
 
 
-def _output_tokens(counts: _Tick | _Window) -> int:
+def _read_output_tokens(counts: _Tick | _Window) -> int:
     return counts.tokens - counts.input
 
 
-_READS = (_requests, _tokens, _input, _output_tokens)
+_READS = (_requests, _tokens, _input, _read_output_tokens)
 
 
-def _ticks_until_expiry(window: _Window, read: _Read, now: int) -> int:
-    return next((tick.at + _MINUTE - now for tick in window.ticks if read(tick)), 0)
+def _ticks_until_decrease(window: _Window, read_count: _Read, now: int) -> int:
+    return next((tick.at + _MINUTE - now for tick in window.ticks if read_count(tick)), 0)
 
 
-def _seconds_until(window: _Window, now: int, number: int, amount: int) -> float:
-    read, freed, last = _READS[number], 0, 0
+def _seconds_until_free(window: _Window, now: int, measure_index: int, amount: int) -> float:
+    read, freed, last = _READS[measure_index], 0, 0
     for tick in window.ticks:
         part = read(tick)
         if part:

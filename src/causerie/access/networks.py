@@ -32,7 +32,7 @@ class NetworkList:
 
     def __init__(self, lists: Sequence[Sequence[str]]) -> None:
         compiled = [[ip_network(each) for each in networks] for networks in lists]
-        self._allows_address = lru_cache(maxsize=4096)(partial(_is_in_each, compiled))
+        self._allows_address = lru_cache(maxsize=4096)(partial(_is_in_every_list, compiled))
 
     @staticmethod
     def of(*lists: Sequence[str] | None) -> NetworkList | None:
@@ -49,9 +49,9 @@ class NetworkList:
             )
 
 
-def _is_in_each(network_lists: Sequence[Sequence[Network]], text: str) -> bool:
+def _is_in_every_list(network_lists: Sequence[Sequence[Network]], address_text: str) -> bool:
     try:
-        address = ip_address(text)
+        address = ip_address(address_text)
     except ValueError:
         return False
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
@@ -63,7 +63,7 @@ def client_address(peer: str, forwarded: Iterable[str], proxies: Sequence[Networ
     """Return the last hop that none of the trusted proxies has added to ``X-Forwarded-For``."""
     address = peer
     hops = ",".join(forwarded).split(",") if proxies else []
-    while hops and _is_in(proxies, address) and (hop := hops.pop().strip()):
+    while hops and _is_trusted_proxy(proxies, address) and (hop := hops.pop().strip()):
         # Some proxies name the port of each connection behind the address.
         host, _, port = hop.rpartition(":")
         named = port.isdecimal() and (host.endswith("]") or ":" not in host)
@@ -71,7 +71,7 @@ def client_address(peer: str, forwarded: Iterable[str], proxies: Sequence[Networ
     return address[:100]
 
 
-def _is_in(proxies: Sequence[Network], address: str) -> bool:
+def _is_trusted_proxy(proxies: Sequence[Network], address: str) -> bool:
     try:
         number = ip_address(address)
     except ValueError:

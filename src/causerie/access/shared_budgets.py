@@ -20,7 +20,7 @@ class HoldRequest(Struct, frozen=True):
 
 
 class HoldAnswer(Struct, frozen=True):
-    """``stood`` has the spent and the held amount of each budget before, of all replicas."""
+    """Answer to a hold; ``stood`` has each budget's spent and held amounts before, of all."""
 
     outcome: Literal["held", "refused", "spent unknown"]
     stood: Sequence[tuple[int, int]] = ()

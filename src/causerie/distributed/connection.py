@@ -97,25 +97,25 @@ class Replica:
             tls = {"ssl_check_hostname": True, "ssl_ca_certs": options.ca_file}
         self._pool = ConnectionPool.from_url(url, socket_timeout=None, lib_name=None, **tls)
         self._operations: deque[SharedOperation] = deque()
-        self._has_commands = asyncio.Event()
+        self._operations_queued_event = asyncio.Event()
         self._random = random.Random()
-        self._loss_logged = self._failure_logged = False
-        self._connected = asyncio.Event()
-        self._holders: list[tuple[Callable[[], Held], Report]] = []
+        self._is_connection_loss_logged = self._is_operation_failure_logged = False
+        self._connected_event = asyncio.Event()
+        self._reporters: list[tuple[Callable[[], Held], Report]] = []
         self._sent_holds: list[Held] = []  # of each holder, when this process joined
         self._key_prefix = f"{{{options.prefix}}}"  # braces: one slot of a cluster for all keys
-        self._clock_offset = 0  # microseconds of the server's clock before ours, at least
+        self._clock_offset_microseconds = 0  # of the server's clock before ours, at least
         self.process = ""
         self.joins = 0
 
     @property
     def here(self) -> bool:
         """Return whether the server is connected; otherwise each replica counts for itself."""
-        return self._connected.is_set()
+        return self._connected_event.is_set()
 
     @property
     def untold_join(self) -> int:
-        """Return the join of which the server is not told what begins here alone now.
+        """Return the join during which the server knows nothing of what begins here alone now.
 
         It is -1 if the server is away, because the next join reports everything.
         """
@@ -134,11 +134,11 @@ class Replica:
                 raise failure
 
     async def wait(self) -> None:
-        await self._connected.wait()
+        await self._connected_event.wait()
 
     def holder(self, held: Callable[[], Held], report: Report) -> None:
-        """Add callbacks that return what a part of this process holds, and the words for it."""
-        self._holders.append((held, report))
+        """Add callbacks: what a part of this process holds, and how the server is told of it."""
+        self._reporters.append((held, report))
 
     def alone(self, what: str) -> None:
         """Raise :class:`StoreUnavailable` if callers are refused without the server."""
@@ -158,7 +158,7 @@ class Replica:
         """
         if self.here:
             self._operations.append(operation)
-            self._has_commands.set()
+            self._operations_queued_event.set()
         else:
             operation.failed()
 
@@ -198,7 +198,7 @@ class Replica:
     def waits_until(self) -> int:
         """Return the time limit of an operation sent now, in microseconds of the server's clock."""
         reply_microseconds = int(self._options.reply_seconds * 1_000_000)
-        return _microseconds_now() + self._clock_offset + reply_microseconds
+        return _monotonic_microseconds() + self._clock_offset_microseconds + reply_microseconds
 
     async def _keep_connected(self) -> None:
         pause = _FIRST_PAUSE
@@ -206,19 +206,19 @@ class Replica:
             while True:
                 connection: AbstractConnection = self._pool.make_connection()  # type: ignore[no-untyped-call]  # untyped there
                 try:
-                    await self._open_connection(connection)
+                    await self._connect_and_join(connection)
                     pause = _FIRST_PAUSE
-                    await self._serve_operations(connection)
+                    await self._send_queued_operations(connection)
                 except (ValkeyError, OSError, TimeoutError, ConnectionLost) as failure:
-                    self._connection_lost(failure)
+                    self._handle_connection_loss(failure)
                 finally:
                     await connection.disconnect(nowait=True)
                 await asyncio.sleep(pause * self._random.uniform(0.5, 1.0))
                 pause = min(2 * pause, _LONGEST_PAUSE)
         finally:
-            self._connection_lost(None)
+            self._handle_connection_loss(None)
 
-    async def _open_connection(self, connection: AbstractConnection) -> None:
+    async def _connect_and_join(self, connection: AbstractConnection) -> None:
         async with asyncio.timeout(self._options.connect_seconds):
             if isinstance(connection, SSLConnection):  # reads many certificates: not in the loop
                 await asyncio.to_thread(connection.ssl_context.get)
@@ -227,25 +227,25 @@ class Replica:
             await connection.read_response()
             former, self.process = self.process, token_urlsafe(6)
             self.joins += 1
-            self._sent_holds = [dict(held()) for held, _ in self._holders]
-            reports = self._hold_changes([{} for _ in self._holders], self._sent_holds)
+            self._sent_holds = [dict(held()) for held, _ in self._reporters]
+            reports = self._report_holds([{} for _ in self._reporters], self._sent_holds)
             await self._exchange_batch(connection, reports, former)
-        self._loss_logged = self._failure_logged = False
-        self._connected.set()
-        for report in self._hold_changes(self._sent_holds, [held() for held, _ in self._holders]):
+        self._is_connection_loss_logged = self._is_operation_failure_logged = False
+        self._connected_event.set()
+        for report in self._report_holds(self._sent_holds, [held() for held, _ in self._reporters]):
             self.send(report)  # changed while the reply to the first report was on its way
         _log.info("limits.shared")
 
-    async def _serve_operations(self, connection: AbstractConnection) -> None:
+    async def _send_queued_operations(self, connection: AbstractConnection) -> None:
         beat_seconds = self._options.beat_seconds
         loop = asyncio.get_running_loop()
         beat_at = loop.time() + beat_seconds
         while True:
             if not self._operations:
-                self._has_commands.clear()
+                self._operations_queued_event.clear()
                 with suppress(TimeoutError):
                     async with asyncio.timeout_at(beat_at):
-                        await self._has_commands.wait()
+                        await self._operations_queued_event.wait()
             batch = [self._operations.popleft() for _ in range(min(len(self._operations), _BATCH))]
             try:
                 async with asyncio.timeout(self._options.reply_seconds):
@@ -275,7 +275,7 @@ class Replica:
         if not reply:
             raise ConnectionLost  # the server does not know this process any more
         # Again and again: its clock may be put forward or back.
-        self._clock_offset = _CLOCK.unpack_from(reply)[0] - _microseconds_now()
+        self._clock_offset_microseconds = _CLOCK.unpack_from(reply)[0] - _monotonic_microseconds()
         at = _CLOCK.size
         while batch:
             begins = at + _LENGTH.size
@@ -284,23 +284,23 @@ class Replica:
             if begins < at:
                 operation.answered(reply[begins:at])
             else:  # it alone, and nothing of it was done
-                if not self._failure_logged:
-                    self._failure_logged = True
+                if not self._is_operation_failure_logged:
+                    self._is_operation_failure_logged = True
                     _log.error("limits.operation_failed")
                 operation.failed()
 
-    def _connection_lost(self, failure: Exception | None) -> None:
-        if failure is not None and not self._loss_logged:
-            self._loss_logged = True
-            reason = {} if (why := _tls_failure(failure)) is None else {"reason": why}
+    def _handle_connection_loss(self, failure: Exception | None) -> None:
+        if failure is not None and not self._is_connection_loss_logged:
+            self._is_connection_loss_logged = True
+            reason = {} if (why := _explain_tls_failure(failure)) is None else {"reason": why}
             _log.warning("limits.store_away", failure=type(failure).__name__, **reason)
-        self._connected.clear()
+        self._connected_event.clear()
         while self._operations:
             self._operations.popleft().failed()
 
-    def _hold_changes(self, before: Sequence[Held], after: Sequence[Held]) -> list[SharedOperation]:
+    def _report_holds(self, before: Sequence[Held], after: Sequence[Held]) -> list[SharedOperation]:
         found = []
-        for (_, report), was, held in zip(self._holders, before, after, strict=True):
+        for (_, report), was, held in zip(self._reporters, before, after, strict=True):
             keys = [key for key in {*was, *held} if was.get(key, 0) != held.get(key, 0)]
             if keys:
                 changed = {key: held.get(key, 0) for key in keys}
@@ -308,11 +308,11 @@ class Replica:
         return found
 
 
-def _microseconds_now() -> int:
+def _monotonic_microseconds() -> int:
     return time.monotonic_ns() // 1000
 
 
-def _tls_failure(failure: BaseException | None) -> str | None:
+def _explain_tls_failure(failure: BaseException | None) -> str | None:
     # The library wraps the exception that has the reason.
     while failure is not None:
         if isinstance(failure, ssl.SSLCertVerificationError):

@@ -55,7 +55,7 @@ _USED = Layout("<ddd")
 
 
 class ScopeWindow(Struct):
-    """The window of a scope at one moment.
+    """Use of a scope in the last minute, as the server counted it at one moment.
 
     ``first`` and ``freed`` are the ticks after which one more unit of each measure is free, or as
     many as a refused request needs; 0 if none is taken.
@@ -81,7 +81,7 @@ def refused(
     """Return the limits that refuse the request, at ``now`` microseconds."""
     limits: list[ExceededLimit] = []
     for each, output in zip(found, outputs, strict=True):
-        need, wait = Tokens(input, output), partial(_seconds_until, each, now)
+        need, wait = Tokens(input, output), partial(_seconds_until_free, each, now)
         limits += exceeded(each.scope, each.used, each.running, need, wait)
     return QuotaRefusal(tuple(limits), limit_statuses(found, now))
 
@@ -101,10 +101,10 @@ def limit_statuses(found: Sequence[ScopeWindow], now: int) -> LimitStatuses:
             requests.append(rest[0])
         if scope.counts_tokens:
             tokens += rest[1:]
-    return _strictest_limit(requests, now), _strictest_limit(tokens, now)
+    return _find_strictest_status(requests, now), _find_strictest_status(tokens, now)
 
 
-def _strictest_limit(limits: Sequence[tuple[int, int, int]], now: int) -> LimitStatus | None:
+def _find_strictest_status(limits: Sequence[tuple[int, int, int]], now: int) -> LimitStatus | None:
     if not limits:
         return None
     left, limit, tick = min(limits, key=lambda each: each[0])
@@ -112,8 +112,8 @@ def _strictest_limit(limits: Sequence[tuple[int, int, int]], now: int) -> LimitS
     return limit, max(left, 0), reset
 
 
-def _seconds_until(window: ScopeWindow, now: int, number: int, _more: int) -> float:
-    tick = window.freed[number]
+def _seconds_until_free(window: ScopeWindow, now: int, measure_index: int, _amount: int) -> float:
+    tick = window.freed[measure_index]
     return max((tick + _MINUTE) * TICK - now, 0) / 1e6 if tick else 0.0
 
 
@@ -128,15 +128,15 @@ class DistributedLease(Lease):
     at: int
 
     def release(self, input: int, output: int) -> None:
-        self._settle_tokens(input, output, 0)
+        self._settle_usage(input, output, 0)
 
     def undo(self) -> None:
-        self._settle_tokens(0, 0, -1)
+        self._settle_usage(0, 0, -1)
 
     def limit_statuses(self) -> LimitStatuses:
         return limit_statuses(self.found, self.now + self.keeper.elapsed() - self.at)
 
-    def _settle_tokens(self, input: int, output: int, requests: int) -> None:
+    def _settle_usage(self, input: int, output: int, request_change: int) -> None:
         taken = []
         for each, reserved in zip(self.found, self.outputs, strict=True):
             more = (0, 0)
@@ -145,7 +145,7 @@ class DistributedLease(Lease):
                 each.input += more[0]
                 each.output += more[1]
             taken.append((each.scope, each.tick, *more))
-        self.keeper.release(taken, requests)
+        self.keeper.release(taken, request_change)
 
 
 class LocalLease(MemoryLease):
@@ -169,11 +169,11 @@ class DistributedCounters:
 
     def __init__(self, replica: Replica, *, now: Callable[[], int] | None = None) -> None:
         self.replica = replica
-        self._clock = now
-        self._memory_counters = MemoryCounters()
-        self._running_requests: Counter[str] = Counter()
+        self._test_clock = now
+        self._fallback_counters = MemoryCounters()
+        self._running_by_scope: Counter[str] = Counter()
         replica.holder(
-            lambda: {self._key(id): count for id, count in self._running_requests.items()},
+            lambda: {self._scope_key(id): count for id, count in self._running_by_scope.items()},
             lambda held: pack(f"<c{len(held)}d", b"j", *held.values()),
         )
 
@@ -188,7 +188,7 @@ class DistributedCounters:
         need = needed(scopes, estimate)
         if self.replica.here:
             try:
-                taken = await self._take_from_limits(scopes, need)
+                taken = await self._request_lease(scopes, need)
             except ConnectionLost:
                 pass
             else:
@@ -200,32 +200,32 @@ class DistributedCounters:
         full = [
             concurrency(scope, running)
             for scope in scopes
-            if (running := self._running_requests[scope.id]) >= scope.concurrent
+            if (running := self._running_by_scope[scope.id]) >= scope.concurrent
         ]
         if full:
             raise limited(QuotaRefusal(tuple(full), (None, None)))
-        lease = self._memory_counters.take_now(scopes, lambda: need)
+        lease = self._fallback_counters.take_now(scopes, lambda: need)
         self.count(scopes, 1)
         join = self.replica.untold_join
         return LocalLease(lease.clock, lease.input, lease.parts, self, join)
 
-    async def _take_from_limits(
+    async def _request_lease(
         self, scopes: Sequence[RateScope], need: Tokens
     ) -> DistributedLease | QuotaRefusal:
         outputs = [min(need.output, each.output, each.tokens - need.input) for each in scopes]
-        words = _ASKED.pack(b"t", self._server_time(), need.input)
+        words = _ASKED.pack(b"t", self._get_time_override(), need.input)
         for scope, output in zip(scopes, outputs, strict=True):
             limits = scope.requests, scope.tokens, scope.input, scope.output, scope.concurrent
             words += _LIMITS.pack(*limits, output if scope.counts_tokens else -1)
-        answer = partial(self._answer, scopes, need.input, outputs)
-        keys = [self._key(scope.id) for scope in scopes]
-        return await self.replica.ask(words, keys, answer, _undo_lease)
+        parse = partial(self._parse_lease_reply, scopes, need.input, outputs)
+        keys = [self._scope_key(scope.id) for scope in scopes]
+        return await self.replica.ask(words, keys, parse, _undo_if_lease)
 
-    def _answer(
-        self, scopes: Sequence[RateScope], input: int, outputs: Sequence[int], answer: bytes
+    def _parse_lease_reply(
+        self, scopes: Sequence[RateScope], input: int, outputs: Sequence[int], reply: bytes
     ) -> DistributedLease | QuotaRefusal:
-        taken, now = _TAKEN.unpack_from(answer)
-        windows = (_WINDOW if taken else _REFUSING_WINDOW).iter_unpack(answer[_TAKEN.size :])
+        taken, now = _TAKEN.unpack_from(reply)
+        windows = (_WINDOW if taken else _REFUSING_WINDOW).iter_unpack(reply[_TAKEN.size :])
         found = [
             ScopeWindow(scope, *(*each[:5], each[5:9], each[9:]))
             for scope, each in zip(scopes, windows, strict=True)
@@ -238,9 +238,9 @@ class DistributedCounters:
     def count(self, scopes: Sequence[RateScope], more: int) -> None:
         """Add to the number of running requests."""
         for scope in scopes:
-            self._running_requests[scope.id] += more
-            if not self._running_requests[scope.id]:
-                del self._running_requests[scope.id]
+            self._running_by_scope[scope.id] += more
+            if not self._running_by_scope[scope.id]:
+                del self._running_by_scope[scope.id]
 
     def release(self, taken: Sequence[tuple[RateScope, int, int, int]], requests: int = 0) -> None:
         """Release what was taken, without waiting for the server.
@@ -249,26 +249,26 @@ class DistributedCounters:
         tick of 0 for a lease without the server, which may know of it by now.
         """
         self.count([scope for scope, *_ in taken], -1)
-        words = _ASKED.pack(b"r", self._server_time(), requests)
+        words = _ASKED.pack(b"r", self._get_time_override(), requests)
         words += b"".join(_USED.pack(*used) for _, *used in taken)
-        keys = [self._key(scope.id) for scope, *_ in taken]
+        keys = [self._scope_key(scope.id) for scope, *_ in taken]
         self.replica.send(SharedOperation(words, keys))
 
-    def _server_time(self) -> int:
+    def _get_time_override(self) -> int:
         # Of the server's clock: 0 says now.
-        return 0 if self._clock is None else self._clock()
+        return 0 if self._test_clock is None else self._test_clock()
 
     def elapsed(self) -> int:
         """Return a monotonic time in microseconds."""
-        return time.monotonic_ns() // 1000 if self._clock is None else self._clock()
+        return time.monotonic_ns() // 1000 if self._test_clock is None else self._test_clock()
 
-    def _key(self, scope_id: str) -> str:
+    def _scope_key(self, scope_id: str) -> str:
         return self.replica.key(f"scope:{scope_id}")
 
 
-def _undo_lease(taken: DistributedLease | QuotaRefusal) -> None:
-    if isinstance(taken, DistributedLease):
-        taken.undo()
+def _undo_if_lease(outcome: DistributedLease | QuotaRefusal) -> None:
+    if isinstance(outcome, DistributedLease):
+        outcome.undo()
 
 
 # Budgets.
@@ -282,83 +282,83 @@ _PARTS = Layout("<2d")
 
 class DistributedBudgets:
     def __init__(self, replica: Replica) -> None:
-        self._replica = replica
-        self._reserved_amounts: Counter[str] = Counter()  # amounts by place
-        self._untold_holds: dict[int, int] = {}  # holds without the server, by identity: a join
+        self._server = replica
+        self._reserved_by_budget: Counter[str] = Counter()  # amounts by place
+        self._join_number_by_hold: dict[int, int] = {}  # of holds without the server, by identity
         replica.holder(
-            lambda: {self._key(place): n for place, n in self._reserved_amounts.items()},
+            lambda: {self._budget_key(place): n for place, n in self._reserved_by_budget.items()},
             lambda held: b"k" + b"".join(_PARTS.pack(*divmod(n, _BILLION)) for n in held.values()),
         )
 
     @property
     def joins(self) -> int:
-        return self._replica.joins
+        return self._server.joins
 
     async def hold(self, wants: Sequence[HoldRequest], *, read: bool) -> HoldAnswer | None:
-        if self._replica.here:
+        if self._server.here:
             with suppress(ConnectionLost):
-                return await self._hold_shared(wants, read)
-        self._replica.alone("budgets")
+                return await self._reserve_shared(wants, read)
+        self._server.alone("budgets")
         return None
 
-    async def _hold_shared(self, wants: Sequence[HoldRequest], read: bool) -> HoldAnswer:
+    async def _reserve_shared(self, holds: Sequence[HoldRequest], spent_read: bool) -> HoldAnswer:
         def undo(answer: HoldAnswer) -> None:
             if answer.outcome == "held":
-                self.give_back(wants)
+                self.give_back(holds)
 
-        words = pack("<cB", b"h", read)
-        for want in wants:
+        words = pack("<cB", b"h", spent_read)
+        for want in holds:
             for amount in (want.amount, want.estimate, want.spent):
                 words += _PARTS.pack(*divmod(amount, _BILLION))
-        keys = [self._key(want.place) for want in wants]
-        return await self._replica.ask(words, keys, partial(self._answer, wants), undo)
+        keys = [self._budget_key(want.place) for want in holds]
+        return await self._server.ask(words, keys, partial(self._parse_hold_reply, holds), undo)
 
-    def _answer(self, wants: Sequence[HoldRequest], answer: bytes) -> HoldAnswer:
-        held = answer[0]
+    def _parse_hold_reply(self, holds: Sequence[HoldRequest], reply: bytes) -> HoldAnswer:
+        held = reply[0]
         if held == _UNKNOWN:
             return HoldAnswer("spent unknown")
         stood = [
             (spent * _BILLION + spent_low, held * _BILLION + held_low)
-            for spent, spent_low, held, held_low in _STOOD.iter_unpack(answer[1:])
+            for spent, spent_low, held, held_low in _STOOD.iter_unpack(reply[1:])
         ]
         if not held:
             return HoldAnswer("refused", stood)
-        self._count_held(wants, 1)
+        self._add_reserved_amounts(holds, 1)
         return HoldAnswer("held", stood)
 
     def held_alone(self, wants: Sequence[HoldRequest]) -> None:
-        self._count_held(wants, 1)
-        self._untold_holds[id(wants)] = self._replica.untold_join
+        self._add_reserved_amounts(wants, 1)
+        self._join_number_by_hold[id(wants)] = self._server.untold_join
 
     def give_back(self, wants: Sequence[HoldRequest]) -> None:
-        self._count_held(wants, -1)
-        if self._untold_holds.pop(id(wants), None) != self._replica.joins:
-            command = self._settle_command(wants, [0] * len(wants), held=True)
-            self._replica.send(SharedOperation(*command))
+        self._add_reserved_amounts(wants, -1)
+        if self._join_number_by_hold.pop(id(wants), None) != self._server.joins:
+            command = self._build_settle_command(wants, [0] * len(wants), held=True)
+            self._server.send(SharedOperation(*command))
 
     async def settle(
         self, wants: Sequence[HoldRequest], spent: Sequence[int], *, held: bool
     ) -> None:
         if held:
-            self._count_held(wants, -1)
-            held = self._untold_holds.pop(id(wants), None) != self._replica.joins
+            self._add_reserved_amounts(wants, -1)
+            held = self._join_number_by_hold.pop(id(wants), None) != self._server.joins
         with suppress(ConnectionLost):
-            await self._replica.ask(*self._settle_command(wants, spent, held=held), bytes)
+            await self._server.ask(*self._build_settle_command(wants, spent, held=held), bytes)
 
-    def _settle_command(
-        self, wants: Sequence[HoldRequest], spent: Sequence[int], *, held: bool
+    def _build_settle_command(
+        self, holds: Sequence[HoldRequest], spent: Sequence[int], *, held: bool
     ) -> tuple[bytes, Sequence[str]]:
-        words = pack("<cd", b"s", self._replica.waits_until())
-        for want, more in zip(wants, spent, strict=True):
+        words = pack("<cd", b"s", self._server.waits_until())
+        for want, more in zip(holds, spent, strict=True):
             estimate = want.estimate if held else 0
             words += _SPENT.pack(*divmod(estimate, _BILLION), *divmod(more, _BILLION))
-        return words, [self._key(want.place) for want in wants]
+        return words, [self._budget_key(want.place) for want in holds]
 
-    def _key(self, place: str) -> str:
-        return self._replica.key(f"budget:{place}")
+    def _budget_key(self, budget_period: str) -> str:
+        return self._server.key(f"budget:{budget_period}")
 
-    def _count_held(self, wants: Sequence[HoldRequest], times: int) -> None:
-        for want in wants:
-            self._reserved_amounts[want.place] += times * want.estimate
-            if not self._reserved_amounts[want.place]:
-                del self._reserved_amounts[want.place]
+    def _add_reserved_amounts(self, holds: Sequence[HoldRequest], sign: int) -> None:
+        for want in holds:
+            self._reserved_by_budget[want.place] += sign * want.estimate
+            if not self._reserved_by_budget[want.place]:
+                del self._reserved_by_budget[want.place]

@@ -46,15 +46,15 @@ class Address:
 
     @property
     def place(self) -> str:
-        return f"{self._bracketed_host}:{self.port}"
+        return f"{self._url_host}:{self.port}"
 
     @property
     def authority(self) -> str:
         usual = 443 if self.tls else 80
-        return self._bracketed_host if self.port == usual else self.place
+        return self._url_host if self.port == usual else self.place
 
     @property
-    def _bracketed_host(self) -> str:
+    def _url_host(self) -> str:
         return f"[{self.host}]" if ":" in self.host else self.host
 
 
@@ -141,7 +141,7 @@ def host_refusal(url: str, inside: InsideHosts) -> str | None:
         return "is no `https://` address of plainly one host: no user, no escapes, no backslash"
     try:
         six, name = found["six"], found["name"]
-        host: str | IpAddress = _parsed_host(name.lower()) if name else IPv6Address(six)
+        host: str | IpAddress = _parse_image_host(name.lower()) if name else IPv6Address(six)
     except ValueError:
         return "has a host that is no name and no address in its usual form"
     if host in inside:
@@ -152,14 +152,14 @@ def host_refusal(url: str, inside: InsideHosts) -> str | None:
     return None if dot and ending not in _INSIDE_ENDINGS else "names a host inside a network"
 
 
-def _parsed_host(name: str) -> str | IPv4Address:
-    name = name.removesuffix(".")
-    labels = name.split(".")
+def _parse_image_host(host: str) -> str | IPv4Address:
+    host = host.removesuffix(".")
+    labels = host.split(".")
     if _ends_in_number(labels):
-        if _FOUR.fullmatch(name):
-            return IPv4Address(name)
-    elif len(name) <= 253 and all(_LABEL.fullmatch(one) and _is_genuine(one) for one in labels):
-        return name
+        if _FOUR.fullmatch(host):
+            return IPv4Address(host)
+    elif len(host) <= 253 and all(_LABEL.fullmatch(one) and _is_valid_idn(one) for one in labels):
+        return host
     raise ValueError
 
 
@@ -168,7 +168,7 @@ def _ends_in_number(labels: list[str]) -> bool:
     return _NUMBER.fullmatch(labels[-1]) is not None
 
 
-def _is_genuine(label: str) -> bool:
+def _is_valid_idn(label: str) -> bool:
     # Plain letters or digits behind `xn--` would name another host.
     if not label.startswith("xn--"):
         return True

@@ -49,9 +49,9 @@ class KeepAlive(Struct):
         self._period_ends.pop(listener, None)
 
     def _start_timer(self, seconds: float) -> None:
-        self._period_timer = asyncio.get_running_loop().call_later(seconds, self._period_over)
+        self._period_timer = asyncio.get_running_loop().call_later(seconds, self._notify_listeners)
 
-    def _period_over(self) -> None:
+    def _notify_listeners(self) -> None:
         self._period_timer = None
         now, ends = monotonic(), self._period_ends
         over = list(takewhile(lambda listener: ends[listener] <= now, ends))
@@ -70,7 +70,7 @@ _encode_json = msgspec.json.Encoder().encode
 class PlainAnswer:
     """Collects events and sends one JSON body; a restarted answer replaces the events before."""
 
-    __slots__ = ("_context", "_events", "_headers", "_joined_count", "completion", "parsed")
+    __slots__ = ("_context", "_event_list", "_headers", "_joined_count", "completion", "parsed")
 
     early_start = False
 
@@ -81,20 +81,20 @@ class PlainAnswer:
     def begin(self, headers: Mapping[str, str], context: ResponseContext) -> BatchSink:
         self._headers = headers
         self._context = context
-        self._events: list[Event] = []
+        self._event_list: list[Event] = []
         self._joined_count = 0  # events that were joined with those before
         return self._collect_batch
 
     def _collect_batch(self, batch: Batch) -> None:
-        events = self._events
+        events = self._event_list
         events += batch
         if len(events) > self._joined_count + _MOST_UNJOINED:
             events[self._joined_count :] = joined_events(events[self._joined_count :])
             self._joined_count = len(events) - 1  # the last one may go on
 
     async def finish(self, exchange: Exchange) -> None:
-        """Send it; raise :class:`~causerie.errors.InternalError` if it is incomplete."""
-        events, context, completion = self._events, self._context, self.completion
+        """Send the reply; raise :class:`~causerie.errors.InternalError` if it is incomplete."""
+        events, context, completion = self._event_list, self._context, self.completion
         if is_large_batch(events):
             body = await offload(lambda: _encode_json(completion(context, events)))
         else:
@@ -230,7 +230,7 @@ async def send_compressed(
     exchange.respond(200, body, content_type=content_type, headers=headers)
 
 
-def _gzipped(body: bytes, level: int) -> bytes:
+def _compress_gzip(body: bytes, level: int) -> bytes:
     window, memory = (zlib.MAX_WBITS, zlib.DEF_MEM_LEVEL) if level > 1 else (13, 5)
     packer = zlib.compressobj(level, zlib.DEFLATED, 16 + window, memory)
     return packer.compress(body) + packer.flush()
@@ -238,7 +238,7 @@ def _gzipped(body: bytes, level: int) -> bytes:
 
 _COMPRESSORS: Mapping[str, Callable[[bytes, int], bytes]] = {
     "zstd": zstd.compress,
-    "gzip": _gzipped,
+    "gzip": _compress_gzip,
 }
 """By the names of codings, the best first; the second argument is the level."""
 
@@ -277,7 +277,7 @@ Rows = AsyncGenerator[Iterable[Sequence[str]]]  # pieces of a table, the first o
 
 
 async def csv_pieces(rows: Rows) -> AsyncGenerator[bytes]:
-    """Yield rows as CSV, the head with the next piece, so that a refusal comes before it."""
+    """Yield rows as CSV; the head comes with the first rows, so that a refusal can precede it."""
     text, is_head = b"", True
     async with aclosing(rows):
         async for piece in rows:

@@ -1,4 +1,4 @@
-"""Handlers of the API: models, chat completions, and the catalog and keys of routers."""
+"""Handle API requests: list models, answer completions, show a router's catalog and keys."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class RequestLimits(Struct, frozen=True):
 async def authenticated(
     pipeline: Pipeline, exchange: Exchange, door: MountedDoor, caller: Caller | None = None
 ) -> Caller:
-    """Return the owner of a request's key, or the known ``caller``, who may use it from there."""
+    """Return the owner of a request's key, or the given ``caller``; check its networks."""
     if caller is None:
         key = exchange.head.credential
         if not door.accounts:
@@ -57,20 +57,20 @@ class CompletionHandlers:
 
     def __init__(self, pipeline: Pipeline, drain: Drain, limits: RequestLimits) -> None:
         self.pipeline = pipeline
-        self._drain = drain
+        self._drain_state = drain
         self._limits = limits
         self._ping_timer = answers.KeepAlive(limits.ping_seconds)
         first_byte = limits.first_byte_seconds
         self._head_timer = answers.KeepAlive(first_byte) if first_byte else None
-        self._parsing_rules: dict[tuple[str, bool, bool], ParsingRules] = {}
+        self._parsing_rules_cache: dict[tuple[str, bool, bool], ParsingRules] = {}
 
     async def list_models(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
-        caller = await self._catalog_caller(exchange, door)
+        caller = await self._authenticate_if_needed(exchange, door)
         body = msgspec.json.encode(ModelList(data=self.pipeline.models(door, caller)))
         await answers.send_compressed(exchange, body, {})
 
     async def show_model(self, exchange: Exchange, door: MountedDoor, name: str) -> None:
-        caller = await self._catalog_caller(exchange, door)
+        caller = await self._authenticate_if_needed(exchange, door)
         exchange.json(self.pipeline.shown(door, caller, name))
 
     async def complete(
@@ -96,14 +96,14 @@ class CompletionHandlers:
         parsed: ParsedRequest | None = None
         stream: answers.StreamedAnswer | None = None
         try:
-            with WorkGuard(exchange, self._drain):
+            with WorkGuard(exchange, self._drain_state):
                 hints = head.hints if written is None else NO_HINTS
                 body = written or json_at_hand(exchange, most) or await read_json(exchange, most)
-                rules = self._rules_for(door, hints)
-                parsed = shape.parse_at_once(body, rules, head.headers) or await _parse_offloaded(
+                rules = self._get_parsing_rules(door, hints)
+                parsed = shape.parse_at_once(body, rules, head.headers) or await _parse_in_thread(
                     shape, body, rules, head.headers
                 )
-                request = _with_session(parsed.request, hints) if hints.session else parsed.request
+                request = _add_session(parsed.request, hints) if hints.session else parsed.request
                 del body  # of which the request has all
                 if request.stream:
                     answer = stream = answers.StreamedAnswer(
@@ -130,14 +130,14 @@ class CompletionHandlers:
         exchange.begin_completion(shape)
         caller = await authenticated(self.pipeline, exchange, door)
         work_of.set(caller.project or caller.key or exchange.wire.peer)
-        with WorkGuard(exchange, self._drain):
+        with WorkGuard(exchange, self._drain_state):
             head, most = exchange.head, self._limits.body
             body = json_at_hand(exchange, most) or await read_json(exchange, most)
-            rules = self._rules_for(door, head.hints, counting=True)
-            parsed = shape.parse_at_once(body, rules, head.headers) or await _parse_offloaded(
+            rules = self._get_parsing_rules(door, head.hints, counting=True)
+            parsed = shape.parse_at_once(body, rules, head.headers) or await _parse_in_thread(
                 shape, body, rules, head.headers
             )
-            request = _with_session(parsed.request, head.hints)
+            request = _add_session(parsed.request, head.hints)
             try:
                 tokens, exact = await self.pipeline.count_tokens(door, caller, request)
             except ServiceError as failure:
@@ -146,31 +146,31 @@ class CompletionHandlers:
         counted = {"x-token-count": "exact" if exact else "estimated"}
         exchange.json(shape.count_body(tokens), counted)
 
-    def _rules_for(
+    def _get_parsing_rules(
         self, door: MountedDoor, hints: RequestHints, *, counting: bool = False
     ) -> ParsingRules:
         place = door.name, hints.strict, counting
-        rules = self._parsing_rules.get(place)
+        rules = self._parsing_rules_cache.get(place)
         if rules is None:
             rules = parsing_rules(door, self._limits)
             strict = hints.strict or rules.reject_unknown
             rules = structs.replace(rules, reject_unknown=strict, counting=counting)
-            self._parsing_rules[place] = rules
+            self._parsing_rules_cache[place] = rules
         return rules
 
-    async def _catalog_caller(self, exchange: Exchange, door: MountedDoor) -> Caller | None:
+    async def _authenticate_if_needed(self, exchange: Exchange, door: MountedDoor) -> Caller | None:
         if door.open_catalog:
             return None
         return await authenticated(self.pipeline, exchange, door)
 
 
-async def _parse_offloaded(
+async def _parse_in_thread(
     shape: Shape, body: bytes, rules: ParsingRules, headers: Headers
 ) -> ParsedRequest:
     return await offload(shape.parse, body, rules, headers)
 
 
-def _with_session(request: ChatRequest, hints: RequestHints) -> ChatRequest:
+def _add_session(request: ChatRequest, hints: RequestHints) -> ChatRequest:
     if not hints.session or request.session_id is not None:
         return request
     return structs.replace(request, session_id=hints.session)
@@ -217,12 +217,12 @@ class RouterPages(Struct):
         await self._send_catalog_page(exchange, door, caller)
 
     async def _send_catalog_page(
-        self, exchange: Exchange, door: MountedDoor, caller: Caller | None, usual: str = ""
+        self, exchange: Exchange, door: MountedDoor, caller: Caller | None, default_query: str = ""
     ) -> None:
         name, cache = door.name, _PUBLIC_CACHE
         if caller is not None:
             name, cache = f"{door.name} {caller.key}", _NO_CACHE
-        path, query, market = exchange.path, exchange.head.query or usual, self._pipeline
+        path, query, market = exchange.path, exchange.head.query or default_query, self._pipeline
         page = await self._catalog_cache.page(
             name, path, query, lambda: market.listed(door, caller)
         )
@@ -245,16 +245,16 @@ class RouterPages(Struct):
         exchange.json({"data": self._pipeline.listing(door, name).entry()}, _PUBLIC_CACHE)
 
     async def key(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
-        caller, teller = await self._account_caller(exchange, door)
+        caller, teller = await self._authenticate_account(exchange, door)
         exchange.json({"data": await teller.key(caller)}, _NO_CACHE)
 
     async def credits(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
-        caller, teller = await self._account_caller(exchange, door)
+        caller, teller = await self._authenticate_account(exchange, door)
         exchange.json({"data": await teller.credits(caller)}, _NO_CACHE)
 
     async def generation(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
         """Answer ``GET /generation?id=`` with a past request, by its id or its completion's."""
-        caller, teller = await self._account_caller(exchange, door)
+        caller, teller = await self._authenticate_account(exchange, door)
         ids = parse_qs(exchange.head.query).get("id", [])
         if len(ids) != 1:
             raise InvalidRequest(
@@ -264,7 +264,7 @@ class RouterPages(Struct):
             )
         exchange.json({"data": await teller.generation(caller, ids[0])}, _NO_CACHE)
 
-    async def _account_caller(
+    async def _authenticate_account(
         self, exchange: Exchange, door: MountedDoor
     ) -> tuple[Caller, KeyStatements]:
         caller = await authenticated(self._pipeline, exchange, door)

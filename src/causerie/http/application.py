@@ -81,11 +81,11 @@ class Edge:
         own: OwnPaths | None = None,
     ) -> None:
         self.drain = Drain()
-        self._serving_status = engines
+        self._status_source = engines
         self._metrics = metrics
-        self._mounts_by_segment: dict[str, Mount] = {}
+        self._mounts_by_first_segment: dict[str, Mount] = {}
         # By method, host and path
-        self._known_matches: dict[tuple[str, str | None, str], RouteMatch] = {}
+        self._route_match_cache: dict[tuple[str, str | None, str], RouteMatch] = {}
         self.replace(doors, pipeline, limits=limits, own=own)
 
     def replace(
@@ -97,16 +97,16 @@ class Edge:
         own: OwnPaths | None = None,
         teller: KeyStatements | None = None,
     ) -> None:
-        """Answer by these from now on; requests under way keep what they started with."""
+        """Use these doors and limits from now on; requests under way keep the former ones."""
         limits, own = limits or RequestLimits(), own or OwnPaths()
-        self._known_matches = {}
+        self._route_match_cache = {}
         self._door_table = doors
-        handlers = self._completions = CompletionHandlers(pipeline, self.drain, limits)
+        handlers = self._completion_handlers = CompletionHandlers(pipeline, self.drain, limits)
         self._door_routes = routing.door_routes(handlers)
-        self._router_routes = routing.router_routes(handlers, RouterPages(pipeline, teller))
+        self._router_door_routes = routing.router_routes(handlers, RouterPages(pipeline, teller))
         self._metrics_page = MetricsPage(self._metrics, own.metrics_keys, own.metrics_of_all)
         self._service_routes = routing.service_routes(
-            HealthHandlers(self._serving_status, self.drain),
+            HealthHandlers(self._status_source, self.drain),
             None if own.metrics_apart else self._metrics_page,
             Documents(limits.max_messages) if own.docs else None,
         )
@@ -125,8 +125,8 @@ class Edge:
         It answers at the host name of ``address``; without one at all host names of the service
         but those of doors, and ``at_doors`` at these too. ``refuse`` sends its failures.
         """
-        self._known_matches = {}
-        self._mounts_by_segment[first] = Mount(handler, refuse, address, at_doors)
+        self._route_match_cache = {}
+        self._mounts_by_first_segment[first] = Mount(handler, refuse, address, at_doors)
 
     async def converse(self, exchange: Exchange, caller: Caller, body: bytes | None = None) -> None:
         """Answer a chat completion of a caller who was authenticated without a key.
@@ -135,7 +135,7 @@ class Edge:
         :class:`ServiceError`.
         """
         door = self._door_table.named(caller.door)
-        complete = self._completions.complete
+        complete = self._completion_handlers.complete
         await complete(CHAT_COMPLETIONS, exchange, door, caller=caller, written=body)
 
     async def answer(self, exchange: Exchange) -> None:
@@ -145,10 +145,10 @@ class Edge:
         try:
             head = exchange.head
             headers = head.headers
-            known = self._known_matches.get((head.method, headers.get("host"), head.path))
+            known = self._route_match_cache.get((head.method, headers.get("host"), head.path))
             if known is None or not known.completes or "origin" in headers:
                 request_id.set(exchange.request_id)  # a completion gets another id
-            if "origin" not in headers or not self._answers_preflight(exchange):
+            if "origin" not in headers or not self._handle_cors(exchange):
                 match = known or self._match_route(exchange)
                 await match.handler(exchange, match.door, match.parameter)
         except ClientGone:
@@ -193,13 +193,13 @@ class Edge:
             self._metrics.refused(door, failure.code, failure.status)
             path = exchange.path[:_SHOWN]
             log.info("refused", path=path, status=failure.status, code=failure.code)
-        self._refusal_of(exchange)(exchange, failure)
+        self._choose_refusal_sender(exchange)(exchange, failure)
 
-    def _refusal_of(self, exchange: Exchange) -> Refusal:
-        found = self._mounts_by_segment.get(_first_segment(exchange.path))
+    def _choose_refusal_sender(self, exchange: Exchange) -> Refusal:
+        found = self._mounts_by_first_segment.get(_first_segment(exchange.path))
         if found is None:
             shape = shape_of(exchange.path)
-            return Exchange.refuse if shape is CHAT_COMPLETIONS else partial(_refuse_as, shape)
+            return Exchange.refuse if shape is CHAT_COMPLETIONS else partial(_send_refusal, shape)
         try:
             name = host_name(exchange.headers.get("host"))
         except InvalidRequest:  # this is the failure that is sent
@@ -207,9 +207,9 @@ class Edge:
         of_door = self._door_table.has_host(name) and not (found.address and name == found.host)
         return Exchange.refuse if of_door else found.refuse
 
-    def _answers_preflight(self, exchange: Exchange) -> bool:
+    def _handle_cors(self, exchange: Exchange) -> bool:
         path, headers = exchange.path, exchange.headers
-        if path in self._service_routes or _first_segment(path) in self._mounts_by_segment:
+        if path in self._service_routes or _first_segment(path) in self._mounts_by_first_segment:
             return False
         origin = headers["origin"]
         try:
@@ -231,31 +231,31 @@ class Edge:
 
     def _match_route(self, exchange: Exchange) -> RouteMatch:
         method, path, host = exchange.method, exchange.path, exchange.headers.get("host")
-        own = self._service_handler(exchange, host)
+        own = self._find_service_handler(exchange, host)
         if own is not None:
             match = RouteMatch(lambda exchange, *_: own(exchange), _NO_DOOR, "")
         else:
             door, rest = self._door_table.find(host, path)
-            routes = self._router_routes if door.kind == "router" else self._door_routes
+            routes = self._router_door_routes if door.kind == "router" else self._door_routes
             handler, parameter = routing.find_handler(routes, method, path.removesuffix(rest), rest)
             completes = isinstance(handler, partial)
             if door.networks is not None:
-                handler = _network_checked(handler, door.networks)
+                handler = _wrap_network_check(handler, door.networks)
             match = RouteMatch(handler, door, parameter, completes)
         if len(path) + len(host or "") <= _MAX_REMEMBERED_PLACE:
-            if len(self._known_matches) >= 4096:
-                self._known_matches.clear()
-            self._known_matches[method, host, path] = match
+            if len(self._route_match_cache) >= 4096:
+                self._route_match_cache.clear()
+            self._route_match_cache[method, host, path] = match
         return match
 
-    def _service_handler(self, exchange: Exchange, host: str | None) -> routing.Handler | None:
+    def _find_service_handler(self, exchange: Exchange, host: str | None) -> routing.Handler | None:
         handler = self._service_routes.get(exchange.path)
         if handler is not None:
             self._door_table.own_name(host)
             if exchange.method not in ("GET", "HEAD"):
                 raise routing.method_not_allowed(exchange.method, ["GET"])
             return handler
-        mounted = self._mounts_by_segment.get(_first_segment(exchange.path))
+        mounted = self._mounts_by_first_segment.get(_first_segment(exchange.path))
         if mounted is None:
             return None
         if mounted.address and host_name(host) == mounted.host:
@@ -272,7 +272,7 @@ class Edge:
         return mounted.handler
 
 
-def _network_checked(handler: routing.DoorHandler, networks: NetworkList) -> routing.DoorHandler:
+def _wrap_network_check(handler: routing.DoorHandler, networks: NetworkList) -> routing.DoorHandler:
     async def answer(exchange: Exchange, door: MountedDoor, parameter: str) -> None:
         networks.check(exchange.client(door.proxies), f"The door {door.name}")
         await handler(exchange, door, parameter)
@@ -280,7 +280,7 @@ def _network_checked(handler: routing.DoorHandler, networks: NetworkList) -> rou
     return answer
 
 
-def _refuse_as(shape: Shape, exchange: Exchange, failure: ServiceError) -> None:
+def _send_refusal(shape: Shape, exchange: Exchange, failure: ServiceError) -> None:
     exchange.id_header = shape.id_header
     body = shape.error(failure, exchange.request_id)
     exchange.refuse(failure, shape.error_status(failure), body)

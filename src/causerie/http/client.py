@@ -32,7 +32,7 @@ async def _connect_to_first(
                 raise
 
 
-async def _allowed_hosts(address: Address, networks: Sequence[IpNetwork]) -> Sequence[str]:
+async def _resolve_host(address: Address, networks: Sequence[IpNetwork]) -> Sequence[str]:
     # All must be allowed; they are dialled as checked, so no second look-up leads elsewhere.
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
@@ -41,37 +41,37 @@ async def _allowed_hosts(address: Address, networks: Sequence[IpNetwork]) -> Seq
         number = ip_address(host.partition("%")[0])
         if not is_public(number) and not any(number in network for network in networks):
             words = f"{address.place} leads to an address that is not public"
-            raise _dial_failure("private", f"{words}, and in none of `server.private_networks`")
+            raise _new_dial_failure("private", f"{words}, and in none of `server.private_networks`")
     return hosts
 
 
 @asynccontextmanager
-async def _explained_dial_errors(place: str, seconds: float) -> AsyncIterator[None]:
+async def _translate_dial_errors(place: str, timeout_seconds: float) -> AsyncIterator[None]:
     try:
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(timeout_seconds):
             yield
     except TimeoutError:
-        raise _dial_failure(
-            "connect_timeout", f"{place} did not answer within {seconds:g} s"
+        raise _new_dial_failure(
+            "connect_timeout", f"{place} did not answer within {timeout_seconds:g} s"
         ) from None
     except (socket.gaierror, UnicodeError) as error:
-        raise _dial_failure("dns", f"the host name of {place} cannot be resolved") from error
+        raise _new_dial_failure("dns", f"the host name of {place} cannot be resolved") from error
     except ssl.SSLCertVerificationError as error:
-        raise _dial_failure("tls", f"{place}: {error.verify_message}") from error
+        raise _new_dial_failure("tls", f"{place}: {error.verify_message}") from error
     except ssl.SSLError as error:
-        raise _dial_failure("tls", f"{place} does not speak TLS as it should") from error
+        raise _new_dial_failure("tls", f"{place} does not speak TLS as it should") from error
     except ConnectionRefusedError as error:
-        raise _dial_failure("refused", f"{place} refused the connection") from error
+        raise _new_dial_failure("refused", f"{place} refused the connection") from error
     except OSError as error:
         reason = error.strerror or "no way there"
-        raise _dial_failure("refused", f"{place} cannot be reached: {reason}") from error
+        raise _new_dial_failure("refused", f"{place} cannot be reached: {reason}") from error
 
 
-def _dial_failure(kind: str, words: str) -> TransportFailed:
-    return TransportFailed(kind, words, sent=False)  # type: ignore[arg-type]  # from the list above
+def _new_dial_failure(kind: str, message: str) -> TransportFailed:
+    return TransportFailed(kind, message, sent=False)  # type: ignore[arg-type]  # from the list above
 
 
-async def _through_proxy(
+async def _dial_via_proxy(
     connection: ClientConnection,
     address: Address,
     tls: ssl.SSLContext | None,
@@ -93,9 +93,9 @@ async def _through_proxy(
         f"CONNECT {authority} HTTP/1.1\r\nhost: {authority}\r\n{credentials}\r\n".encode("latin-1")
     )
     try:
-        status = await _proxy_status(answer)
+        status = await _read_proxy_status(answer)
         if not 200 <= status < 300:
-            raise _dial_failure("proxy", f"the proxy {proxy.place} answered {status}")
+            raise _new_dial_failure("proxy", f"the proxy {proxy.place} answered {status}")
         secured = await loop.start_tls(
             transport,
             connection,
@@ -108,9 +108,9 @@ async def _through_proxy(
     connection.connection_made(cast(asyncio.Transport, secured))
 
 
-async def _proxy_status(answer: asyncio.StreamReader) -> int:
+async def _read_proxy_status(reader: asyncio.StreamReader) -> int:
     try:
-        parts = (await answer.readuntil(b"\r\n\r\n")).split(b" ", 2)
+        parts = (await reader.readuntil(b"\r\n\r\n")).split(b" ", 2)
     except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError):
         return 0
     valid = len(parts) > 1 and len(parts[1]) == 3 and parts[1].isdigit()
@@ -144,19 +144,19 @@ class HttpClient:
 
     def __init__(self, base_url: str, reach: Reach = Reach()) -> None:
         self.address = Address.parse(base_url)
-        self._reach = reach
+        self._options = reach
         self._proxy = Address.parse(reach.proxy) if reach.proxy is not None else None
         self._tls_context = reach.tls
         if self.address.tls and self._tls_context is None:
             self._tls_context = ssl.create_default_context()
-        self._connections: set[ClientConnection] = set()
+        self._open_connections: set[ClientConnection] = set()
         self._dialing_count = 0
         self._idle_connections: deque[ClientConnection] = deque()
-        self._waiting_requests: deque[asyncio.Future[None]] = deque()
+        self._waiters: deque[asyncio.Future[None]] = deque()
         self._expiry_timer: asyncio.TimerHandle | None = None
-        self._closed = False
-        self._keeps_idle = reach.idle_seconds > 0
-        self._last_expiry = 0.0  # when it was last watched, on the monotonic clock
+        self._is_closed = False
+        self._reuses_connections = reach.idle_seconds > 0
+        self._last_expiry_time = 0.0  # when it was last watched, on the monotonic clock
         self._fixed_headers = f"host: {self.address.authority}\r\naccept-encoding: identity\r\n"
         if reach.idle_seconds <= 0:
             self._fixed_headers += "connection: close\r\n"
@@ -199,12 +199,12 @@ class HttpClient:
         ``asked`` is called with the response once the request is on its way.
         """
         if anew:
-            connection = await self._new_connection()
+            connection = await self._open_connection()
         else:
             connection = (
                 self._idle_connections.pop()
                 if self._idle_connections
-                else await self._free_connection(due)
+                else await self._acquire_connection(due)
             )
         if body is None:
             request = head + b"\r\n"
@@ -230,33 +230,33 @@ class HttpClient:
 
     async def close(self) -> None:
         """Close every connection; responses under way fail."""
-        self._closed = True
-        self._keeps_idle = False
+        self._is_closed = True
+        self._reuses_connections = False
         if self._expiry_timer is not None:
             self._expiry_timer.cancel()
-        for connection in tuple(self._connections):
+        for connection in tuple(self._open_connections):
             connection.drop()
         self._idle_connections.clear()
         await asyncio.sleep(0)  # the transports tell their protocols
 
     def retire(self) -> None:
         """Close idle connections now, and others after their response."""
-        self._keeps_idle = False
+        self._reuses_connections = False
         while self._idle_connections:
             self._idle_connections.popleft().close()
 
     @property
     def open_connections(self) -> int:
-        return len(self._connections)
+        return len(self._open_connections)
 
     def _expire_connections(self) -> None:
         # One timer for everything: a timer per request would cost more than the request.
-        now = self._last_expiry = monotonic()
-        due = [connection.expire(now) for connection in tuple(self._connections)]
-        oldest = now - self._reach.idle_seconds
+        now = self._last_expiry_time = monotonic()
+        due = [connection.expire(now) for connection in tuple(self._open_connections)]
+        oldest = now - self._options.idle_seconds
         while self._idle_connections and self._idle_connections[0].idle_since <= oldest:
             self._idle_connections.popleft().close()
-        watched = any(due) or (self._keeps_idle and self._connections)
+        watched = any(due) or (self._reuses_connections and self._open_connections)
         self._expiry_timer = None
         if watched:
             self._expiry_timer = asyncio.get_running_loop().call_later(
@@ -264,45 +264,45 @@ class HttpClient:
             )
 
     def idle(self, connection: ClientConnection) -> None:
-        if not self._keeps_idle:
+        if not self._reuses_connections:
             connection.close()
             return
-        connection.idle_since = self._last_expiry
+        connection.idle_since = self._last_expiry_time
         self._idle_connections.append(connection)
-        if self._waiting_requests:
-            self._wake_waiting_request()
+        if self._waiters:
+            self._wake_waiter()
 
     def gone(self, connection: ClientConnection) -> None:
-        self._connections.discard(connection)
+        self._open_connections.discard(connection)
         if connection in self._idle_connections:
             self._idle_connections.remove(connection)
-        self._wake_waiting_request()
+        self._wake_waiter()
 
-    async def _free_connection(self, due: float) -> ClientConnection:
+    async def _acquire_connection(self, deadline: float) -> ClientConnection:
         while True:
             while self._idle_connections:
                 if not (kept := self._idle_connections.pop()).closed:
                     return kept
-            if len(self._connections) + self._dialing_count < self._reach.max_connections:
-                return await self._new_connection()
-            await self._wait_for_connection(due)
+            if len(self._open_connections) + self._dialing_count < self._options.max_connections:
+                return await self._open_connection()
+            await self._wait_for_connection(deadline)
 
-    async def _wait_for_connection(self, due: float) -> None:
+    async def _wait_for_connection(self, deadline: float) -> None:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting_requests.append(turn)
+        self._waiters.append(turn)
         try:
-            async with asyncio.timeout(None if due == _NEVER else due - monotonic()):
+            async with asyncio.timeout(None if deadline == _NEVER else deadline - monotonic()):
                 await turn
         except (TimeoutError, asyncio.CancelledError) as end:
             if turn.done() and not turn.cancelled():
-                self._wake_waiting_request()
+                self._wake_waiter()
             if isinstance(end, TimeoutError):
                 words = f"no connection to {self.address.place} became free in time"
                 raise TransportFailed("timeout", words, sent=False) from None
             raise
 
-    async def _new_connection(self) -> ClientConnection:
-        if self._closed:
+    async def _open_connection(self) -> ClientConnection:
+        if self._is_closed:
             raise TransportFailed("closed", "the client is closed", sent=False)
         connection = ClientConnection(self, self.address.place)
         self._dialing_count += 1
@@ -310,43 +310,43 @@ class HttpClient:
             await self._dial_connection(connection)
         except BaseException:
             connection.drop()
-            self._wake_waiting_request()
+            self._wake_waiter()
             raise
         finally:
             self._dialing_count -= 1
-        self._connections.add(connection)
+        self._open_connections.add(connection)
         if self._expiry_timer is None:
-            self._last_expiry = monotonic()
+            self._last_expiry_time = monotonic()
             later = connection.loop.call_later
             self._expiry_timer = later(_WATCH_SECONDS, self._expire_connections)
         return connection
 
     async def _dial_connection(self, connection: ClientConnection) -> None:
-        reach, proxy, address = self._reach, self._proxy, self.address
+        reach, proxy, address = self._options, self._proxy, self.address
         server_name = reach.server_name or (address.host if reach.host else None)
         if reach.host is not None:
             address = replace(address, host=reach.host)
-        async with _explained_dial_errors(address.place, reach.connect_seconds):
+        async with _translate_dial_errors(address.place, reach.connect_seconds):
             if reach.socket is not None:
                 loop = asyncio.get_running_loop()
                 await loop.create_unix_connection(lambda: connection, reach.socket)
                 return
             if proxy is not None and address.tls:
-                await _through_proxy(connection, address, self._tls_context, server_name, proxy)
+                await _dial_via_proxy(connection, address, self._tls_context, server_name, proxy)
                 return
             first = proxy or address
             hosts: Sequence[str] = (first.host,)
             if proxy is None and reach.networks is not None:
-                hosts = await _allowed_hosts(address, reach.networks)
+                hosts = await _resolve_host(address, reach.networks)
             context = self._tls_context or ssl.create_default_context() if first.tls else None
             name = (server_name or first.host) if first.tls else None
             await _connect_to_first(
                 connection, hosts, first.port, ssl=context, server_hostname=name
             )
 
-    def _wake_waiting_request(self) -> None:
-        while self._waiting_requests:
-            turn = self._waiting_requests.popleft()
+    def _wake_waiter(self) -> None:
+        while self._waiters:
+            turn = self._waiters.popleft()
             if not turn.done():
                 turn.set_result(None)
                 return

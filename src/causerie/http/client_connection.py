@@ -24,7 +24,7 @@ FailureKind = (
 
 
 class TransportFailed(Exception):
-    """No complete response. The text names host and port, never a path or a header."""
+    """A response did not come whole. The text names host and port, never a path or a header."""
 
     def __init__(self, kind: FailureKind, words: str, *, sent: bool) -> None:
         super().__init__(words)
@@ -41,7 +41,7 @@ _NEVER = float("inf")
 
 
 class IncomingBody:
-    """The methods of a response's body, decoded or not, over its pieces."""
+    """Base of a response's body, decoded or not: reads its pieces, its beginning, or all of it."""
 
     __slots__ = ()
 
@@ -93,15 +93,15 @@ class HttpResponse(IncomingBody, Struct, eq=False):
     unsent: bool = False  # whether it was given up before its request had been sent whole
     taker: Callable[[bytes], bool] | None = None
     """Called with an awaited piece on arrival; true keeps the waiting task asleep."""
-    _pieces: list[bytes] = []  # that nobody waited for
-    _unread_bytes: int = 0
-    _body_end: TransportFailed | bool = False  # nothing more comes: it is complete, or broken
+    _unread_pieces: list[bytes] = []  # that nobody waited for
+    _unread_byte_count: int = 0
+    _body_outcome: TransportFailed | bool = False  # nothing more comes: it is complete, or broken
 
     @property
     def headers(self) -> Mapping[str, str]:
         """Return the values by lower-case name; those of a header that came twice are joined."""
         headers: dict[str, str] = {}
-        for line in _head_lines(self.opening).split(b"\r\n")[1:]:
+        for line in _extract_final_head(self.opening).split(b"\r\n")[1:]:
             name, _, value = line.decode("latin-1").partition(":")
             name, value = name.lower(), value.strip(" \t")
             headers[name] = f"{headers[name]}, {value}" if name in headers else value
@@ -110,15 +110,15 @@ class HttpResponse(IncomingBody, Struct, eq=False):
     @property
     def media_type(self) -> bytes:
         """Return the media type in lower case without parameters, or empty."""
-        return self._header_value(b"content-type").partition(b";")[0].strip()
+        return self._find_header_value(b"content-type").partition(b";")[0].strip()
 
     @property
     def coding(self) -> bytes:
         """Return ``Content-Encoding`` in lower case, or empty."""
-        return self._header_value(b"content-encoding").strip()
+        return self._find_header_value(b"content-encoding").strip()
 
-    def _header_value(self, name: bytes) -> bytes:
-        _, _, value = _head_lines(self.opening).lower().partition(b"\r\n" + name + b":")
+    def _find_header_value(self, name: bytes) -> bytes:
+        _, _, value = _extract_final_head(self.opening).lower().partition(b"\r\n" + name + b":")
         return value.partition(b"\r\n")[0]
 
     def piece(self, late: float = _NEVER) -> asyncio.Future[bytes]:
@@ -129,33 +129,33 @@ class HttpResponse(IncomingBody, Struct, eq=False):
         """
         source = self._connection
         piece: asyncio.Future[bytes] = source.loop.create_future()
-        if not self._body_end and not self._pieces:
+        if not self._body_outcome and not self._unread_pieces:
             self.late = late
             self.waiting = piece
             return piece
-        if not self._pieces and isinstance(self._body_end, TransportFailed):
-            raise self._body_end
-        piece.set_result(b"".join(self._pieces))
-        self._pieces.clear()
-        if self._unread_bytes > _MAX_UNREAD and not self._body_end:
+        if not self._unread_pieces and isinstance(self._body_outcome, TransportFailed):
+            raise self._body_outcome
+        piece.set_result(b"".join(self._unread_pieces))
+        self._unread_pieces.clear()
+        if self._unread_byte_count > _MAX_UNREAD and not self._body_outcome:
             source.resume()
-        self._unread_bytes = 0
+        self._unread_byte_count = 0
         return piece
 
     def at_hand(self) -> bytes:
         """Return the whole body without consuming it, or ``b""`` if it is not complete."""
-        return b"".join(self._pieces) if self._body_end is True else b""
+        return b"".join(self._unread_pieces) if self._body_outcome is True else b""
 
     def unread(self, piece: bytes) -> None:
-        self._pieces.insert(0, piece)
-        self._unread_bytes += len(piece)
+        self._unread_pieces.insert(0, piece)
+        self._unread_byte_count += len(piece)
 
     async def finish(self, seconds: float) -> None:
         """Read and discard the rest within ``seconds``, so that the connection can be reused."""
         try:
-            if not self._body_end:
+            if not self._body_outcome:
                 self.due = monotonic() + seconds
-            while not self._body_end:
+            while not self._body_outcome:
                 await self.piece()
         except TransportFailed:
             pass  # nobody wanted it
@@ -164,7 +164,7 @@ class HttpResponse(IncomingBody, Struct, eq=False):
 
     def close(self) -> None:
         """Give up the rest: in the middle of a body the connection is closed at once."""
-        if not self._body_end:
+        if not self._body_outcome:
             self._connection.drop()
 
     # Called by the connection.
@@ -178,32 +178,32 @@ class HttpResponse(IncomingBody, Struct, eq=False):
         if not waiting.done():
             waiting.set_result(piece)
             return
-        self._pieces.append(piece)
-        self._unread_bytes += len(piece)
-        if self._unread_bytes > _MAX_UNREAD:
+        self._unread_pieces.append(piece)
+        self._unread_byte_count += len(piece)
+        if self._unread_byte_count > _MAX_UNREAD:
             self._connection.pause()
 
     def end(self, piece: bytes) -> None:
-        self._body_end = True
+        self._body_outcome = True
         waiting = self.waiting
         if not waiting.done():
             waiting.set_result(piece)
         else:
-            self._pieces.append(piece)
-        if self._unread_bytes > _MAX_UNREAD:
+            self._unread_pieces.append(piece)
+        if self._unread_byte_count > _MAX_UNREAD:
             self._connection.resume()  # for the next request
 
     def fail(self, failure: TransportFailed) -> None:
-        if self._body_end:
+        if self._body_outcome:
             return
-        self._body_end = failure
+        self._body_outcome = failure
         if not self.waiting.done():
             self.waiting.set_exception(failure)
             self.waiting.exception()  # no report of asyncio if the waiting task is cancelled
 
 
-def _head_lines(opening: bytes) -> bytes:
-    head, _, rest = opening.lstrip(b"\r\n").partition(b"\r\n\r\n")
+def _extract_final_head(received: bytes) -> bytes:
+    head, _, rest = received.lstrip(b"\r\n").partition(b"\r\n\r\n")
     while head[9:10] == b"1":  # "HTTP/1.1 1…": an interim response came before (RFC 9110, 15.2)
         head, _, rest = rest.partition(b"\r\n\r\n")
     return head
@@ -226,13 +226,13 @@ class ClientConnection(asyncio.Protocol):
 
     def __init__(self, home: ConnectionPool, place: str) -> None:
         self._connection_pool = home
-        self._server_place = place
+        self._server_host_port = place
         self.loop = asyncio.get_running_loop()
-        self._traffic = traffic()
-        self._is_local = False  # whether the server runs on this machine, at a Unix socket
+        self._write_batcher = traffic()
+        self._is_unix_socket = False  # whether the server runs on this machine, at a Unix socket
         self._transport: asyncio.Transport | None = None
-        self._pieces: list[bytes] = []  # of a body, from what is being read
-        self.on_body = self._pieces.append  # what the parser calls
+        self._parsed_body_pieces: list[bytes] = []  # of a body, from what is being read
+        self.on_body = self._parsed_body_pieces.append  # what the parser calls
         self._parser = httptools.HttpResponseParser(self)
         self._current_response: HttpResponse | None = None  # until it is complete
         self.idle_since = 0.0
@@ -256,7 +256,7 @@ class ClientConnection(asyncio.Protocol):
         transport = self._transport
         if transport is None:
             return False
-        return transport.get_write_buffer_size() > 0 or self._traffic.holds(transport)
+        return transport.get_write_buffer_size() > 0 or self._write_batcher.holds(transport)
 
     def ask(self, request: bytes, due: float) -> HttpResponse:
         """Send a request; the response is ``due`` at that time of the monotonic clock."""
@@ -264,10 +264,10 @@ class ClientConnection(asyncio.Protocol):
         response = HttpResponse(self, due, head, head)
         transport = self._transport
         if transport is None or transport.is_closing():
-            response.fail(self._transport_failure("closed", "closed the connection", sent=False))
+            response.fail(self._new_failure("closed", "closed the connection", sent=False))
         else:
             self._current_response = response
-            self._traffic.send(transport, request)
+            self._write_batcher.send(transport, request)
         return response
 
     def pause(self) -> None:
@@ -295,7 +295,7 @@ class ClientConnection(asyncio.Protocol):
         if response is None:
             return False
         if response.is_late(now):
-            self._break_response("timeout", "did not answer in time")
+            self._fail_response("timeout", "did not answer in time")
             return False
         return True
 
@@ -306,7 +306,7 @@ class ClientConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._is_local = not without_delay(transport)
+        self._is_unix_socket = not without_delay(transport)
 
     def data_received(self, data: bytes) -> None:
         response = self._current_response
@@ -316,7 +316,7 @@ class ClientConnection(asyncio.Protocol):
         taker = response.taker
         if taker is None:
             # Behind a token of a stream the next one is milliseconds away.
-            self._traffic.came(slow=self._is_local or response.status > 0)
+            self._write_batcher.came(slow=self._is_unix_socket or response.status > 0)
             if not response.status:
                 response.opening += data
         try:
@@ -324,8 +324,8 @@ class ClientConnection(asyncio.Protocol):
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             is_other = isinstance(error, httptools.HttpParserUpgrade)
             words = "switched to another protocol" if is_other else "sent what is not HTTP/1.1"
-            self._break_response("protocol", words)
-        if pieces := self._pieces:
+            self._fail_response("protocol", words)
+        if pieces := self._parsed_body_pieces:
             piece = pieces.pop()
             if pieces:
                 piece = b"".join(pieces) + piece
@@ -333,21 +333,21 @@ class ClientConnection(asyncio.Protocol):
             if taker is not None:
                 if not response.waiting.done() and taker(piece):
                     return
-                self._traffic.came(slow=True)
+                self._write_batcher.came(slow=True)
             response.feed(piece)
         elif not response.status and len(response.opening) > _MAX_HEAD_BYTES:
-            self._break_response("too_large", "sent a head without end")
+            self._fail_response("too_large", "sent a head without end")
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         response = self._current_response
         if exc is not None:
-            self._break_response("reset", "broke the connection off")
+            self._fail_response("reset", "broke the connection off")
         elif response is not None and response.status and not _has_framing(response):
             self._current_response = None
             response.end(b"")  # this body ends where the connection does
         else:
-            self._break_response("closed", "closed the connection before its response was complete")
+            self._fail_response("closed", "closed the connection before its response was complete")
         self._connection_pool.gone(self)
 
     def on_message_begin(self) -> None:
@@ -369,25 +369,25 @@ class ClientConnection(asyncio.Protocol):
             return
         self._current_response = None
         if response.taker is not None:
-            self._traffic.came(slow=True)
-        response.end(b"".join(self._pieces))
-        self._pieces.clear()
+            self._write_batcher.came(slow=True)
+        response.end(b"".join(self._parsed_body_pieces))
+        self._parsed_body_pieces.clear()
         if self._parser.should_keep_alive():
             self._connection_pool.idle(self)
         else:
             self.close()
 
-    def _break_response(self, kind: FailureKind, words: str) -> None:
+    def _fail_response(self, kind: FailureKind, message: str) -> None:
         response, self._current_response = self._current_response, None
         if response is not None:
-            if self._pieces:  # what came before it broke
-                response.feed(b"".join(self._pieces))
-                self._pieces.clear()
-            response.fail(self._transport_failure(kind, words, sent=True))
+            if self._parsed_body_pieces:  # what came before it broke
+                response.feed(b"".join(self._parsed_body_pieces))
+                self._parsed_body_pieces.clear()
+            response.fail(self._new_failure(kind, message, sent=True))
         self.drop()
 
-    def _transport_failure(self, kind: FailureKind, words: str, *, sent: bool) -> TransportFailed:
-        return TransportFailed(kind, f"{self._server_place} {words}", sent=sent)
+    def _new_failure(self, kind: FailureKind, message: str, *, sent: bool) -> TransportFailed:
+        return TransportFailed(kind, f"{self._server_host_port} {message}", sent=sent)
 
 
 def _has_framing(response: HttpResponse) -> bool:

@@ -39,30 +39,30 @@ class Decoder(Protocol):
 class _Inflate:
     def __init__(self) -> None:
         self.ended = False
-        self._unfinished = b""
-        self._inflate: zlib._Decompress | None = None
+        self._undecoded_start = b""
+        self._inflater: zlib._Decompress | None = None
 
     def parts(self, data: bytes) -> Iterator[bytes]:
-        data = self._unfinished + data
+        data = self._undecoded_start + data
         while data:
-            if self._inflate is None:
+            if self._inflater is None:
                 if len(data) < 2:
-                    self._unfinished = data
+                    self._undecoded_start = data
                     return
-                self._unfinished = b""
+                self._undecoded_start = b""
                 named = data[0] & 0x0F == 8 and int.from_bytes(data[:2]) % 31 == 0  # RFC 1950, 2.2
                 window = zlib.MAX_WBITS if named else -zlib.MAX_WBITS
                 gzipped = data.startswith(_GZIP)
-                self._inflate = zlib.decompressobj(16 + zlib.MAX_WBITS if gzipped else window)
+                self._inflater = zlib.decompressobj(16 + zlib.MAX_WBITS if gzipped else window)
                 self.ended = False
-            inflate = self._inflate
+            inflate = self._inflater
             part = inflate.decompress(data, _PART)
             while part:
                 yield part
                 part = inflate.decompress(inflate.unconsumed_tail, _PART)
             if not inflate.eof:
                 return
-            self.ended, self._inflate = True, None
+            self.ended, self._inflater = True, None
             data = inflate.unused_data.lstrip(b"\0")
 
 
@@ -82,7 +82,7 @@ class _Brotli:
 class _Zstd:
     def __init__(self) -> None:
         self.ended = False
-        self._decoder = _zstd_decoder()
+        self._decoder = _new_zstd_decoder()
 
     def parts(self, data: bytes) -> Iterator[bytes]:
         while data:
@@ -93,10 +93,10 @@ class _Zstd:
                 part = b"" if decoder.eof else decoder.decompress(b"", _PART)
             self.ended, data = decoder.eof, b""
             if decoder.eof:
-                data, self._decoder = decoder.unused_data, _zstd_decoder()
+                data, self._decoder = decoder.unused_data, _new_zstd_decoder()
 
 
-def _zstd_decoder() -> zstd.ZstdDecompressor:
+def _new_zstd_decoder() -> zstd.ZstdDecompressor:
     return zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: _WINDOW_LOG})
 
 
@@ -145,7 +145,7 @@ async def decoded(response: HttpResponse) -> HttpResponse | DecodedResponse:
     start = await response.beginning(
         lambda start: len(start) >= (len(_ZSTD) if start[:1] in (b"\x1f", b"\x28") else 2)
     )
-    codings = _content_codings(response.coding, start)
+    codings = _detect_content_codings(response.coding, start)
     if not codings:
         return response
     if len(codings) > _MOST_CODINGS or not set(codings) <= DECODERS.keys():
@@ -154,7 +154,7 @@ async def decoded(response: HttpResponse) -> HttpResponse | DecodedResponse:
     return DecodedResponse(response, codings)
 
 
-def _content_codings(header: bytes, body_start: bytes) -> Sequence[str]:
+def _detect_content_codings(header: bytes, body_start: bytes) -> Sequence[str]:
     by_bytes = (
         "gzip" if body_start.startswith(_GZIP) else "zstd" if body_start.startswith(_ZSTD) else ""
     )
@@ -171,66 +171,66 @@ class DecodedResponse(IncomingBody):
     """An :class:`HttpResponse` whose body is decoded as it arrives."""
 
     __slots__ = (
-        "_compressed_bytes",
-        "_decoded_bytes",
+        "_compressed_byte_count",
+        "_compressed_response",
+        "_decoded_byte_count",
         "_decoded_pieces",
         "_decoders",
-        "_response",
-        "_undelivered",
+        "_undelivered_bytes",
         "late",
         "taker",
     )
 
     def __init__(self, response: HttpResponse, codings: Sequence[str]) -> None:
-        self._response = response
+        self._compressed_response = response
         # Without effect: what arrives is not what is read.
         self.taker: Callable[[bytes], bool] | None = None
         self.late = _NEVER
         self._decoders = [DECODERS[name]() for name in reversed(codings)]
         self._decoded_pieces: Iterator[bytes] = iter(())  # of what has come
-        self._undelivered = b""  # decoded, and not consumed
-        self._compressed_bytes = self._decoded_bytes = 0
+        self._undelivered_bytes = b""  # decoded, and not consumed
+        self._compressed_byte_count = self._decoded_byte_count = 0
 
     @property
     def due(self) -> float:
-        return self._response.due
+        return self._compressed_response.due
 
     @due.setter
     def due(self, due: float) -> None:
-        self._response.due = due
+        self._compressed_response.due = due
 
     async def piece(self, late: float = _NEVER) -> bytes:
-        if self._undelivered:
-            begun, self._undelivered = self._undelivered, b""
+        if self._undelivered_bytes:
+            begun, self._undelivered_bytes = self._undelivered_bytes, b""
             return begun
         while (part := self._next_decoded_piece()) is None:
-            data = await self._response.piece(late)
+            data = await self._compressed_response.piece(late)
             if not data:
                 if not all(decoder.ended for decoder in self._decoders):
-                    raise self._unreadable_compression()
+                    raise self._close_and_build_failure()
                 return b""
-            self._compressed_bytes += len(data)
+            self._compressed_byte_count += len(data)
             self._decoded_pieces = self._decode_pieces(data, self._decoders)
         await asyncio.sleep(0)  # other tasks run between two parts
         return part
 
     def unread(self, piece: bytes) -> None:
-        self._undelivered = piece
+        self._undelivered_bytes = piece
 
     async def finish(self, seconds: float) -> None:
-        await self._response.finish(seconds)
+        await self._compressed_response.finish(seconds)
 
     def close(self) -> None:
-        self._response.close()
+        self._compressed_response.close()
 
     def _next_decoded_piece(self) -> bytes | None:
         try:
             part = next(self._decoded_pieces, None)
         except _ERRORS as error:
-            raise self._unreadable_compression() from error
-        self._decoded_bytes += len(part or b"")
-        if self._decoded_bytes > max(_FREE, _MAX_RATIO * self._compressed_bytes):
-            raise self._unreadable_compression()
+            raise self._close_and_build_failure() from error
+        self._decoded_byte_count += len(part or b"")
+        if self._decoded_byte_count > max(_FREE, _MAX_RATIO * self._compressed_byte_count):
+            raise self._close_and_build_failure()
         return part
 
     def _decode_pieces(self, data: bytes, decoders: Sequence[Decoder]) -> Iterator[bytes]:
@@ -241,6 +241,6 @@ class DecodedResponse(IncomingBody):
             elif part:
                 yield part
 
-    def _unreadable_compression(self) -> TransportFailed:
+    def _close_and_build_failure(self) -> TransportFailed:
         self.close()
         return TransportFailed("compressed", _UNREADABLE, sent=True)

@@ -143,7 +143,7 @@ class DoorTable:
         self.doors = tuple(doors)
         self._doors_by_name = {door.name: door for door in self.doors}
         self._default_door = self._doors_by_name[default]
-        self._is_private = private
+        self._is_address_private = private
         self._own_domains = ("localhost", *(domain.lower() for domain in domains))
         self._own_host_names = frozenset((*self._own_domains, *(name.lower() for name in names)))
         self._doors_by_host = {host.lower(): door for door in self.doors for host in door.hosts}
@@ -166,7 +166,7 @@ class DoorTable:
         for prefix, door in [*self._doors_by_prefix, (_BASE, self._default_door)]:
             rest = _path_below(prefix, path)
             if rest is not None:
-                if door.open and not self._is_trusted_name(name):
+                if door.open and not self._is_trusted_host(name):
                     raise NotFound(
                         f"This door has no keys and does not answer to the host name {name}; "
                         "add it to the door's `hosts` or to `server.hosts`, or give the door keys."
@@ -179,7 +179,7 @@ class DoorTable:
         name = host_name(host)
         if name not in self._doors_by_host:
             self._reject_unknown_subdomain(name)
-            if not self._is_trusted_name(name):
+            if not self._is_trusted_host(name):
                 raise NotFound(
                     f"The service does not answer to the host name {name} here; "
                     "add it to `server.hosts`."
@@ -194,21 +194,21 @@ class DoorTable:
     def has_host(self, host: str | None) -> bool:
         return host_name(host) in self._doors_by_host
 
-    def _reject_unknown_subdomain(self, name: str) -> None:
-        below = any(name.endswith(f".{domain}") for domain in self._own_domains)
-        if below and name not in self._own_host_names:
+    def _reject_unknown_subdomain(self, host: str) -> None:
+        below = any(host.endswith(f".{domain}") for domain in self._own_domains)
+        if below and host not in self._own_host_names:
             raise NotFound(
-                f"No door has the host name {name}; add it to the `hosts` of a door or to "
+                f"No door has the host name {host}; add it to the `hosts` of a door or to "
                 "`server.hosts`."
             )
 
-    def _is_trusted_name(self, name: str) -> bool:
+    def _is_trusted_host(self, host: str) -> bool:
         # A page from elsewhere can point a public name of its own at this machine, but not an
         # address, a name without dots, or one that no public name server has (RFC 6762, section 3;
         # `.internal` is reserved).
-        if "." not in name or name in self._own_host_names or is_address(name):
+        if "." not in host or host in self._own_host_names or is_address(host):
             return True
-        return self._is_private and (name == _CONTAINERS_HOST or name.endswith(".local"))
+        return self._is_address_private and (host == _CONTAINERS_HOST or host.endswith(".local"))
 
 
 def _path_below(prefix: str, path: str) -> str | None:

@@ -34,8 +34,8 @@ class FairThreads:
     """
 
     def __init__(self, threads: int) -> None:
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="offload")
-        self._free_threads = threads
+        self._thread_pool = ThreadPoolExecutor(threads, thread_name_prefix="offload")
+        self._free_thread_count = threads
         self._lock = Lock()
         self._waiting_jobs: OrderedDict[str, deque[_Job]] = OrderedDict()  # in the order of turns
         self._busy_callers: set[str] = set()  # callers with a running job
@@ -48,7 +48,7 @@ class FairThreads:
         return job
 
     def _start_waiting_jobs(self) -> None:
-        while self._free_threads:
+        while self._free_thread_count:
             ready = (caller for caller in self._waiting_jobs if caller not in self._busy_callers)
             caller = next(ready, None)
             if caller is None:
@@ -57,21 +57,21 @@ class FairThreads:
             job, work = jobs.popleft()
             if not jobs:
                 del self._waiting_jobs[caller]
-            self._free_threads -= 1
+            self._free_thread_count -= 1
             self._busy_callers.add(caller)
-            self._threads.submit(self._run_job, caller, job, work)
+            self._thread_pool.submit(self._run_job, caller, job, work)
 
-    def _run_job(self, caller: str, job: Future[Any], work: Callable[[], object]) -> None:
-        if job.set_running_or_notify_cancel():
+    def _run_job(self, caller: str, future: Future[Any], work: Callable[[], object]) -> None:
+        if future.set_running_or_notify_cancel():
             try:
                 result = work()
             except BaseException as failure:  # noqa: BLE001 - the caller raises it
-                job.set_exception(failure)
+                future.set_exception(failure)
             else:
-                job.set_result(result)
-        del job, work  # a failure holds this frame, and the job the failure
+                future.set_result(result)
+        del future, work  # a failure holds this frame, and the job the failure
         with self._lock:
-            self._free_threads += 1
+            self._free_thread_count += 1
             self._busy_callers.discard(caller)
             if caller in self._waiting_jobs:
                 self._waiting_jobs.move_to_end(caller)
@@ -115,16 +115,16 @@ def in_daemon_thread(work: Callable[[], R], name: str) -> Future[R]:
 
 
 class Turns:
-    """Long work on the event loop itself, for objects that other threads must not use."""
+    """Pauses of long work on the event loop itself, for objects that other threads must not use."""
 
     def __init__(self) -> None:
-        self._pause_due = monotonic() + _TURN_SECONDS
+        self._next_pause_time = monotonic() + _TURN_SECONDS
 
     async def pause(self) -> None:
         """Let other tasks run if this one has run for long enough."""
-        if monotonic() > self._pause_due:
+        if monotonic() > self._next_pause_time:
             await asyncio.sleep(0)
-            self._pause_due = monotonic() + _TURN_SECONDS
+            self._next_pause_time = monotonic() + _TURN_SECONDS
 
 
 _MAX_HELD = 16  # pieces; by then the price of waking is small alongside them
@@ -144,11 +144,11 @@ class Traffic:
     def __init__(self) -> None:
         self.busy_poll_seconds = 0.0
         # Kept since asking for the running loop takes a system call; weak since loops end.
-        self._loop = ref(asyncio.get_running_loop())
+        self._loop_ref = ref(asyncio.get_running_loop())
         self._held_writes: list[tuple[asyncio.WriteTransport, bytes | memoryview]] = []
-        self._pieces_read = 0  # pieces that were read in this turn
-        self._unanswered_pieces = 0  # that are being handled; each is expected to have one answer
-        self._turn_scheduled = False  # whether another turn was scheduled
+        self._read_piece_count = 0  # pieces that were read in this turn
+        self._unanswered_piece_count = 0  # being handled; each is expected to have one answer
+        self._is_turn_end_scheduled = False  # whether another turn was scheduled
         self._last_io_time = 0.0  # time of the last read or write, on the monotonic clock
         self._is_polling = False
 
@@ -158,22 +158,22 @@ class Traffic:
         The loop does not poll after one of a ``slow`` source: a model whose tokens come one by one,
         or an engine that computes on this machine's cores.
         """
-        self._pieces_read += 1
+        self._read_piece_count += 1
         if self.busy_poll_seconds and not slow:
             now = monotonic()
             self._is_polling = self._is_polling or now - self._last_io_time < self.busy_poll_seconds
             self._last_io_time = now
-        if not self._turn_scheduled:
-            self._schedule_turn()
+        if not self._is_turn_end_scheduled:
+            self._schedule_turn_end()
 
     def send(self, transport: asyncio.WriteTransport, data: bytes | memoryview) -> None:
         """Write to a connection, now or after other input was handled, in the order of calls."""
-        self._unanswered_pieces -= 1
+        self._unanswered_piece_count -= 1
         held = self._held_writes
-        if self._unanswered_pieces > 0 and len(data) <= _LARGE_PIECE and len(held) < _MAX_HELD:
+        if self._unanswered_piece_count > 0 and len(data) <= _LARGE_PIECE and len(held) < _MAX_HELD:
             held.append((transport, data))
-            if not self._turn_scheduled:
-                self._schedule_turn()
+            if not self._is_turn_end_scheduled:
+                self._schedule_turn_end()
             return
         if held:
             self.flush()
@@ -192,21 +192,21 @@ class Traffic:
             if not transport.is_closing():
                 transport.write(data)
 
-    def _schedule_turn(self) -> None:
-        loop = self._loop()
+    def _schedule_turn_end(self) -> None:
+        loop = self._loop_ref()
         if loop is not None:
-            self._turn_scheduled = True
-            loop.call_soon(self._end_turn)
+            self._is_turn_end_scheduled = True
+            loop.call_soon(self._end_loop_turn)
 
-    def _end_turn(self) -> None:
-        self._turn_scheduled = False
-        self._unanswered_pieces, self._pieces_read = self._pieces_read, 0
+    def _end_loop_turn(self) -> None:
+        self._is_turn_end_scheduled = False
+        self._unanswered_piece_count, self._read_piece_count = self._read_piece_count, 0
         if self._held_writes:
             self.flush()
         if self._is_polling:
             self._is_polling = monotonic() - self._last_io_time < self.busy_poll_seconds
             if self._is_polling:
-                self._schedule_turn()
+                self._schedule_turn_end()
 
 
 _traffic_by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, Traffic] = WeakKeyDictionary()

@@ -110,12 +110,12 @@ class Exchange(msgspec.Struct, eq=False):
     id_header: str = ""  # a further header that carries the request's id
     cross_origin: Mapping[str, str] | None = None  # CORS headers for a page of another origin
     unread: int = 0  # bytes of the body that arrived and were not read
-    _has_client_id: bool = False
+    _has_client_request_id: bool = False
     _unread_pieces: list[bytes] = []
-    _body_arrival: asyncio.Future[None] | None = None
+    _body_arrival_future: asyncio.Future[None] | None = None
     _is_chunked: bool = False
     _unsent_head: bytes = b""  # the head, until something goes out with it
-    _interim_sent: int = 0  # bytes of an interim response that were sent
+    _interim_bytes_sent: int = 0  # bytes of an interim response that were sent
 
     def __post_init__(self) -> None:
         if not _drawn_tokens:
@@ -127,12 +127,12 @@ class Exchange(msgspec.Struct, eq=False):
         if "x-request-id" in headers:
             named = headers["x-request-id"]
             if _SAFE_ID.fullmatch(named):
-                self.request_id, self._has_client_id = named, True
+                self.request_id, self._has_client_request_id = named, True
 
     def begin_completion(self, shape: Shape) -> CompletionIdentity:
         """Name a completion; its id becomes the request's id if the client sent none."""
         completion = shape.id_prefix + self.token
-        if not self._has_client_id:
+        if not self._has_client_request_id:
             self.request_id = completion
         request_id.set(self.request_id)
         if shape.id_header:
@@ -183,8 +183,8 @@ class Exchange(msgspec.Struct, eq=False):
             if self.gone:
                 raise ClientGone
             self.wire.read_on()
-            self._body_arrival = asyncio.get_running_loop().create_future()
-            await self._body_arrival
+            self._body_arrival_future = asyncio.get_running_loop().create_future()
+            await self._body_arrival_future
         return self.at_hand()
 
     def at_hand(self) -> bytes:
@@ -193,8 +193,8 @@ class Exchange(msgspec.Struct, eq=False):
         return b"".join(body)
 
     def _wake_reader(self) -> None:
-        if self._body_arrival is not None and not self._body_arrival.done():
-            self._body_arrival.set_result(None)
+        if self._body_arrival_future is not None and not self._body_arrival_future.done():
+            self._body_arrival_future.set_result(None)
 
     def start(
         self, status: int, content_type: str, headers: Mapping[str, str], length: int | None = None
@@ -203,7 +203,7 @@ class Exchange(msgspec.Struct, eq=False):
 
         Names of ``headers`` are in lower case. Without ``length`` the body is sent in chunks.
         """
-        self._unsent_head = self._encoded_head(status, content_type, headers, length)
+        self._unsent_head = self._encode_head(status, content_type, headers, length)
 
     def write(self, piece: bytes) -> bool:
         """Send a piece of the response's body; return false if the client reads too slowly."""
@@ -233,15 +233,15 @@ class Exchange(msgspec.Struct, eq=False):
         """
         if self.status is None:
             whole = _INTERIM if self.head.version == "1.1" else _BEGINNING
-            if self._interim_sent < len(whole):
-                self.wire.write(whole[self._interim_sent : self._interim_sent + 1])
-                self._interim_sent += 1
-            if self._interim_sent == len(_INTERIM):
-                self._interim_sent = 0
+            if self._interim_bytes_sent < len(whole):
+                self.wire.write(whole[self._interim_bytes_sent : self._interim_bytes_sent + 1])
+                self._interim_bytes_sent += 1
+            if self._interim_bytes_sent == len(_INTERIM):
+                self._interim_bytes_sent = 0
         elif (self._unsent_head or self.filler) and not self.blocked:
             self.write(self.filler)
 
-    def _encoded_head(
+    def _encode_head(
         self, status: int, content_type: str, headers: Mapping[str, str], length: int | None
     ) -> bytes:
         self.status = status
@@ -269,7 +269,7 @@ class Exchange(msgspec.Struct, eq=False):
         if "\n" in values or "\r" in values:  # one would begin another line
             headers = {name: " ".join(value.split()) for name, value in headers.items()}
         line = _STATUS_LINES.get(status) or f"HTTP/1.1 {status} "
-        line = self._line_after_interim(line) if self._interim_sent else line
+        line = self._status_line_after_interim(line) if self._interim_bytes_sent else line
         id_line = f"{self.id_header}: {self.request_id}\r\n" if self.id_header else ""
         head = [
             line,
@@ -279,9 +279,9 @@ class Exchange(msgspec.Struct, eq=False):
         ]
         return "\r\n".join(head).encode("latin-1", "replace")
 
-    def _line_after_interim(self, line: str) -> str:
+    def _status_line_after_interim(self, line: str) -> str:
         # A part of an interim response may have been sent already.
-        sent, self._interim_sent = self._interim_sent, 0
+        sent, self._interim_bytes_sent = self._interim_bytes_sent, 0
         return line[sent:] if sent <= len(_BEGINNING) else _INTERIM[sent:].decode() + line
 
     @property
@@ -302,7 +302,7 @@ class Exchange(msgspec.Struct, eq=False):
         content_type: str = "application/json",
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        head = self._encoded_head(status, content_type, headers or {}, len(body))
+        head = self._encode_head(status, content_type, headers or {}, len(body))
         self.ended = True
         if self.head.method == "HEAD":
             self.wire.finish(self, head)
@@ -316,7 +316,7 @@ class Exchange(msgspec.Struct, eq=False):
         self.respond(200, _encoder.encode(value), headers=headers)
 
     def refuse(self, failure: ServiceError, status: int | None = None, body: object = None) -> None:
-        """Send a failure; ``body`` is it as another API words it."""
+        """Send a failure; ``body`` is what another API sends for it."""
         headers = {name.lower(): value for name, value in failure.headers.items()}
         if body is None:
             body = Error(error_details_for(failure, self.headers))
@@ -343,23 +343,23 @@ def check_json_type(headers: Headers) -> None:
     if media != "application/json" and not (
         media.startswith("application/") and media.endswith("+json")
     ):
-        raise _unsupported_media(
+        raise _media_type_error(
             f"The content type is {sent[:100] or 'missing'}; "
             "send the header `Content-Type: application/json`."
         )
     for parameter in parameters:
         name, _, value = parameter.partition("=")
         if name == "charset" and value.strip('"') not in ("utf-8", "utf8", "us-ascii"):
-            raise _unsupported_media("JSON is sent as UTF-8; leave the charset out.")
-    if (coding := _content_coding(headers)) and coding not in DECODERS:
-        raise _unsupported_media(
+            raise _media_type_error("JSON is sent as UTF-8; leave the charset out.")
+    if (coding := _read_content_coding(headers)) and coding not in DECODERS:
+        raise _media_type_error(
             f"The content coding is {coding[:100]}; send the body as it is, or compressed by one "
             f"of {_CODINGS}.",
             headers={"Accept-Encoding": _CODINGS},  # RFC 9110, section 15.5.16
         )
 
 
-def _content_coding(headers: Headers) -> str:
+def _read_content_coding(headers: Headers) -> str:
     sent = ",".join(headers.every("content-encoding")).strip().lower()
     return "" if sent == "identity" else sent
 
@@ -370,7 +370,7 @@ async def read_body(exchange: Exchange, limits: BodyLimits) -> bytes:
     if len(announced) > _DIGITS:
         announced = announced.lstrip("0")[:_DIGITS] or "0"
     if announced.isascii() and announced.isdigit() and int(announced) > limits.max_bytes:
-        raise _body_too_large(limits)
+        raise _build_body_size_error(limits)
     pieces: list[bytes] = []
     loop = asyncio.get_running_loop()
     start, size = loop.time(), 0
@@ -379,7 +379,7 @@ async def read_body(exchange: Exchange, limits: BodyLimits) -> bytes:
             while piece := await exchange.piece():
                 size += len(piece)
                 if size > limits.max_bytes:
-                    raise _body_too_large(limits)
+                    raise _build_body_size_error(limits)
                 pieces.append(piece)
                 deadline.reschedule(start + limits.seconds + size / _BYTES_A_SECOND)
     except TimeoutError:
@@ -400,7 +400,7 @@ async def read_json(exchange: Exchange, limits: BodyLimits) -> bytes:
 
 async def decompressed(headers: Headers, body: bytes, limits: BodyLimits) -> bytes:
     """Return a body decoded by its checked headers; raise :class:`InvalidRequest` (413, 400)."""
-    coding = _content_coding(headers)
+    coding = _read_content_coding(headers)
     if not coding:
         return body
     try:
@@ -430,7 +430,7 @@ def json_at_hand(exchange: Exchange, limits: BodyLimits) -> bytes:
     return b""
 
 
-def _body_too_large(limits: BodyLimits) -> InvalidRequest:
+def _build_body_size_error(limits: BodyLimits) -> InvalidRequest:
     return InvalidRequest(
         f"The body is larger than {limits.max_bytes} bytes; send a smaller one.",
         code="body_too_large",
@@ -439,5 +439,5 @@ def _body_too_large(limits: BodyLimits) -> InvalidRequest:
     )
 
 
-def _unsupported_media(message: str, headers: Mapping[str, str] | None = None) -> InvalidRequest:
+def _media_type_error(message: str, headers: Mapping[str, str] | None = None) -> InvalidRequest:
     return InvalidRequest(message, code="unsupported_media_type", status=415, headers=headers)

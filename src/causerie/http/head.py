@@ -97,22 +97,22 @@ def labels_of(headers: Headers) -> Labels:
     parent, state = (headers.get(name, "") for name in _TRACE)
     if not (referer or title or tag or parent):
         return UNLABELLED
-    address, host = _label_address(referer)
-    app, named = (_readable_text(text)[:_LONGEST_NAME].rstrip() for text in (title, tag))
+    address, host = _parse_referer(referer)
+    app, named = (_sanitize_header_text(text)[:_LONGEST_NAME].rstrip() for text in (title, tag))
     return Labels(app or host[:_LONGEST_NAME], address, parent, state, named)
 
 
-def _readable_text(text: str) -> str:
+def _sanitize_header_text(header_value: str) -> str:
     with suppress(UnicodeDecodeError):  # else it was latin-1 after all
-        text = text.encode("latin-1").decode("utf-8")
+        header_value = header_value.encode("latin-1").decode("utf-8")
     # Without controls of terminals and of writing direction, and unassigned characters.
-    seen = "".join(" " if unicodedata.category(one)[0] == "C" else one for one in text)
+    seen = "".join(" " if unicodedata.category(one)[0] == "C" else one for one in header_value)
     return " ".join(seen.split())
 
 
-def _label_address(text: str) -> tuple[str, str]:
+def _parse_referer(referer: str) -> tuple[str, str]:
     try:
-        parts = urlsplit(_readable_text(text))
+        parts = urlsplit(_sanitize_header_text(referer))
         host, port = parts.hostname or "", parts.port
     except ValueError:
         return "", ""
@@ -269,7 +269,7 @@ def parse_target(url: bytes) -> tuple[str, str, str | None]:
 
     Raises :class:`InvalidRequest` for an absolute target that is no ``http`` address.
     """
-    host = None if url[:1] == b"/" else _host_of_url(url)
+    host = None if url[:1] == b"/" else _parse_target_host(url)
     query = url.partition(b"?")[2].partition(b"#")[0].decode("ascii", "replace")
     try:
         path: str = (httptools.parse_url(url).path or b"").decode("ascii", "replace")
@@ -279,8 +279,8 @@ def parse_target(url: bytes) -> tuple[str, str, str | None]:
     return path or ("" if host is None else "/"), query, host
 
 
-def _host_of_url(url: bytes) -> str | None:
-    scheme, separator, rest = url.partition(b"://")
+def _parse_target_host(target: bytes) -> str | None:
+    scheme, separator, rest = target.partition(b"://")
     if not separator:
         return None
     for end in b"/?#":

@@ -104,18 +104,18 @@ class HealthHandlers(Struct, frozen=True):
 
     async def ready(self, exchange: Exchange) -> None:
         """Answer ``GET /health/ready``: 200 if a request would be served, else 503."""
-        state, obstacle = self._service_state()
+        state, obstacle = self._get_state_and_obstacle()
         _send_health(exchange, Health(status=state, ready=state == "ready"), obstacle)
 
     async def overview(self, exchange: Exchange) -> None:
         """Answer ``GET /health``: readiness, engines, targets of routing, and shared limits."""
-        (state, obstacle), answers = self._service_state(), self.engines.shared()
+        (state, obstacle), answers = self._get_state_and_obstacle(), self.engines.shared()
         engines, targets = self.engines.status(), self.engines.targets()
         health = Health(
             status=state,
             ready=state == "ready",
             live=True,
-            engines=[_engine_health(status) for status in engines],
+            engines=[_build_engine_health(status) for status in engines],
             targets=[
                 _status_entry(
                     TargetHealthEntry,
@@ -132,12 +132,12 @@ class HealthHandlers(Struct, frozen=True):
         )
         _send_health(exchange, health, obstacle)
 
-    def _service_state(self) -> tuple[ServiceState, str]:
-        state = self._engine_state()
+    def _get_state_and_obstacle(self) -> tuple[ServiceState, str]:
+        state = self._combine_engine_states()
         obstacle = self.engines.obstacle() if state == "ready" else ""
         return "unrecorded" if obstacle else state, obstacle
 
-    def _engine_state(self) -> ServiceState:
+    def _combine_engine_states(self) -> ServiceState:
         if self.drain.announced or self.drain.stopping:
             return "stopping"
         statuses = self.engines.status()
@@ -156,7 +156,7 @@ def _is_stalled(status: EngineStatus) -> bool:
     return status.busy > 0 and (status.idle_seconds or 0.0) > 120  # without progress
 
 
-def _engine_health(status: EngineStatus) -> EngineHealth:
+def _build_engine_health(status: EngineStatus) -> EngineHealth:
     state = "stalled" if _is_stalled(status) else status.state.value
     members = [
         _status_entry(MemberHealth, one, address=one.model, state=one.state.value)

@@ -59,7 +59,7 @@ def received_schemas(*types: type[Struct]) -> dict[str, Schema]:
     A struct may have an ``extra_schema`` for rules between its fields. Where a struct forbids
     fields, ``null`` is still the same as leaving one out.
     """
-    schemas, structs = _component_schemas(types)
+    schemas, structs = _build_component_schemas(types)
     for name, schema in schemas.items():
         if schema.get("additionalProperties") is False:
             schema["additionalProperties"] = {"type": "null"}
@@ -68,8 +68,8 @@ def received_schemas(*types: type[Struct]) -> dict[str, Schema]:
 
 
 def sent_schemas(*types: type[Struct]) -> dict[str, Schema]:
-    """Return the schemas of types that the service encodes; fields with defaults are there too."""
-    schemas, structs = _component_schemas(types)
+    """Return the schemas of types that the service encodes; what it always sends is required."""
+    schemas, structs = _build_component_schemas(types)
     for name, schema in schemas.items():
         schema["required"] = [
             each.encode_name
@@ -80,7 +80,7 @@ def sent_schemas(*types: type[Struct]) -> dict[str, Schema]:
     return schemas
 
 
-def _component_schemas(
+def _build_component_schemas(
     types: tuple[type[Struct], ...],
 ) -> tuple[dict[str, Schema], dict[str, type[Struct]]]:
     _, schemas = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
@@ -90,16 +90,16 @@ def _component_schemas(
         for each in schema.get("properties", {}).values():
             if each.get("default", ...) is None:
                 del each["default"]
-    return schemas, {each.__name__: each for one in types for each in _nested_structs(one)}
+    return schemas, {each.__name__: each for one in types for each in _find_nested_structs(one)}
 
 
-def _nested_structs(kind: Any) -> Iterator[type[Struct]]:
-    if isinstance(kind, type) and issubclass(kind, Struct):
-        yield kind
-        for each in declared(kind):
-            yield from _nested_structs(each.type)
-    for argument in get_args(kind):
-        yield from _nested_structs(argument)
+def _find_nested_structs(annotation: Any) -> Iterator[type[Struct]]:
+    if isinstance(annotation, type) and issubclass(annotation, Struct):
+        yield annotation
+        for each in declared(annotation):
+            yield from _find_nested_structs(each.type)
+    for argument in get_args(annotation):
+        yield from _find_nested_structs(argument)
 
 
 _Hint = Annotated[Any, Meta(description="A hint: taken and dropped.")]
@@ -109,18 +109,18 @@ _MODEL_OR_MODELS = [
 ]
 
 
-def _data_envelope(name: str, kind: type[Struct]) -> type[Struct]:
-    return msgspec.defstruct(name, [("data", kind)])
+def _build_data_envelope(type_name: str, data_type: type[Struct]) -> type[Struct]:
+    return msgspec.defstruct(type_name, [("data", data_type)])
 
 
 _ROUTER_TYPES = (
-    _data_envelope("RouterModelData", RouterModel),
+    _build_data_envelope("RouterModelData", RouterModel),
     RouterModelList,
-    _data_envelope("RouterCount", Count),
-    _data_envelope("RouterEndpoints", ModelEndpoints),
-    _data_envelope("RouterKey", key_statements.KeyStatement),
-    _data_envelope("RouterCredits", key_statements.CreditsStatement),
-    _data_envelope("RouterGeneration", key_statements.GenerationStatement),
+    _build_data_envelope("RouterCount", Count),
+    _build_data_envelope("RouterEndpoints", ModelEndpoints),
+    _build_data_envelope("RouterKey", key_statements.KeyStatement),
+    _build_data_envelope("RouterCredits", key_statements.CreditsStatement),
+    _build_data_envelope("RouterGeneration", key_statements.GenerationStatement),
 )
 
 
@@ -140,11 +140,11 @@ def request_schemas(max_messages: int) -> dict[str, Schema]:
     return schemas
 
 
-def _body_type(name: str, parameters: Iterable[Parameter]) -> type[Struct]:
+def _body_type(type_name: str, parameters: Iterable[Parameter]) -> type[Struct]:
     required = [(each.name, each.annotation) for each in parameters if each.required]
     optional = [(each.name, each.optional, None) for each in parameters if not each.required]
     hints = [(hint, _Hint, None) for hint in HINTS]
-    return msgspec.defstruct(name, [*required, *optional, *hints], kw_only=True)
+    return msgspec.defstruct(type_name, [*required, *optional, *hints], kw_only=True)
 
 
 def response_schemas() -> dict[str, Schema]:
@@ -213,29 +213,29 @@ class _Operation(Struct, frozen=True):
             made["security"] = list(_SECURITY[self.key])
         if self.parameters is not None:
             names = (name for each in self.parameters for name in _GROUPS.get(each, (each,)))
-            made["parameters"] = [self._parameter_schema(name) for name in names]
-        made["responses"] = {**self._described_answers(), **self._described_failures()}
+            made["parameters"] = [self._build_parameter_object(name) for name in names]
+        made["responses"] = {**self._build_success_responses(), **self._build_error_responses()}
         if self.example is not None:
             sent = ref(self.sends or _PASSED_BODIES[self.path].__name__)
             content = {"application/json": {"schema": sent, "example": self.example}}
             made["requestBody"] = {"required": True, "content": content}
         return made
 
-    def _parameter_schema(self, name: str) -> Schema:
-        if f"{{{name}}}" in self.path:
-            place, words, schema = "path", _TABLES["path"][name], text_schema(minLength=1)
-        elif name in _TABLES["headers"]:
-            place, words, schema = "header", _TABLES["headers"][name], text_schema()
+    def _build_parameter_object(self, parameter_name: str) -> Schema:
+        if f"{{{parameter_name}}}" in self.path:
+            place, words, schema = "path", _TABLES["path"][parameter_name], text_schema(minLength=1)
+        elif parameter_name in _TABLES["headers"]:
+            place, words, schema = "header", _TABLES["headers"][parameter_name], text_schema()
         else:
-            place, words = "query", _TABLES["query"][name]
-            schema = _QUERY_SCHEMAS.get(name) or text_schema()
-        required = place == "path" or name == "id"
+            place, words = "query", _TABLES["query"][parameter_name]
+            schema = _QUERY_SCHEMAS.get(parameter_name) or text_schema()
+        required = place == "path" or parameter_name == "id"
         return {
-            **{"name": name, "in": place, "required": required},
+            **{"name": parameter_name, "in": place, "required": required},
             **{"description": words, "schema": schema},
         }
 
-    def _described_answers(self) -> Schema:
+    def _build_success_responses(self) -> Schema:
         words = self.answer
         whole = ref(self.schema) if self.schema else {"type": "object"}
         content: dict[str, Schema] = {"application/json": {"schema": whole}}
@@ -253,7 +253,7 @@ class _Operation(Struct, frozen=True):
             answers["503"] = json_answer("Not now.", "Health")
         return answers
 
-    def _described_failures(self) -> Schema:
+    def _build_error_responses(self) -> Schema:
         errors = _GROUPS[self.errors] if isinstance(self.errors, str) else self.errors
         kind, busy = ("ErrorBody", "529") if self.path.startswith("/messages") else ("Error", "503")
         return {
@@ -269,7 +269,7 @@ def json_answer(description: str, name: str) -> Schema:
 _OPERATIONS = msgspec.convert(_TABLES["operations"], tuple[_Operation, ...])
 
 
-def _described_paths(base: str) -> dict[str, Schema]:
+def _build_paths(base: str) -> dict[str, Schema]:
     bases = (base, None) if base else (base,)
     return {
         base + each.path: {"get" if each.example is None else "post": each.described(base)}
@@ -279,7 +279,7 @@ def _described_paths(base: str) -> dict[str, Schema]:
 
 
 def market_paths() -> dict[str, Schema]:
-    return _described_paths(ROUTER_BASE)
+    return _build_paths(ROUTER_BASE)
 
 
 @dataclass(slots=True)
@@ -287,13 +287,13 @@ class Documents:
     """The document of a service, written when it is first requested: it takes megabytes."""
 
     max_messages: int
-    _document: bytes | None = None
+    _encoded_document: bytes | None = None
 
     async def openapi(self, exchange: Exchange) -> None:
-        if self._document is None:
+        if self._encoded_document is None:
             written = await offload(lambda: msgspec.json.encode(document(self.max_messages)))
-            self._document = written
-        exchange.respond(200, self._document)
+            self._encoded_document = written
+        exchange.respond(200, self._encoded_document)
 
 
 def document(max_messages: int) -> Schema:
@@ -308,7 +308,7 @@ def document(max_messages: int) -> Schema:
             "Paths below `/v1` are found below the base URL of every door, those below "
             "`/router/v1` below that of doors of the kind `router`.",
         },
-        "paths": _described_paths("/v1") | market_paths() | _described_paths(""),
+        "paths": _build_paths("/v1") | market_paths() | _build_paths(""),
         "components": {
             "schemas": request_schemas(max_messages) | response_schemas(),
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},

@@ -52,11 +52,11 @@ class RouteTable(Generic[R]):
 
     def __init__(self, routes: Iterable[R], fits: Callable[[str], object]) -> None:
         self.routes = tuple(routes)
-        self._may_be_parameter = fits
-        self._routes_by_path: dict[re.Pattern[str], dict[str, R]] = {}
+        self._accepts_segment = fits
+        self._routes_by_path_pattern: dict[re.Pattern[str], dict[str, R]] = {}
         for route in sorted(self.routes, key=lambda route: "{" in route.path):
             path = re.compile(_PATH_PARAMETER.sub(r"(?P<\1>[^/]+)", re.escape(route.path)))
-            self._routes_by_path.setdefault(path, {})[route.method] = route
+            self._routes_by_path_pattern.setdefault(path, {})[route.method] = route
 
     def find(self, method: str, path: str) -> tuple[R, dict[str, str]] | None:
         """Return the route and its path parameters, or ``None`` if no route has this path.
@@ -64,9 +64,9 @@ class RouteTable(Generic[R]):
         A path without parameters takes precedence, then the order of declaration. ``GET``
         serves ``HEAD``. Raises :class:`InvalidRequest` (405) for any other method.
         """
-        for pattern, methods in self._routes_by_path.items():
+        for pattern, methods in self._routes_by_path_pattern.items():
             match = pattern.fullmatch(path)
-            if match is not None and all(map(self._may_be_parameter, match.groups())):
+            if match is not None and all(map(self._accepts_segment, match.groups())):
                 route = methods.get("GET" if method == "HEAD" else method)
                 if route is None:
                     raise method_not_allowed(method, methods)

@@ -39,9 +39,9 @@ def listening_socket(listen: Listen) -> socket.socket:
 def reserved_socket(listen: Listen) -> socket.socket:
     """Return a bound socket that does not listen, for :func:`socket_beside`; raise ``OSError``."""
     try:
-        return _bound_socket((listen.host, listen.port))
+        return _bind_socket((listen.host, listen.port))
     except OSError:  # it may be in use by connections of a service that has ended
-        return _bound_socket((listen.host, listen.port), socket.SO_REUSEADDR)
+        return _bind_socket((listen.host, listen.port), socket.SO_REUSEADDR)
 
 
 def socket_beside(reserved: socket.socket) -> socket.socket:
@@ -50,10 +50,10 @@ def socket_beside(reserved: socket.socket) -> socket.socket:
         return reserved.dup()
     # Only now: nobody else can have been bound there before.
     reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    return _bound_socket(reserved.getsockname()[:2], socket.SO_REUSEADDR, socket.SO_REUSEPORT)
+    return _bind_socket(reserved.getsockname()[:2], socket.SO_REUSEADDR, socket.SO_REUSEPORT)
 
 
-def _bound_socket(address: tuple[str, int], *options: int) -> socket.socket:
+def _bind_socket(address: tuple[str, int], *options: int) -> socket.socket:
     made = socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET)
     try:
         if made.family == socket.AF_INET6:
@@ -90,8 +90,8 @@ async def serve(
         stack.enter_context(stop_signals(asyncio.get_running_loop(), stop, hurry))
         if bound.metrics is not None:
             scraping = Connections(edge.scrape, listen)
-            await stack.enter_async_context(_serving_connections(scraping, bound.metrics))
-        server = await stack.enter_async_context(_serving_connections(connections, bound.service))
+            await stack.enter_async_context(_serve_connections(scraping, bound.metrics))
+        server = await stack.enter_async_context(_serve_connections(connections, bound.service))
         if on_ready is not None:
             on_ready(*bound.service.getsockname()[:2])
         await stop.wait()
@@ -108,12 +108,12 @@ async def serve(
 
 
 @asynccontextmanager
-async def _serving_connections(
+async def _serve_connections(
     connections: Connections, listener: socket.socket
 ) -> AsyncIterator[asyncio.Server]:
     try:
         with listener:
-            async with owned(_sweep_connections(connections)):
+            async with owned(_sweep_periodically(connections)):
                 loop = asyncio.get_running_loop()
                 server = await loop.create_server(connections, sock=listener, backlog=BACKLOG)
                 try:
@@ -125,15 +125,15 @@ async def _serving_connections(
         await connections.workers.end(_HANDLERS_SECONDS)
 
 
-async def _finish_connections(connections: Connections, hurry: asyncio.Event) -> None:
+async def _finish_connections(connections: Connections, hurry_event: asyncio.Event) -> None:
     connections.close()
-    async with owned(connections.closed()) as closed, owned(hurry.wait()) as hurried:
+    async with owned(connections.closed()) as closed, owned(hurry_event.wait()) as hurried:
         either = asyncio.FIRST_COMPLETED
         await asyncio.wait([closed, hurried], timeout=_LAST_BYTES_SECONDS, return_when=either)
         await asyncio.wait([closed], timeout=_HURRIED_SECONDS)
 
 
-async def _sweep_connections(connections: Connections) -> None:
+async def _sweep_periodically(connections: Connections) -> None:
     while True:
         await asyncio.sleep(0.5)
         connections.sweep()

@@ -53,28 +53,28 @@ class Workers:
     """
 
     def __init__(self, handler: Handler) -> None:
-        self._handler = handler
+        self._handle_exchange = handler
         self._loop = asyncio.get_running_loop()
         self._worker_tasks: set[asyncio.Task[None]] = set()
-        self._idle_calls: list[asyncio.Future[Exchange]] = []
+        self._idle_worker_futures: list[asyncio.Future[Exchange]] = []
         self._is_ending = False
 
     def begin(self, exchange: Exchange) -> None:
-        while self._idle_calls:
-            call = self._idle_calls.pop()
+        while self._idle_worker_futures:
+            call = self._idle_worker_futures.pop()
             if not call.done():
                 call.set_result(exchange)
                 return
-        task = self._loop.create_task(self._work_on_exchanges(exchange))
+        task = self._loop.create_task(self._run_worker(exchange))
         self._worker_tasks.add(task)
         task.add_done_callback(self._worker_tasks.discard)
 
     async def ended(self) -> None:
         """Return when every exchange was answered and no task is left."""
         self._is_ending = True
-        for call in self._idle_calls:
+        for call in self._idle_worker_futures:
             call.cancel()
-        self._idle_calls.clear()
+        self._idle_worker_futures.clear()
         while self._worker_tasks:
             await asyncio.wait(self._worker_tasks)
 
@@ -88,10 +88,10 @@ class Workers:
         if self._worker_tasks:
             await asyncio.wait(self._worker_tasks, timeout=seconds)
 
-    async def _work_on_exchanges(self, exchange: Exchange) -> None:
+    async def _run_worker(self, exchange: Exchange) -> None:
         task = asyncio.current_task()
         assert task is not None
-        idle, answer = self._idle_calls, self._handler
+        idle, answer = self._idle_worker_futures, self._handle_exchange
         while True:
             exchange.task = task
             await answer(exchange)
@@ -120,7 +120,7 @@ class Drain(msgspec.Struct, eq=False):
         if not self.running or await happens(self.idle, seconds):
             return
         for watch in tuple(self.running):
-            watch.cut(_service_stopping())
+            watch.cut(_build_stopping_error())
         await happens(self.idle, _LAST_WORDS_SECONDS)
 
 
@@ -138,11 +138,11 @@ class WorkGuard(msgspec.Struct, eq=False):
     def __enter__(self) -> None:
         drain, exchange = self.drain, self.exchange
         if drain.stopping:
-            raise _service_stopping()
+            raise _build_stopping_error()
         drain.running.add(self)
-        exchange.on_gone = self._client_left
+        exchange.on_gone = self._cancel_for_gone_client
         if exchange.gone:
-            self._client_left()
+            self._cancel_for_gone_client()
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         drain = self.drain
@@ -162,11 +162,11 @@ class WorkGuard(msgspec.Struct, eq=False):
             self.reason = reason
             self.exchange.task.cancel(None if isinstance(reason, ClientGone) else SHUTDOWN)
 
-    def _client_left(self) -> None:
+    def _cancel_for_gone_client(self) -> None:
         self.cut(ClientGone())
 
 
-def _service_stopping() -> Overloaded:
+def _build_stopping_error() -> Overloaded:
     failure = Overloaded("The service is stopping; please try again.", code="no_endpoint")
     failure.headers["Connection"] = "close"
     return failure

@@ -35,7 +35,7 @@ class Email:
         del now  # a letter is dated by what sends it
         place = f"{self.server.host}:{self.server.port}"
         try:
-            await mail.in_thread(partial(mail.send_now, self.server, self._letter_of(message)))
+            await mail.in_thread(partial(mail.send_now, self.server, self._build_letter(message)))
         except asyncio.CancelledError:
             log.warning("alert left", message=message.id, reason="the service stops")
             raise
@@ -44,7 +44,7 @@ class Email:
             return Outcome(delivered=False, words=words, final=mail.is_final(failure))
         return Outcome(delivered=True, words=f"{place} took the letter.")
 
-    def _letter_of(self, message: Delivery) -> mail.Letter:
+    def _build_letter(self, message: Delivery) -> mail.Letter:
         lines = [message.title + ("" if message.title.endswith(".") else "."), "", *message.facts]
         lines += ["", f"At {message.at:%Y-%m-%d %H:%M} UTC."]
         if self.console:
@@ -96,7 +96,7 @@ class Webhook:
         try:
             async with asyncio.timeout(self.seconds):
                 response = await client.send("POST", path, headers, body)
-                answer = await _response_excerpt(response)
+                answer = await _read_response_excerpt(response)
         except TransportFailed as failure:
             return Outcome(delivered=False, words=f"It could not be sent: {failure}.")
         except TimeoutError:
@@ -104,7 +104,7 @@ class Webhook:
             return Outcome(delivered=False, words=words)
         finally:
             await client.close()
-        return _delivery_outcome(client.address.place, response.status, answer)
+        return _build_outcome(client.address.place, response.status, answer)
 
 
 def payload(message: Delivery) -> bytes:
@@ -119,12 +119,12 @@ def payload(message: Delivery) -> bytes:
     )
 
 
-def _slack_body(message: Delivery) -> bytes:
+def _encode_slack_body(message: Delivery) -> bytes:
     text = "\n".join([message.title, *message.facts])
     return msgspec.json.encode({"text": html.escape(text, quote=False)})
 
 
-def _teams_body(message: Delivery) -> bytes:
+def _encode_teams_body(message: Delivery) -> bytes:
     # Runs of text are shown as they are; text blocks and facts would be read as Markdown.
     runs = [{"type": "TextRun", "text": message.title, "weight": "bolder"}]
     runs += [{"type": "TextRun", "text": f"\n{fact}"} for fact in message.facts]
@@ -141,25 +141,25 @@ def _teams_body(message: Delivery) -> bytes:
 
 _PAYLOADS: Mapping[str, Callable[[Delivery], bytes]] = {
     "standard": payload,
-    "slack": _slack_body,
-    "teams": _teams_body,
+    "slack": _encode_slack_body,
+    "teams": _encode_teams_body,
 }
 
 
-def _delivery_outcome(place: str, status: int, answer: str) -> Outcome:
+def _build_outcome(server: str, status: int, answer: str) -> Outcome:
     said = f' It said: "{answer}"' if answer else ""
     if 200 <= status < 300:
-        return Outcome(delivered=True, words=f"{place} took it with status {status}.{said}")
+        return Outcome(delivered=True, words=f"{server} took it with status {status}.{said}")
     if status == _GONE:
-        words = f"{place} wants no more messages (status 410).{said}"
+        words = f"{server} wants no more messages (status 410).{said}"
         return Outcome(delivered=False, words=words, final=True)
     if 300 <= status < 400:
-        words = f"{place} redirects (status {status}), which is not followed; set its new address."
+        words = f"{server} redirects (status {status}), which is not followed; set its new address."
         return Outcome(delivered=False, words=words)
-    return Outcome(delivered=False, words=f"{place} refused it with status {status}.{said}")
+    return Outcome(delivered=False, words=f"{server} refused it with status {status}.{said}")
 
 
-async def _response_excerpt(response: HttpResponse) -> str:
+async def _read_response_excerpt(response: HttpResponse) -> str:
     found = b""
     try:
         while len(found) < _ANSWER_BYTES and (piece := await response.piece()):

@@ -24,7 +24,7 @@ _SHORTEST, _LONGEST = 24, 64  # bytes
 
 
 def secret_bytes(secret: str) -> bytes:
-    """Return the key of ``whsec_…``; raise :class:`ValueError`, which does not hold it."""
+    """Return the key in a ``whsec_…``; raise :class:`ValueError`, whose text does not hold it."""
     if not secret.startswith(PREFIX):
         raise ValueError(f"does not begin with `{PREFIX}`")
     try:
@@ -242,7 +242,7 @@ class MemoryBook:
             if before.level >= condition.level or (over is not None and over > quiet_since):
                 return False
         self._alerts[condition.key] = StoredAlert.fired(condition, now)
-        self._add_deliveries(deliveries)
+        self._store_deliveries(deliveries)
         return True
 
     async def seen(self, keys: Sequence[str], now: datetime) -> None:
@@ -257,7 +257,7 @@ class MemoryBook:
         if found is None or not found.level or found.seen_at > unseen_since:
             return False
         self._alerts[key] = replace(found, level=0, resolved_at=now)
-        self._add_deliveries(deliveries)
+        self._store_deliveries(deliveries)
         return True
 
     async def sent(self, since: datetime) -> Mapping[tuple[str, str], int]:
@@ -274,11 +274,11 @@ class MemoryBook:
             if each.next_at is not None and each.next_at <= now
         ][:most]
         taken = [replace(each, next_at=until, attempts=each.attempts + 1) for each in due]
-        self._add_deliveries(taken)
+        self._store_deliveries(taken)
         return taken
 
     async def settle(self, delivery: Delivery) -> None:
-        self._add_deliveries([delivery])
+        self._store_deliveries([delivery])
 
     async def deliveries(self, most: int) -> Sequence[Delivery]:
         return sorted(self._deliveries.values(), key=lambda each: each.at, reverse=True)[:most]
@@ -291,7 +291,7 @@ class MemoryBook:
             if one.at >= before or one.next_at is not None
         }
 
-    def _add_deliveries(self, deliveries: Sequence[Delivery]) -> None:
+    def _store_deliveries(self, deliveries: Sequence[Delivery]) -> None:
         self._deliveries |= {each.id: each for each in deliveries}
         ended = [id for id, each in self._deliveries.items() if each.next_at is None]
         for id in ended[: max(len(self._deliveries) - _MOST, 0)]:
@@ -330,7 +330,7 @@ class AlertOptions:
 
 @dataclass(eq=False)
 class AlertCenter:
-    """Fires, resolves and delivers alerts of one book; ``channels`` finds a receiver's channel.
+    """Fires and resolves alerts of one book, and delivers them through their receivers' channels.
 
     An alert fires once for an event, whichever processes observe its condition, and is over when
     none has observed it for a while. Messages are delivered at least once, with the same id.
@@ -362,7 +362,7 @@ class AlertCenter:
             if each.firing and each.seen_at <= unseen_since and key not in observed
         ]
         if new or over:
-            await self._announce_changes(new, over, options, now)
+            await self._fire_and_resolve(new, over, options, now)
 
     async def forget(self) -> None:
         await self.book.forget(self._clock() - _KEPT)
@@ -373,39 +373,39 @@ class AlertCenter:
         taken = await self.book.claim(now, now + _CLAIM, _AT_ONCE)
         async with asyncio.TaskGroup() as group:
             for delivery in taken:
-                group.create_task(self._deliver_one(delivery))
+                group.create_task(self._deliver_and_settle(delivery))
         return len(taken)
 
     async def test(self, receiver: Receiver, words: str) -> Outcome:
         """Send a test message at once, and keep its outcome."""
         now = self._clock()
         tested = Condition("", AlertKind.TEST, words)
-        delivery = replace(_delivery(receiver, tested, now, firing=True), attempts=1)
+        delivery = replace(_build_delivery(receiver, tested, now, firing=True), attempts=1)
         outcome = await self._attempt_delivery(delivery)
         state = DeliveryState.DELIVERED if outcome.delivered else DeliveryState.FAILED
         await self.book.settle(replace(delivery, state=state, next_at=None, outcome=outcome.words))
         return outcome
 
-    async def _announce_changes(
+    async def _fire_and_resolve(
         self,
-        new: Sequence[Condition],
-        over: Sequence[StoredAlert],
+        new_conditions: Sequence[Condition],
+        ended_alerts: Sequence[StoredAlert],
         options: AlertOptions,
         now: datetime,
     ) -> None:
         sent = Counter(await self.book.sent(now - _HOUR))
-        for one in new:
-            deliveries = _deliveries(one, options, now, sent)
+        for one in new_conditions:
+            deliveries = _build_deliveries(one, options, now, sent)
             if await self.book.fire(one, deliveries, now, now - options.quiet):
                 log.warning("alert", kind=one.kind, alert=one.key, level=one.level)
                 self.more.set()
-        for alert in over:
-            deliveries = _deliveries(alert, options, now, sent)
+        for alert in ended_alerts:
+            deliveries = _build_deliveries(alert, options, now, sent)
             if await self.book.resolve(alert.key, deliveries, now, now - options.resolve):
                 log.info("alert over", kind=alert.kind, alert=alert.key)
                 self.more.set()
 
-    async def _deliver_one(self, delivery: Delivery) -> None:
+    async def _deliver_and_settle(self, delivery: Delivery) -> None:
         outcome = await self._attempt_delivery(delivery)
         ended = replace(delivery, outcome=outcome.words, next_at=None)
         if outcome.delivered:
@@ -435,32 +435,32 @@ class AlertCenter:
         return outcome
 
 
-def _deliveries(
-    about: Condition | StoredAlert,
+def _build_deliveries(
+    alert: Condition | StoredAlert,
     options: AlertOptions,
     now: datetime,
-    sent: Counter[tuple[str, str]],
+    sent_counts: Counter[tuple[str, str]],
 ) -> list[Delivery]:
-    owners = about.owners if isinstance(about, Condition) and options.owners else ()
+    owners = alert.owners if isinstance(alert, Condition) and options.owners else ()
     receivers = (
-        *(each for each in options.receivers if about.kind in each.kinds),
+        *(each for each in options.receivers if alert.kind in each.kinds),
         *(Receiver(options.owners, each) for each in owners),
     )
     made = []
     for receiver in receivers:
         place = (receiver.channel, receiver.to)
-        delivery = _delivery(receiver, about, now, firing=isinstance(about, Condition))
-        if sent[place] >= options.messages_per_hour:
+        delivery = _build_delivery(receiver, alert, now, firing=isinstance(alert, Condition))
+        if sent_counts[place] >= options.messages_per_hour:
             words = f"Not sent: more than {options.messages_per_hour} messages in an hour."
             delivery = replace(delivery, state=DeliveryState.DROPPED, next_at=None, outcome=words)
         else:
-            sent[place] += 1
+            sent_counts[place] += 1
         made.append(delivery)
     return made
 
 
-def _delivery(
-    receiver: Receiver, about: Condition | StoredAlert, now: datetime, *, firing: bool
+def _build_delivery(
+    receiver: Receiver, alert: Condition | StoredAlert, now: datetime, *, firing: bool
 ) -> Delivery:
     place = f"msg_{uuid4().hex}", receiver.channel, receiver.to
-    return Delivery(*place, about.kind, firing, about.summary, about.details, at=now, next_at=now)
+    return Delivery(*place, alert.kind, firing, alert.summary, alert.details, at=now, next_at=now)

@@ -51,7 +51,7 @@ def configure(
     is_json = form == "json" or (form == "auto" and not out.isatty())
     least = _NUMBERS[level]
     shared: list[Processor] = [
-        _with_request_id,
+        _add_request_id,
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso" if is_json else CLOCK, utc=is_json, key="time"),
     ]
@@ -67,7 +67,7 @@ def configure(
             foreign_pre_chain=[*shared, structlog.stdlib.add_logger_name],
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                *_renderers(out, is_json=is_json),
+                *_build_renderers(out, is_json=is_json),
             ],
         )
     )
@@ -84,7 +84,7 @@ def _uses_colour(out: TextIO) -> bool:
     return _colours and out.isatty()
 
 
-def _with_request_id(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+def _add_request_id(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
     if identifier := request_id.get():
         event.setdefault("request_id", identifier)
     return event
@@ -115,11 +115,11 @@ class _Stderr(logging.StreamHandler[TextIO]):
         """Ignore the stream that the base class sets."""
 
 
-def _renderers(out: TextIO, *, is_json: bool) -> list[Processor]:
+def _build_renderers(out: TextIO, *, is_json: bool) -> list[Processor]:
     # Values of variables are left out of tracebacks: they may be contents.
     if is_json:
         tracebacks = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
-        return [structlog.processors.ExceptionRenderer(tracebacks), _json_line]
+        return [structlog.processors.ExceptionRenderer(tracebacks), _render_json_line]
     return [
         structlog.dev.ConsoleRenderer(
             timestamp_key="time",
@@ -130,7 +130,7 @@ def _renderers(out: TextIO, *, is_json: bool) -> list[Processor]:
     ]
 
 
-def _json_line(_logger: WrappedLogger, _method: str, event: EventDict) -> str:
+def _render_json_line(_logger: WrappedLogger, _method: str, event: EventDict) -> str:
     first = {key: event.pop(key) for key in ("time", "level", "event") if key in event}
     return _encoder.encode({**first, **event}).decode()
 
@@ -154,7 +154,7 @@ class LogBuffer:
 
     def __init__(self) -> None:
         self._unwritten_lines: list[tuple[LineFormat[Any], Any, datetime]] = []
-        self._timer: asyncio.TimerHandle | None = None
+        self._flush_timer: asyncio.TimerHandle | None = None
 
     def tell(self, level: RequestLevel, form: LineFormat[_Subject], subject: _Subject) -> None:
         """Queue a line if its level is written; it is formatted when it is written."""
@@ -163,22 +163,22 @@ class LogBuffer:
         self._unwritten_lines.append((form, subject, datetime.now(UTC)))
         if len(self._unwritten_lines) >= _MOST:
             self.flush()
-        elif self._timer is None:
+        elif self._flush_timer is None:
             try:
                 loop = asyncio.get_running_loop()
             except RuntimeError:
                 self.flush()
             else:
-                self._timer = loop.call_later(_SECONDS, self.flush)
+                self._flush_timer = loop.call_later(_SECONDS, self.flush)
 
     def flush(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        if self._flush_timer is not None:
+            self._flush_timer.cancel()
+            self._flush_timer = None
         kept, self._unwritten_lines = self._unwritten_lines, []
         out, is_json = lines_of()
         if is_json:
-            for piece in _joined_lines([form.line(subject, when) for form, subject, when in kept]):
+            for piece in _encode_lines([form.line(subject, when) for form, subject, when in kept]):
                 out.write(piece)
                 out.flush()
             return
@@ -189,7 +189,7 @@ class LogBuffer:
         out.flush()
 
 
-def _joined_lines(lines: Sequence[object]) -> Iterator[str]:
+def _encode_lines(lines: Sequence[object]) -> Iterator[str]:
     piece: list[bytes] = []
     size = 0
     for line in lines:
@@ -212,13 +212,13 @@ class Outage:
     def __init__(self, what: str) -> None:
         self.what = what
         self.lasts = False
-        self._next_warning_due = 0.0
+        self._next_warning_time = 0.0
 
     def seen(self, **facts: object) -> None:
         """Record that it could not be used."""
         self.lasts = True
-        if (now := monotonic()) >= self._next_warning_due:
-            self._next_warning_due = now + _OUTAGE_SECONDS
+        if (now := monotonic()) >= self._next_warning_time:
+            self._next_warning_time = now + _OUTAGE_SECONDS
             structlog.get_logger(__name__).warning(f"{self.what} cannot be used", **facts)
 
     def over(self) -> None:
@@ -242,7 +242,7 @@ class _Heedless:
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._waits_for_reader = _can_poll(stream)
-        self._wait_seconds = _PATIENCE
+        self._reader_wait_seconds = _PATIENCE
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._stream, name)
@@ -250,16 +250,16 @@ class _Heedless:
     def write(self, text: str) -> int:
         with suppress(OSError):
             if self._waits_for_reader:
-                self._write_pieces(text)
+                self._write_while_ready(text)
             else:
                 self._stream.write(text)
         return len(text)
 
-    def _write_pieces(self, text: str) -> None:
-        ends = monotonic() + self._wait_seconds
-        for piece in _terminal_pieces(text):
+    def _write_while_ready(self, text: str) -> None:
+        ends = monotonic() + self._reader_wait_seconds
+        for piece in _split_into_pieces(text):
             _, room, _ = select([], [self._stream], [], max(ends - monotonic(), 0))
-            self._wait_seconds = _PATIENCE if room else 0.0
+            self._reader_wait_seconds = _PATIENCE if room else 0.0
             if not room:
                 return
             self._stream.write(piece)
@@ -270,7 +270,7 @@ class _Heedless:
             self._stream.flush()
 
 
-def _terminal_pieces(text: str) -> Iterator[str]:
+def _split_into_pieces(text: str) -> Iterator[str]:
     most = _PIECE if text.isascii() else _PIECE // 4
     start = 0
     while start < len(text):

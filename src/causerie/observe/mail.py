@@ -85,13 +85,13 @@ class Outbox:
     ) -> None:
         self._server = server
         self._stop_seconds = stop_seconds
-        self._retry_seconds = retry_seconds
-        self._waiting_letters: asyncio.Queue[Letter] = asyncio.Queue(_WAITING)
+        self._first_retry_seconds = retry_seconds
+        self._letter_queue: asyncio.Queue[Letter] = asyncio.Queue(_WAITING)
 
     def send(self, letter: Letter) -> None:
         """Queue a letter, or drop and log it if too many wait."""
         try:
-            self._waiting_letters.put_nowait(letter)
+            self._letter_queue.put_nowait(letter)
         except asyncio.QueueFull:
             log.error("mail.dropped", reason=f"{_WAITING} letters wait already")
 
@@ -100,12 +100,12 @@ class Outbox:
         sending = 0
         try:
             while True:
-                letter = await self._waiting_letters.get()
+                letter = await self._letter_queue.get()
                 sending = 1
                 await self._deliver_letter(letter)
                 sending = 0
         finally:
-            if left := self._waiting_letters.qsize() + sending:
+            if left := self._letter_queue.qsize() + sending:
                 log.warning("mail.left", letters=left, reason="the service stops")
 
     async def _deliver_letter(self, letter: Letter) -> None:
@@ -119,7 +119,7 @@ class Outbox:
                 log.warning(event, attempt=attempt, reason=name)  # its words may hold the address
                 if last:
                     return
-                await asyncio.sleep(self._retry_seconds * 2 ** (attempt - 1))
+                await asyncio.sleep(self._first_retry_seconds * 2 ** (attempt - 1))
             else:
                 log.info("mail.sent", attempt=attempt)
                 return
@@ -164,15 +164,14 @@ def reason(failure: Exception) -> str:
     match failure:
         case smtplib.SMTPRecipientsRefused():
             code, said = next(iter(failure.recipients.values()))
-            return f"the server refuses the address: {_reply_text(code, said)}"
+            return f"the server refuses the address: {_format_reply(code, said)}"
         case smtplib.SMTPAuthenticationError():
-            return (
-                f"user or password are wrong: {_reply_text(failure.smtp_code, failure.smtp_error)}"
-            )
+            reply = _format_reply(failure.smtp_code, failure.smtp_error)
+            return f"user or password are wrong: {reply}"
         case smtplib.SMTPNotSupportedError():
             return "the server offers no STARTTLS, or does not let anybody authenticate"
         case smtplib.SMTPResponseException():
-            return f"the server refuses: {_reply_text(failure.smtp_code, failure.smtp_error)}"
+            return f"the server refuses: {_format_reply(failure.smtp_code, failure.smtp_error)}"
         case ssl.SSLCertVerificationError():
             return f"its certificate is not trusted: {failure.verify_message}"
         case ssl.SSLError():
@@ -195,6 +194,6 @@ def is_final(failure: Exception) -> bool:
     return code >= 500
 
 
-def _reply_text(code: int, words: bytes | str) -> str:
-    text = words.decode("utf-8", "replace") if isinstance(words, bytes) else words
+def _format_reply(code: int, message: bytes | str) -> str:
+    text = message.decode("utf-8", "replace") if isinstance(message, bytes) else message
     return f"{code} {' '.join(text.split())[:200]}"

@@ -92,22 +92,22 @@ class MetricsCounters(Collector):
         store: Callable[[], StoreStatus | None] = lambda: None,
     ) -> None:
         """Collect states by these functions; ``None`` stands for a store that is not used."""
-        self._store_status = store
-        self._engine_statuses = engines
-        self._queue_lengths = queue
-        self._target_statuses = targets
-        self._shared_store_answers = shared
-        self._ended_records: list[Record] = []
-        self._wildcard_models: set[str] = set()  # that labels have below wildcards
-        self._by_door_and_model: defaultdict[tuple[str, str], _Counts] = defaultdict(_Counts)
+        self._get_store_status = store
+        self._get_engine_statuses = engines
+        self._get_queue_lengths = queue
+        self._get_target_statuses = targets
+        self._get_shared_store_up = shared
+        self._uncounted_records: list[Record] = []
+        self._wildcard_model_labels: set[str] = set()  # that labels have below wildcards
+        self._counts_by_door_and_model: defaultdict[tuple[str, str], _Counts] = defaultdict(_Counts)
         self._refused_counts: Counter[tuple[str, str, str]] = Counter()
         self._registry = CollectorRegistry()
         self._registry.register(self)
         ProcessCollector(registry=self._registry)
 
     def write(self, record: Record) -> None:
-        self._ended_records.append(record)
-        if len(self._ended_records) >= _TOGETHER:
+        self._uncounted_records.append(record)
+        if len(self._uncounted_records) >= _TOGETHER:
             self._count_ended_records()
 
     def refused(self, door: str, code: str, status: int) -> None:
@@ -118,7 +118,7 @@ class MetricsCounters(Collector):
         """Return how many requests each model has had, and how many of them failed (5xx)."""
         self._count_ended_records()
         found: dict[str, tuple[int, int]] = {}
-        for (_, model), place in self._by_door_and_model.items():
+        for (_, model), place in self._counts_by_door_and_model.items():
             requests, failed = found.get(model, (0, 0))
             requests += place.requests.total()
             failed += sum(n for (status, *_), n in place.requests.items() if status >= 500)
@@ -131,18 +131,18 @@ class MetricsCounters(Collector):
         return generate_latest(self._registry)
 
     def collect(self) -> Iterator[Metric]:
-        yield from self._gauge_metrics()
-        yield from self._counter_metrics()
+        yield from self._collect_gauges()
+        yield from self._collect_counters()
 
-    def _counter_metrics(self) -> Iterator[Metric]:
-        places = self._by_door_and_model.items()
+    def _collect_counters(self) -> Iterator[Metric]:
+        places = self._counts_by_door_and_model.items()
         ended = [((*place, *end), n) for place, it in places for end, n in it.ended()]
-        yield _metric_family("requests", ended)
+        yield _new_family("requests", ended)
         tokens = [((*place, kind), n) for place, it in places for kind, n in it.tokens.items()]
-        yield _metric_family("tokens", tokens)
-        yield _metric_family("continued", [(place, it.continued) for place, it in places])
-        yield _metric_family("cost", [(place, it.cost / BILLION) for place, it in places])
-        yield _metric_family("refused", self._refused_counts.items())
+        yield _new_family("tokens", tokens)
+        yield _new_family("continued", [(place, it.continued) for place, it in places])
+        yield _new_family("cost", [(place, it.cost / BILLION) for place, it in places])
+        yield _new_family("refused", self._refused_counts.items())
         for name in _TIMES:
             row = _FAMILIES[name]
             family = HistogramMetricFamily(f"causerie_{name}", row.words, labels=row.labels)
@@ -152,45 +152,45 @@ class MetricsCounters(Collector):
                     family.add_metric(place, times.buckets(), times.sum)
             yield family
 
-    def _gauge_metrics(self) -> Iterator[Metric]:
-        yield _metric_family("build_info", [((__version__,), 1)])
-        engines = self._engine_statuses()
+    def _collect_gauges(self) -> Iterator[Metric]:
+        yield _new_family("build_info", [((__version__,), 1)])
+        engines = self._get_engine_statuses()
         found: Mapping[str, Sequence[tuple[tuple[str, ...], object]]] = {
             "engine": [((each.model,), each) for each in engines],
             "member": [
                 ((pool.model, each.model), each) for pool in engines for each in pool.members
             ],
-            "target": [((each.name,), each) for each in self._target_statuses()],
+            "target": [((each.name,), each) for each in self._get_target_statuses()],
         }
         for name, row in _FAMILIES.items():
             if row.of is not None:
-                rows = (_status_rows(*one, row.field) for one in found[row.of])
-                yield _metric_family(name, chain.from_iterable(rows))
-        yield _metric_family("queue_length", [((model,), n) for model, n in self._queue_lengths()])
-        if (here := self._shared_store_answers()) is not None:
-            yield _metric_family("shared_store_up", [((), float(here))])
-        if (store := self._store_status()) is not None:
-            yield _metric_family("database_up", [((), float(store.database))])
-            yield _metric_family("journal_up", [((), float(store.journal))])
-            yield _metric_family("usage_records_waiting", [((), store.waiting)])
-            yield _metric_family("budgets", store.budgets.items())
+                rows = (_build_status_rows(*one, row.field) for one in found[row.of])
+                yield _new_family(name, chain.from_iterable(rows))
+        yield _new_family("queue_length", [((model,), n) for model, n in self._get_queue_lengths()])
+        if (here := self._get_shared_store_up()) is not None:
+            yield _new_family("shared_store_up", [((), float(here))])
+        if (store := self._get_store_status()) is not None:
+            yield _new_family("database_up", [((), float(store.database))])
+            yield _new_family("journal_up", [((), float(store.journal))])
+            yield _new_family("usage_records_waiting", [((), store.waiting)])
+            yield _new_family("budgets", store.budgets.items())
 
-    def _model_label(self, record: Record) -> str:
+    def _choose_model_label(self, record: Record) -> str:
         # Of the names below a wildcard there is no end.
-        if record.model == record.entry or record.model in self._wildcard_models:
+        if record.model == record.entry or record.model in self._wildcard_model_labels:
             return record.model
-        if len(self._wildcard_models) >= _MOST_NAMES:
+        if len(self._wildcard_model_labels) >= _MOST_NAMES:
             return record.entry
-        self._wildcard_models.add(record.model)
+        self._wildcard_model_labels.add(record.model)
         return record.model
 
     def _count_ended_records(self) -> None:
-        ended, self._ended_records = self._ended_records, []
+        ended, self._uncounted_records = self._uncounted_records, []
         places: defaultdict[tuple[str, str], list[Record]] = defaultdict(list)
         for record in ended:
-            places[record.door, self._model_label(record)].append(record)
+            places[record.door, self._choose_model_label(record)].append(record)
         for place, records in places.items():
-            self._by_door_and_model[place].add(records)
+            self._counts_by_door_and_model[place].add(records)
 
 
 class _Times:
@@ -255,8 +255,8 @@ class _Counts:
         )
 
 
-def _status_rows(labels: tuple[str, ...], status: object, field: str) -> Iterator[_Row]:
-    value = getattr(status, field)
+def _build_status_rows(labels: tuple[str, ...], status: object, field_name: str) -> Iterator[_Row]:
+    value = getattr(status, field_name)
     if isinstance(value, EngineState):
         yield from (((*labels, one.value), float(value is one)) for one in EngineState)
     elif isinstance(value, str):
@@ -267,10 +267,10 @@ def _status_rows(labels: tuple[str, ...], status: object, field: str) -> Iterato
         yield labels, value
 
 
-def _metric_family(name: str, rows: Iterable[_Row]) -> Metric:
-    row = _FAMILIES[name]
+def _new_family(family_name: str, rows: Iterable[_Row]) -> Metric:
+    row = _FAMILIES[family_name]
     kind = CounterMetricFamily if row.kind == "counter" else GaugeMetricFamily
-    family = kind(f"causerie_{name}", row.words, labels=row.labels)
+    family = kind(f"causerie_{family_name}", row.words, labels=row.labels)
     for labels, value in rows:
         family.add_metric(labels, value)
     return family
@@ -279,22 +279,22 @@ def _metric_family(name: str, rows: Iterable[_Row]) -> Metric:
 def merged(texts: Sequence[str], past: str, *, workers: int, restarts: int) -> str:
     """Merge the metrics of running processes and the counts of ``past`` ones."""
     new = (
-        _metric_family("workers", [((), workers)]),
-        _metric_family("worker_restarts", [((), restarts)]),
+        _new_family("workers", [((), workers)]),
+        _new_family("worker_restarts", [((), restarts)]),
     )
-    return _exposition_text([*_merged_families([*texts, past]), *new])
+    return _encode_exposition([*_merge_families([*texts, past]), *new])
 
 
 def counts(texts: Sequence[str]) -> str:
     """Merge the counters and histograms, which stay when a process ends."""
-    return _exposition_text(
-        [each for each in _merged_families(texts) if each.type in ("counter", "histogram")]
+    return _encode_exposition(
+        [each for each in _merge_families(texts) if each.type in ("counter", "histogram")]
     )
 
 
-def _merged_families(texts: Sequence[str]) -> Iterator[Metric]:
+def _merge_families(expositions: Sequence[str]) -> Iterator[Metric]:
     found: dict[str, tuple[Metric, dict[tuple[str, tuple[tuple[str, str], ...]], float]]] = {}
-    for family in (each for text in texts for each in text_string_to_metric_families(text)):
+    for family in (each for text in expositions for each in text_string_to_metric_families(text)):
         _, kept = found.setdefault(family.name, (family, {}))
         row = _FAMILIES.get(family.name.removeprefix("causerie_"))
         merge = _MERGES["sum" if row is None else row.merge]
@@ -311,11 +311,11 @@ def _merged_families(texts: Sequence[str]) -> Iterator[Metric]:
 
 class _GivenFamilies(Collector):
     def __init__(self, families: Sequence[Metric]) -> None:
-        self._families = families
+        self._metric_families = families
 
     def collect(self) -> Iterator[Metric]:
-        yield from self._families
+        yield from self._metric_families
 
 
-def _exposition_text(families: Sequence[Metric]) -> str:
+def _encode_exposition(families: Sequence[Metric]) -> str:
     return generate_latest(_GivenFamilies(families)).decode()

@@ -62,11 +62,11 @@ class TracedMeter(Meter):
     ) -> None:
         super().__init__(sinks, bookkeeping)
         self._tracer = tracer
-        self._follows_clients = follows
+        self._continues_client_traces = follows
 
     def begin(self, record: Record) -> None:
         labels, parent = record.labels, _NOWHERE
-        if self._follows_clients and labels.traceparent:
+        if self._continues_client_traces and labels.traceparent:
             carrier = {"traceparent": labels.traceparent, "tracestate": labels.tracestate}
             parent = _propagator.extract(carrier, _NOWHERE)
         span = self._tracer.start_span("chat", parent, SpanKind.SERVER)
@@ -124,14 +124,14 @@ class TracedTarget:
         self.target = target
         self._tracer = tracer
         self._span_name = f"chat {model}"
-        self._span_facts = {"gen_ai.operation.name": "chat", "gen_ai.request.model": model, **facts}
+        self._attributes = {"gen_ai.operation.name": "chat", "gen_ai.request.model": model, **facts}
 
     @asynccontextmanager
     async def generate(
         self, request: ChatRequest, partial: Partial | None = None
     ) -> AsyncIterator[TargetReply]:
         facts = {
-            **self._span_facts,
+            **self._attributes,
             "gen_ai.request.stream": request.stream,
             "causerie.continues": partial is not None,
         }
@@ -146,7 +146,7 @@ class TracedTarget:
                     traced.tell_usage()
         except BaseException as failure:
             if traced is None:
-                _note_failure(span, failure)
+                _record_failure(span, failure)
             raise
         finally:
             span.end()
@@ -164,22 +164,22 @@ class TracedTarget:
 
 class _TracedReply:
     def __init__(self, reply: TargetReply, span: Span, began: float) -> None:
-        self._reply = reply
+        self._target_reply = reply
         self._span = span
         self._start_time = began
         self._batches = reply.events
         self._finish_reasons: list[str] = []
-        self._awaiting_first = True
+        self._awaits_first = True
 
     @property
     def events(self) -> AsyncIterator[Batch]:
         return self
 
     def __getattr__(self, name: str) -> object:
-        return getattr(self._reply, name)
+        return getattr(self._target_reply, name)
 
     def tell_usage(self) -> None:
-        used = self._reply.usage()
+        used = self._target_reply.usage()
         self._span.set_attributes(
             {
                 "gen_ai.usage.input_tokens": used.prompt,
@@ -193,26 +193,26 @@ class _TracedReply:
 
     async def __anext__(self) -> Batch:
         try:
-            batch = await (self._first_batch() if self._awaiting_first else anext(self._batches))
+            batch = await (self._read_first_batch() if self._awaits_first else anext(self._batches))
         except StopAsyncIteration:
             raise
         except BaseException as failure:
-            _note_failure(self._span, failure)
+            _record_failure(self._span, failure)
             raise
-        if self._awaiting_first and batch:
-            self._awaiting_first = False
+        if self._awaits_first and batch:
+            self._awaits_first = False
             seconds = time.monotonic() - self._start_time
             self._span.set_attribute("gen_ai.response.time_to_first_chunk", seconds)
         self._finish_reasons += [event.reason for event in batch if isinstance(event, Finished)]
         return batch
 
-    async def _first_batch(self) -> Batch:
+    async def _read_first_batch(self) -> Batch:
         # The span is current meanwhile, so that the next server gets it.
         with use_span(self._span, record_exception=False, set_status_on_exception=False):
             return await anext(self._batches)
 
 
-def _note_failure(span: Span, failure: BaseException) -> None:
+def _record_failure(span: Span, failure: BaseException) -> None:
     if not isinstance(failure, Exception):
         span.set_attribute("causerie.left", value=True)
         return

@@ -1,4 +1,4 @@
-"""Objects that are made of others by the names of their fields."""
+"""Copy fields of the same names from one dataclass or struct into another."""
 
 from __future__ import annotations
 

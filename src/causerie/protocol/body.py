@@ -186,7 +186,7 @@ def number(value: object, param: str, least: float, most: float, *, above: bool 
 
 
 class _Object(Struct):
-    """Any object: members that a structure does not have are read over, and nothing is made."""
+    """Any JSON object: decoding into it checks the syntax, and makes nothing of the members."""
 
 
 _read_over = msgspec.json.Decoder(_Object).decode
@@ -212,7 +212,7 @@ def read_parameter(body: ObjectReader, name: str) -> Any:
     return _READERS[name](body)
 
 
-def _field_reader(parameter: Parameter) -> Callable[[ObjectReader], Any] | None:
+def _new_reader(parameter: Parameter) -> Callable[[ObjectReader], Any] | None:
     name, number, most = parameter.name, parameter.number, parameter.most_characters
     if number is not None and number.kind is float:
         return lambda body: body.number(name, number.least, number.most, above=number.above)
@@ -227,7 +227,7 @@ def _field_reader(parameter: Parameter) -> Callable[[ObjectReader], Any] | None:
 
 
 _READERS: Mapping[str, Callable[[ObjectReader], Any]] = {
-    name: reader for name, each in PARAMETERS.items() if (reader := _field_reader(each)) is not None
+    name: reader for name, each in PARAMETERS.items() if (reader := _new_reader(each)) is not None
 }
 
 
@@ -258,7 +258,7 @@ def check_work(body: bytes, rules: ParsingRules) -> None:
     try:
         bounded_json.check(body, rules.work)
     except bounded_json.TooMuchWork as error:
-        _check_uncompressed(body)
+        _reject_compressed_body(body)
         setting = BOUND_SETTINGS.get(error.bound)
         further = f", or have the operator raise `{setting}`" if setting else ""
         raise invalid_json(
@@ -271,7 +271,7 @@ def decode_object(body: bytes) -> dict[str, object]:
         raise invalid_json("The body is empty; send a JSON object.")
     if body.startswith(b"\xef\xbb\xbf"):
         raise invalid_json("The body begins with a byte order mark; send UTF-8 without one.")
-    _check_uncompressed(body)
+    _reject_compressed_body(body)
     try:
         document = msgspec.json.decode(body)
     except UnicodeDecodeError as error:
@@ -289,7 +289,7 @@ def decode_object(body: bytes) -> dict[str, object]:
     return document
 
 
-def _check_uncompressed(body: bytes) -> None:
+def _reject_compressed_body(body: bytes) -> None:
     for name, beginnings in _COMPRESSED.items():
         if body.startswith(beginnings):
             raise invalid_json(
@@ -299,7 +299,7 @@ def _check_uncompressed(body: bytes) -> None:
 
 
 def decode_marked(body: bytes) -> tuple[dict[str, object], str]:
-    """Return the object of a checked body, and the mark of halves in it; see ``mark_halves``."""
+    """Return the object in a checked body, and the mark of halves in it; see ``mark_halves``."""
     try:
         return decode_object(body), ""
     except InvalidRequest:

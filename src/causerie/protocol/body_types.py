@@ -27,7 +27,7 @@ ProviderNames = Annotated[tuple[NotEmpty, ...], Meta(max_length=MAX_PROVIDER_NAM
 Amount = Annotated[float, Meta(ge=0)] | str
 
 
-def _not_null(*names: str) -> list[Mapping[str, object]]:
+def _not_null_schemas(*names: str) -> list[Mapping[str, object]]:
     return [{"required": [name], "properties": {name: {"not": {"type": "null"}}}} for name in names]
 
 
@@ -89,7 +89,9 @@ class AssistantMessage(Struct, tag_field="role", tag="assistant"):
 
     extra_schema: ClassVar[Object] = {
         "anyOf": [
-            *_not_null("content", "refusal", "reasoning_content", "reasoning", "reasoning_details"),
+            *_not_null_schemas(
+                "content", "refusal", "reasoning_content", "reasoning", "reasoning_details"
+            ),
             {
                 "required": ["tool_calls"],
                 "properties": {"tool_calls": {"type": "array", "minItems": 1}},
@@ -190,7 +192,9 @@ AnyResponseFormat = TextFormat | JsonObjectFormat | JsonSchemaFormat
 class StructuredOutputs(Struct):
     """One of these."""
 
-    extra_schema: ClassVar[Object] = {"oneOf": _not_null("json", "regex", "choice", "grammar")}
+    extra_schema: ClassVar[Object] = {
+        "oneOf": _not_null_schemas("json", "regex", "choice", "grammar")
+    }
     json: Annotated[Object | bool | None, Meta(description="A JSON Schema.")] = None
     regex: NotEmpty | None = None
     choice: Annotated[tuple[NotEmpty, ...], Meta(min_length=1, max_length=MAX_OPTIONS)] | None = (

@@ -59,7 +59,7 @@ class TooMuchWork(msgspec.DecodeError):
 
 def check(document: bytes, bounds: Bounds = DEFAULT) -> None:
     """Raise :class:`TooMuchWork` for a document that exceeds the bounds; invalid JSON may pass."""
-    if len(document) > SMALL or not _is_cheap(document, bounds):
+    if len(document) > SMALL or not _is_cheap_to_decode(document, bounds):
         check_together((document,), bounds)
 
 
@@ -84,7 +84,7 @@ def decode(document: bytes, type: type[T] | Any = Any, bounds: Bounds = DEFAULT)
     return msgspec.json.decode(document, type=type)
 
 
-def _is_cheap(document: bytes, bounds: Bounds) -> bool:
+def _is_cheap_to_decode(document: bytes, bounds: Bounds) -> bool:
     if document.count(b"[") + document.count(b"{") > bounds.nesting:
         return False
     if len(document) <= min(bounds.digits, bounds.exponents * len(_HUGE[0])):
@@ -93,18 +93,19 @@ def _is_cheap(document: bytes, bounds: Bounds) -> bool:
     if plain.count(b"000") <= min(bounds.exponents, bounds.digits // 3):  # a part of all of them
         return True
     return (
-        _count_marks(plain, _HUGE) <= bounds.exponents and b"0" * (bounds.digits + 1) not in plain
+        _count_occurrences(plain, _HUGE) <= bounds.exponents
+        and b"0" * (bounds.digits + 1) not in plain
     )
 
 
 class _Scan(Struct, eq=False):
     _bounds: Bounds
-    _in_string: bool = False
+    _is_in_string: bool = False
     _quote_count: int = 0
     _escape_count: int = 0
     _value_count: int = 1
-    _bare_bytes: int = 0
-    _bare_pieces: list[bytes] = []
+    _unquoted_byte_count: int = 0
+    _unquoted_pieces: list[bytes] = []
 
     def feed(self, piece: bytes) -> None:
         bounds = self._bounds
@@ -116,28 +117,28 @@ class _Scan(Struct, eq=False):
         quotes = piece.count(b'"')
         self._quote_count += quotes
         parts = piece.split(b'"')
-        bare = b" ".join(parts[self._in_string :: 2]).translate(None, b" \t\r\n")
-        self._in_string ^= bool(quotes % 2)
-        self._value_count += _count_marks(bare, _OF_VALUES)
+        bare = b" ".join(parts[self._is_in_string :: 2]).translate(None, b" \t\r\n")
+        self._is_in_string ^= bool(quotes % 2)
+        self._value_count += _count_occurrences(bare, _OF_VALUES)
         if self._value_count > bounds.values or self._quote_count > 2 * bounds.values:
             raise TooMuchWork("values", f"it has more than {bounds.values} values and keys")
-        self._bare_bytes += len(bare)
-        if self._bare_bytes > bounds.bare:
+        self._unquoted_byte_count += len(bare)
+        if self._unquoted_byte_count > bounds.bare:
             why = f"it has more than {bounds.bare} bytes of numbers and punctuation"
             raise TooMuchWork("bare", why)
-        self._bare_pieces.append(bare)
+        self._unquoted_pieces.append(bare)
 
     def end_document(self) -> None:
-        self._in_string = False
-        self._bare_pieces.append(b" ")
+        self._is_in_string = False
+        self._unquoted_pieces.append(b" ")
 
     def finish(self) -> None:
-        bare, bounds = b"".join(self._bare_pieces), self._bounds
+        bare, bounds = b"".join(self._unquoted_pieces), self._bounds
         plain = bare.translate(_PLAINLY)
-        if _count_marks(plain, _HUGE) > bounds.exponents:
+        if _count_occurrences(plain, _HUGE) > bounds.exponents:
             why = f"it has more than {bounds.exponents} numbers such as 1e289"
             raise TooMuchWork("exponents", why)
-        if _count_marks(plain, (b"e00", b"e+00")) > bounds.tens:
+        if _count_occurrences(plain, (b"e00", b"e+00")) > bounds.tens:
             raise TooMuchWork("tens", f"it has more than {bounds.tens} numbers such as 1.5e50")
         if b"0" * (bounds.digits + 1) in plain:
             raise TooMuchWork("digits", f"it has a number of more than {bounds.digits} digits")
@@ -145,22 +146,22 @@ class _Scan(Struct, eq=False):
             why = f"it has more than {bounds.precise} numbers of {len(_PRECISE)} digits or more"
             raise TooMuchWork("precise", why)
         opened = bare.count(b"[") + bare.count(b"{")
-        if opened > bounds.nesting and _is_deeper(bare, bounds.nesting):
+        if opened > bounds.nesting and _is_nested_deeper(bare, bounds.nesting):
             why = f"it nests arrays and objects more than {bounds.nesting} deep"
             raise TooMuchWork("nesting", why)
 
 
-def _count_marks(text: bytes, marks: tuple[bytes, ...]) -> int:
-    return sum(map(text.count, marks))
+def _count_occurrences(data: bytes, substrings: tuple[bytes, ...]) -> int:
+    return sum(map(data.count, substrings))
 
 
-def _is_deeper(bare: bytes, depth: int) -> bool:
+def _is_nested_deeper(unquoted: bytes, max_depth: int) -> bool:
     # Each pass removes the innermost pairs. Text that is no JSON keeps brackets that close
     # nothing; then their number decides.
-    brackets = bare.translate(_TO_BRACKETS, delete=_NOT_BRACKETS)
-    for _ in range(depth):
+    brackets = unquoted.translate(_TO_BRACKETS, delete=_NOT_BRACKETS)
+    for _ in range(max_depth):
         outer = brackets.replace(b"[]", b"")
         if len(outer) == len(brackets):
             break
         brackets = outer
-    return b"[]" in brackets or brackets.count(b"[") > depth
+    return b"[]" in brackets or brackets.count(b"[") > max_depth

@@ -20,7 +20,7 @@ Effect = Literal["", "narrows", "penalises"]
 
 
 class Control(Struct, frozen=True):
-    """The field of the playground."""
+    """A parameter's field in the playground."""
 
     label: str = ""  # empty: the name of the parameter in words
     first: bool = False
@@ -64,12 +64,12 @@ class Parameter(Struct, frozen=True):
 
     @property
     def optional(self) -> Any:
-        inner, notes = _unwrapped(self.annotation)
+        inner, notes = _split_annotated(self.annotation)
         return Annotated[(inner | None, *notes)] if notes else inner | None
 
     @property
     def bare(self) -> Any:
-        return _unwrapped(self.type)[0]
+        return _split_annotated(self.type)[0]
 
     @property
     def number(self) -> Number | None:
@@ -100,7 +100,7 @@ def declared(group: type[Struct]) -> Iterator[Parameter]:
     hints = typing.get_type_hints(group, include_extras=True)
     for each in structs.fields(group):
         annotation = hints[each.name]
-        inner, notes = _unwrapped(annotation)
+        inner, notes = _split_annotated(annotation)
         kind = without_none(inner)
         yield Parameter(
             name=each.encode_name,
@@ -116,7 +116,7 @@ def declared(group: type[Struct]) -> Iterator[Parameter]:
 
 
 def metas(kind: Any) -> list[Meta]:
-    return [note for note in _unwrapped(kind)[1] if isinstance(note, Meta)]
+    return [note for note in _split_annotated(kind)[1] if isinstance(note, Meta)]
 
 
 def without_none(kind: Any) -> Any:
@@ -125,8 +125,8 @@ def without_none(kind: Any) -> Any:
     return reduce(or_, (each for each in get_args(kind) if each is not NoneType))
 
 
-def _unwrapped(kind: Any) -> tuple[Any, tuple[Any, ...]]:
-    if get_origin(kind) is not Annotated:
-        return kind, ()
-    inner, *notes = get_args(kind)
+def _split_annotated(annotation: Any) -> tuple[Any, tuple[Any, ...]]:
+    if get_origin(annotation) is not Annotated:
+        return annotation, ()
+    inner, *notes = get_args(annotation)
     return inner, tuple(notes)

@@ -93,7 +93,7 @@ class PassedBytes(Struct, frozen=True, gc=False):
 
 
 class PassedReply(PassedBytes, frozen=True, gc=False):
-    """A whole reply that passes, before the end of the only choice and the usage, in no stream."""
+    """A whole reply that passes and is not streamed; the end of its choice and its usage follow."""
 
 
 ContentEvent = ReasoningDelta | TextDelta | ToolCallStarted | ToolCallDelta
@@ -105,7 +105,7 @@ ArrivalSink = Callable[[Batch], bool]  # false: the next batch is to be awaited
 
 @dataclass(frozen=True, slots=True)
 class Trail:
-    """The tokens of a reply so far, for engines with that ``vocabulary``."""
+    """Token ids of a reply so far; an engine with the same ``vocabulary`` can continue it."""
 
     vocabulary: str
     tokens: tuple[int, ...]
@@ -178,8 +178,8 @@ def in_portions(batch: Batch) -> list[Batch]:
     portion: list[Event] = []
     room = PORTION
     for event in batch:
-        for piece in _event_pieces(event):
-            size = _event_size(piece)
+        for piece in _split_event(event):
+            size = _estimate_event_size(piece)
             if (size > room or len(portion) == _MAX_EVENTS) and portion:
                 portions.append(portion)
                 portion, room = [], PORTION
@@ -221,10 +221,10 @@ def is_large_batch(batch: Batch) -> bool:
             return len(text.text) > PORTION
     if len(batch) > 2 and batch[-3].__class__ is PassedReply:
         return False  # nothing of it is encoded
-    return len(batch) > _MAX_EVENTS or sum(map(_event_size, batch)) > PORTION
+    return len(batch) > _MAX_EVENTS or sum(map(_estimate_event_size, batch)) > PORTION
 
 
-def _event_size(event: Event) -> int:
+def _estimate_event_size(event: Event) -> int:
     match event:
         case TextDelta():
             tokens = sum(1 + len(one.top) for one in event.logprobs)
@@ -240,20 +240,20 @@ def _event_size(event: Event) -> int:
     return 0
 
 
-def _event_pieces(event: Event) -> Iterator[Event]:
+def _split_event(event: Event) -> Iterator[Event]:
     match event:
         case TextDelta(text, tokens) if len(tokens) > _MAX_TOKENS or len(text) > PORTION:
             # The text first: log-probabilities may follow it.
-            yield from (TextDelta(piece, (), event.choice) for piece in _cut_text(text))
+            yield from (TextDelta(piece, (), event.choice) for piece in _split_text(text))
             for start in range(0, len(tokens), _MAX_TOKENS):
                 yield TextDelta("", tokens[start : start + _MAX_TOKENS], event.choice)
         case ReasoningDelta(text, blocks=()) if len(text) > PORTION:
-            yield from (replace(event, text=piece) for piece in _cut_text(text))
+            yield from (replace(event, text=piece) for piece in _split_text(text))
         case ToolCallDelta(_, text) if len(text) > PORTION:
-            yield from (replace(event, arguments=piece) for piece in _cut_text(text))
+            yield from (replace(event, arguments=piece) for piece in _split_text(text))
         case _:
             yield event
 
 
-def _cut_text(text: str) -> Iterator[str]:
+def _split_text(text: str) -> Iterator[str]:
     return (text[start : start + PORTION] for start in range(0, len(text), PORTION))

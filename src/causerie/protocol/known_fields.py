@@ -73,7 +73,7 @@ def known_of(kind: Any) -> Known:
     bare = get_args(kind)[0] if get_origin(kind) is Annotated else kind
     origin = get_origin(bare)
     if origin in (Union, UnionType):
-        return reduce(_merged_fields, map(known_of, get_args(bare)))
+        return reduce(_merge_known_fields, map(known_of, get_args(bare)))
     if origin is tuple:
         return known_of(get_args(bare)[0])
     if isinstance(origin or bare, type) and issubclass(origin or bare, Mapping):
@@ -85,11 +85,11 @@ def known_of(kind: Any) -> Known:
     return LEAF
 
 
-def _merged_fields(one: Known, other: Known) -> Known:
-    fields = dict(one.fields)
-    for name, known in other.fields.items():
-        fields[name] = _merged_fields(fields[name], known) if name in fields else known
-    return Known(fields, "open" if "open" in (one.others, other.others) else "closed")
+def _merge_known_fields(left: Known, right: Known) -> Known:
+    fields = dict(left.fields)
+    for name, known in right.fields.items():
+        fields[name] = _merge_known_fields(fields[name], known) if name in fields else known
+    return Known(fields, "open" if "open" in (left.others, right.others) else "closed")
 
 
 KNOWN = Known(
@@ -139,15 +139,15 @@ def privilege_in(path: str) -> Privilege | None:
 def sift(body: Mapping[str, Any], known: Known) -> tuple[Mapping[str, Any], Unlisted | None]:
     """Return the known fields of the body (itself if it has no others), and the unknown ones."""
     found = _Found()
-    kept = _sifted_object(body, known, "", found)
+    kept = _drop_unknown_in_object(body, known, "", found)
     if kept is body:
         return body, None
     return kept, Unlisted(body, tuple(found.names), found.more)
 
 
 def refusal(body: Mapping[str, Any], known: Known) -> InvalidRequest | None:
-    """Return the error for the first unknown field of what is new, if any."""
-    place = next(_unlisted_places(without_past(body), known, ""), None)
+    """Return the error for the first unknown field outside of past messages, if there is one."""
+    place = next(_find_unknown_paths(without_past(body), known, ""), None)
     if place is None:
         return None
     advice = "Nobody who would answer knows it or gets it; leave it out."
@@ -164,71 +164,73 @@ class _Found(Struct, eq=False):
         if path == _MESSAGES or path.startswith(f"{_MESSAGES}."):
             path = f"{_MESSAGES}[{self.message}]{path.removeprefix(_MESSAGES)}"
         for name in value:
-            if _is_kept(name, value, known):
+            if _may_keep_field(name, value, known):
                 continue
             if len(self.names) >= 32:
                 self.more += count
                 return
             count -= 1
             if value[name] is not None:
-                self.names[_joined_path(path, name)] = None
+                self.names[_join_path(path, name)] = None
 
 
-def _sifted_value(value: Any, known: Known, path: str, found: _Found) -> Any:
-    if value.__class__ is dict:
-        return _sifted_object(value, known, path, found)
+def _drop_unknown_in_value(json_value: Any, known: Known, path: str, unknown_fields: _Found) -> Any:
+    if json_value.__class__ is dict:
+        return _drop_unknown_in_object(json_value, known, path, unknown_fields)
     kept: list[Any] | None = None
     are_messages = path == _MESSAGES
-    for index, each in enumerate(value):
+    for index, each in enumerate(json_value):
         if are_messages:
-            found.message = index
+            unknown_fields.message = index
         if each.__class__ is dict or each.__class__ is list:
-            new = _sifted_value(each, known, path, found)
+            new = _drop_unknown_in_value(each, known, path, unknown_fields)
             if new is not each:
-                kept = list(value) if kept is None else kept
+                kept = list(json_value) if kept is None else kept
                 kept[index] = new
-    return value if kept is None else kept
+    return json_value if kept is None else kept
 
 
-def _sifted_object(
-    value: Mapping[str, Any], known: Known, path: str, found: _Found
+def _drop_unknown_in_object(
+    members: Mapping[str, Any], known: Known, path: str, unknown_fields: _Found
 ) -> Mapping[str, Any]:
     fields = known.fields
     kept: dict[str, Any] | None = None
-    if not value.keys() <= fields.keys() or any(_is_bare(value, name) for name in known.objects):
-        kept = _listed_fields(value, known)
-        if len(kept) < len(value):
-            found.note(path, value, known, len(value) - len(kept))
+    if not members.keys() <= fields.keys() or any(
+        _is_scalar(members, name) for name in known.objects
+    ):
+        kept = _select_known_fields(members, known)
+        if len(kept) < len(members):
+            unknown_fields.note(path, members, known, len(members) - len(kept))
         else:
             kept = None
-    for name, each in value.items() if kept is None else kept.items():
+    for name, each in members.items() if kept is None else kept.items():
         if each.__class__ is dict or each.__class__ is list:
-            below = _child_fields(known, name)
+            below = _find_child_fields(known, name)
             if below is not OPEN:
-                new = _sifted_value(each, below, _joined_path(path, name), found)
+                new = _drop_unknown_in_value(each, below, _join_path(path, name), unknown_fields)
                 if new is not each:
-                    kept = dict(value) if kept is None else kept
+                    kept = dict(members) if kept is None else kept
                     kept[name] = new
-    return value if kept is None else kept
+    return members if kept is None else kept
 
 
-def _listed_fields(value: Mapping[str, Any], known: Known) -> dict[str, Any]:
+def _select_known_fields(members: Mapping[str, Any], known: Known) -> dict[str, Any]:
     fields = known.fields
     if known.others == "closed" and not known.objects:
-        if len(value) > 2 * len(fields):  # which may be as many as a body has bytes for
-            return {name: value[name] for name in fields if name in value}
-        return {name: each for name, each in value.items() if name in fields}
-    return {name: each for name, each in value.items() if _is_kept(name, value, known)}
+        if len(members) > 2 * len(fields):  # which may be as many as a body has bytes for
+            return {name: members[name] for name in fields if name in members}
+        return {name: each for name, each in members.items() if name in fields}
+    return {name: each for name, each in members.items() if _may_keep_field(name, members, known)}
 
 
-def _is_kept(name: str, value: Mapping[str, Any], known: Known) -> bool:
+def _may_keep_field(name: str, members: Mapping[str, Any], known: Known) -> bool:
     if name in known.fields:
-        return name not in known.objects or not _is_bare(value, name)
+        return name not in known.objects or not _is_scalar(members, name)
     return known.others == "open" or (known.others == "passed" and privilege_of(name) is None)
 
 
-def _is_bare(value: Mapping[str, Any], name: str) -> bool:
-    waiting = [value[name]] if name in value else []
+def _is_scalar(members: Mapping[str, Any], name: str) -> bool:
+    waiting = [members[name]] if name in members else []
     while waiting:
         each = waiting.pop()
         if isinstance(each, list):
@@ -238,26 +240,26 @@ def _is_bare(value: Mapping[str, Any], name: str) -> bool:
     return False
 
 
-def _child_fields(known: Known, name: str) -> Known:
+def _find_child_fields(known: Known, name: str) -> Known:
     return known.fields.get(name) or (OPEN if known.others == "open" else PASSED)
 
 
-def _joined_path(path: str, name: str) -> str:
+def _join_path(path: str, name: str) -> str:
     # Cut: a name may be as long as a body and hold many fields.
     return f"{path[:_LONGEST_PATH]}.{name[:_LONGEST_NAME]}" if path else name[:_LONGEST_NAME]
 
 
-def _unlisted_places(value: Any, known: Known, path: str) -> Iterator[str]:
+def _find_unknown_paths(json_value: Any, known: Known, path: str) -> Iterator[str]:
     if known is OPEN:
         return
-    if isinstance(value, list):
-        for index, each in enumerate(value):
-            yield from _unlisted_places(each, known, f"{path}[{index}]")
-    elif isinstance(value, dict):
-        for name, each in value.items():
-            place = _joined_path(path, name)
-            if _is_kept(name, value, known):
-                yield from _unlisted_places(each, _child_fields(known, name), place)
+    if isinstance(json_value, list):
+        for index, each in enumerate(json_value):
+            yield from _find_unknown_paths(each, known, f"{path}[{index}]")
+    elif isinstance(json_value, dict):
+        for name, each in json_value.items():
+            place = _join_path(path, name)
+            if _may_keep_field(name, json_value, known):
+                yield from _find_unknown_paths(each, _find_child_fields(known, name), place)
             elif each is not None:
                 yield place
 

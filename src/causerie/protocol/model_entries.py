@@ -18,7 +18,7 @@ def is_free(model: str) -> bool:
 
 
 def free_name(name: str) -> str:
-    """Return the name of the counts of free variants, apart from those of everything else."""
+    """Return the name under which use of free variants is counted, apart from all other use."""
     return f"{name} free"
 
 

@@ -13,15 +13,15 @@ class NameIndex:
     """Known names, in the order of their beginnings and in that of their ends."""
 
     def __init__(self, names: Iterable[str]) -> None:
-        folded = [(_case_folded(name), name) for name in names]
-        self._by_beginning = sorted(folded)
-        self._by_end = sorted((text[::-1], name) for text, name in folded)
+        folded = [(_fold_case(name), name) for name in names]
+        self._names_sorted_by_start = sorted(folded)
+        self._names_sorted_by_end = sorted((text[::-1], name) for text, name in folded)
 
     def around(self, text: str) -> Iterator[str]:
         """Yield the names that begin or end most like ``text``, at most ``4 * AROUND``."""
-        wanted = _case_folded(text)
-        yield from _neighbours(self._by_beginning, wanted)
-        yield from _neighbours(self._by_end, wanted[::-1])
+        wanted = _fold_case(text)
+        yield from _find_neighbours(self._names_sorted_by_start, wanted)
+        yield from _find_neighbours(self._names_sorted_by_end, wanted[::-1])
 
 
 def nearest(text: str, names: Iterable[str], most: float) -> str | None:
@@ -30,36 +30,36 @@ def nearest(text: str, names: Iterable[str], most: float) -> str | None:
     The distance is the length of what differs between common beginning and end. ``maker/NAME`` is
     the same as ``NAME``. Of two names that are as near, the one that begins more alike is meant.
     """
-    wanted = _case_folded(text)
+    wanted = _fold_case(text)
 
     def order(name: str) -> tuple[float, int, str]:
-        known = _case_folded(name)
-        return _name_distance(wanted, known), -_common_prefix(wanted, known), name
+        known = _fold_case(name)
+        return _compute_name_distance(wanted, known), -_common_prefix_length(wanted, known), name
 
     least, _, name = min(map(order, names), default=(1.0, 0, ""))
     return name if least <= most else None
 
 
-def _name_distance(one: str, other: str) -> float:
-    if one == other.rpartition("/")[2]:
+def _compute_name_distance(name: str, known_name: str) -> float:
+    if name == known_name.rpartition("/")[2]:
         return 0.0
-    longest = max(len(one), len(other))
-    begin = _common_prefix(one, other)
-    end = _common_prefix(one[begin:][::-1], other[begin:][::-1])
+    longest = max(len(name), len(known_name))
+    begin = _common_prefix_length(name, known_name)
+    end = _common_prefix_length(name[begin:][::-1], known_name[begin:][::-1])
     return (longest - begin - end) / max(longest, 1)
 
 
-def _common_prefix(one: str, other: str) -> int:
-    for at, (left, right) in enumerate(zip(one, other, strict=False)):
+def _common_prefix_length(name: str, other: str) -> int:
+    for at, (left, right) in enumerate(zip(name, other, strict=False)):
         if left != right:
             return at
-    return min(len(one), len(other))
+    return min(len(name), len(other))
 
 
-def _neighbours(ordered: Sequence[tuple[str, str]], text: str) -> Iterator[str]:
-    at = bisect_left(ordered, (text, ""))
-    return (name for _, name in ordered[max(at - AROUND, 0) : at + AROUND])
+def _find_neighbours(sorted_names: Sequence[tuple[str, str]], folded_name: str) -> Iterator[str]:
+    at = bisect_left(sorted_names, (folded_name, ""))
+    return (name for _, name in sorted_names[max(at - AROUND, 0) : at + AROUND])
 
 
-def _case_folded(text: str) -> str:
-    return text[:200].casefold()
+def _fold_case(name: str) -> str:
+    return name[:200].casefold()

@@ -13,7 +13,7 @@ _MOST_DECIMALS = 30
 def money(given: str | int | float | Decimal, *, signed: bool = False) -> Decimal:
     """Parse an amount of money of bounded size and decimals, or raise ``ValueError``."""
     try:
-        amount = _exact_decimal(given)
+        amount = _parse_exact_decimal(given)
     except InvalidOperation:
         raise ValueError("it is no number; an amount looks like 1.50") from None
     if not amount.is_finite() or (amount.is_signed() and amount and not signed):
@@ -33,12 +33,12 @@ def whole_number(text: str, most: int = 2**31 - 1) -> int | None:
     return number if number <= most else None
 
 
-def _exact_decimal(given: str | int | float | Decimal) -> Decimal:
-    if isinstance(given, Decimal):
-        return given
-    if isinstance(given, int) and given.bit_length() > _MOST_BITS:
+def _parse_exact_decimal(amount: str | int | float | Decimal) -> Decimal:
+    if isinstance(amount, Decimal):
+        return amount
+    if isinstance(amount, int) and amount.bit_length() > _MOST_BITS:
         raise ValueError(f"an amount is at most {MOST_MONEY:,}")
-    text = str(given)
+    text = str(amount)
     if len(text) > _LONGEST:
         raise ValueError(f"an amount has at most {_LONGEST} characters")
     return Decimal(text)

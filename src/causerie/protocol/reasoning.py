@@ -28,11 +28,11 @@ def block_of(text: str) -> dict[str, Any]:
 
 
 def blocks_of(value: object) -> tuple[Block, ...]:
-    return tuple(block for block in _object_items(value) if isinstance(block.get("type"), str))
+    return tuple(block for block in _select_objects(value) if isinstance(block.get("type"), str))
 
 
 def text_of(value: object) -> str:
-    texts = (block.get("text") or block.get("summary") for block in _object_items(value))
+    texts = (block.get("text") or block.get("summary") for block in _select_objects(value))
     return "".join(text for text in texts if isinstance(text, str))
 
 
@@ -43,7 +43,7 @@ def foreign_block(text: str, signature: str, index: int) -> dict[str, Any]:
 
 
 def with_foreign(blocks: Iterable[Block]) -> list[Block]:
-    """Return blocks for a server that takes signatures, which foreign ones are checked by."""
+    """Return blocks for a server that checks signatures: foreign ones become blocks of text."""
     return [
         {
             **{name: value for name, value in block.items() if name != "thinking"},
@@ -81,7 +81,7 @@ def unsealed(value: object) -> tuple[list[Block], dict[str, Mapping[str, Any]]]:
     """Return a client's blocks without :func:`seal_of` ones, and the data of these by call id."""
     blocks: list[Block] = []
     extras: dict[str, Mapping[str, Any]] = {}
-    for block in _object_items(value):
+    for block in _select_objects(value):
         data = block.get("data")
         if not isinstance(data, str) or not data.startswith(_SEAL):
             blocks.append(block)
@@ -96,25 +96,25 @@ def unsealed(value: object) -> tuple[list[Block], dict[str, Mapping[str, Any]]]:
 def joined(blocks: Iterable[Block]) -> list[Block]:
     runs: list[list[Block]] = []
     for block in blocks:
-        if runs and block["type"] in READABLE and _continues_block(runs[-1], block):
+        if runs and block["type"] in READABLE and _may_join_run(runs[-1], block):
             runs[-1].append(block)
         else:
             runs.append([block])
-    return [run[0] if len(run) == 1 else _joined_block(run) for run in runs]
+    return [run[0] if len(run) == 1 else _join_blocks(run) for run in runs]
 
 
-def _joined_block(run: Sequence[Block]) -> Block:
-    field, made = READABLE[run[0]["type"]], dict(run[0])
-    for block in run[1:]:
+def _join_blocks(blocks: Sequence[Block]) -> Block:
+    field, made = READABLE[blocks[0]["type"]], dict(blocks[0])
+    for block in blocks[1:]:
         made |= {name: value for name, value in block.items() if value is not None}
-    return made | {field: "".join([block.get(field) or "" for block in run])}
+    return made | {field: "".join([block.get(field) or "" for block in blocks])}
 
 
-def _object_items(value: object) -> Iterable[Block]:
-    return (one for one in value if isinstance(one, dict)) if isinstance(value, list) else ()
+def _select_objects(items: object) -> Iterable[Block]:
+    return (one for one in items if isinstance(one, dict)) if isinstance(items, list) else ()
 
 
-def _continues_block(run: Sequence[Block], block: Block) -> bool:
+def _may_join_run(run: Sequence[Block], block: Block) -> bool:
     return (
         run[-1]["type"] == block["type"]
         and run[-1].get("index") == block.get("index")

@@ -84,7 +84,7 @@ class Message(Struct, frozen=True, gc=False):
 
     @property
     def text(self) -> str:
-        """The content as one string; parts are joined, images left out."""
+        """Return the content as one string; parts are joined, images left out."""
         if self.content is None or isinstance(self.content, str):
             return self.content or ""
         return "".join(part.text for part in self.content if isinstance(part, TextPart))
@@ -138,7 +138,7 @@ OutputFormat = JsonObject | JsonSchema | Regex | TextChoice | Grammar
 
 
 class Thinking(Struct, frozen=True, gc=False):
-    """Setting of thinking."""
+    """Whether, how much and how visibly the model is to think."""
 
     enabled: bool | None = None  # `None` leaves it to the model
     effort: str | None = None
@@ -196,25 +196,25 @@ class UnreadParts(Struct):
             is_image = "image" in str(part.get("type"))
             self.tokens += _IMAGE_TOKENS if is_image else _MOST_OF_A_PART  # of an unknown size
         else:
-            self.tokens += min(_json_tokens(part), _MOST_OF_A_PART)
+            self.tokens += min(_estimate_json_tokens(part), _MOST_OF_A_PART)
 
     def note_addresses(self, part: Mapping[str, Any], place: str) -> Mapping[str, str]:
-        found = dict(_addresses(part, place))
+        found = dict(_find_addresses(part, place))
         self.addresses.update(found)
         return found
 
 
-def _addresses(value: object, place: str) -> Iterator[tuple[str, str]]:
-    if isinstance(value, list):
-        for at, each in enumerate(value):
-            yield from _addresses(each, f"{place}[{at}]")
-    elif isinstance(value, dict):
-        is_holder = place.endswith((".source", ".image_url"))
-        for name, each in value.items():
+def _find_addresses(json_value: object, path: str) -> Iterator[tuple[str, str]]:
+    if isinstance(json_value, list):
+        for at, each in enumerate(json_value):
+            yield from _find_addresses(each, f"{path}[{at}]")
+    elif isinstance(json_value, dict):
+        is_holder = path.endswith((".source", ".image_url"))
+        for name, each in json_value.items():
             if not isinstance(each, str):
-                yield from _addresses(each, f"{place}.{name}")
+                yield from _find_addresses(each, f"{path}.{name}")
             elif (name in _ADDRESSES or (is_holder and name == "url")) and each[:5] != "data:":
-                yield f"{place}.{name}", each
+                yield f"{path}.{name}", each
 
 
 class ChatRequest(Struct, frozen=True, gc=False):
@@ -310,7 +310,7 @@ class ChatRequest(Struct, frozen=True, gc=False):
         )
 
     def within(self, bounds: TokenBounds) -> ChatRequest:
-        """The request to one with these bounds; higher limits of the output are lowered."""
+        """Return the request for a target with these bounds; a higher output limit is lowered."""
         if bounds is UNBOUNDED_TOKENS:
             return self
         asked, least, most = self.max_tokens, self.min_tokens, bounds.max_output_tokens
@@ -326,7 +326,7 @@ class ChatRequest(Struct, frozen=True, gc=False):
 
 
 class FastMessage(Message, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A message of text; what else one may have is not there, or ``null``."""
+    """A message of plain text; the other fields of messages are absent or ``null``."""
 
     role: Literal["system", "user", "assistant"]
     content: str
@@ -341,7 +341,7 @@ class FastStreamOptions(Struct, forbid_unknown_fields=True, omit_defaults=True, 
 
 
 class FastFields(Unread, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
-    """The fields, which may be encoded again; their types are those of the declarations."""
+    """Fields of a plain request, which may be encoded again; their types are those declared."""
 
     model: ModelId
     messages: Annotated[tuple[FastMessage, ...], Meta(min_length=1)]
@@ -391,10 +391,10 @@ def without_billing_line(messages: tuple[Message, ...]) -> tuple[Message, ...]:
         if message.text.startswith("x-anthropic-billing-header:"):
             content: str | tuple[Part, ...] = message.content or ""
             if isinstance(content, str):
-                content = _text_after_first_line(content)
+                content = _remove_first_line(content)
             else:
                 first, *others = content
-                left = _text_after_first_line(first.text) if isinstance(first, TextPart) else ""
+                left = _remove_first_line(first.text) if isinstance(first, TextPart) else ""
                 content = (TextPart(left), *others) if left else tuple(others)
             kept = structs.replace(message, content=content)
             # A request has at least one message.
@@ -403,7 +403,7 @@ def without_billing_line(messages: tuple[Message, ...]) -> tuple[Message, ...]:
     return messages
 
 
-def _text_after_first_line(text: str) -> str:
+def _remove_first_line(text: str) -> str:
     return text.partition("\n")[2].lstrip("\n")
 
 
@@ -433,9 +433,9 @@ def prompt_estimate(request: ChatRequest) -> int:
     if request.characters is not None:
         tokens -= -request.characters // 4
     else:
-        tokens += sum(map(_message_tokens, request.messages))
+        tokens += sum(map(_estimate_message_tokens, request.messages))
     if request.tools or request.documents or request.output is not None:
-        tokens += _tokens_besides_messages(request)
+        tokens += _estimate_non_message_tokens(request)
     return tokens
 
 
@@ -448,18 +448,17 @@ def output_estimate(request: ChatRequest) -> int:
     return tokens * request.n
 
 
-def _tokens_besides_messages(request: ChatRequest) -> int:
-    tokens = sum(map(_json_tokens, request.documents))
+def _estimate_non_message_tokens(request: ChatRequest) -> int:
+    tokens = sum(map(_estimate_json_tokens, request.documents))
     for tool in request.tools:
-        tokens += (
-            text_tokens(tool.name) + text_tokens(tool.description) + _json_tokens(tool.parameters)
-        )
+        tokens += text_tokens(tool.name) + text_tokens(tool.description)
+        tokens += _estimate_json_tokens(tool.parameters)
     if isinstance(request.output, JsonSchema):
-        tokens += _json_tokens(request.output.schema)
+        tokens += _estimate_json_tokens(request.output.schema)
     return tokens
 
 
-def _message_tokens(message: Message) -> int:
+def _estimate_message_tokens(message: Message) -> int:
     content = message.content
     tokens = 0
     if isinstance(content, str):
@@ -472,8 +471,8 @@ def _message_tokens(message: Message) -> int:
     return tokens + text_tokens(message.reasoning_content)
 
 
-def _json_tokens(value: object) -> int:
-    return -(-len(msgspec.json.encode(value)) // 4)
+def _estimate_json_tokens(json_value: object) -> int:
+    return -(-len(msgspec.json.encode(json_value)) // 4)
 
 
 def text_tokens(text: str | None) -> int:

@@ -28,25 +28,25 @@ class Brackets:
         """Read up to the end of the value, or of the text; return how much that is."""
         at = 0
         while at < len(text) and not self.closed:
-            at = self._skip_string(text, at) if self.quoted else self._skip_structure(text, at)
+            at = self._skip_string(text, at) if self.quoted else self._read_next_bracket(text, at)
         return at
 
-    def _skip_string(self, text: str, at: int) -> int:
+    def _skip_string(self, text: str, position: int) -> int:
         if self._is_escaped:
             self._is_escaped = False
-            return at + 1
-        end = _END_OF_STRING.match(text, at)
+            return position + 1
+        end = _END_OF_STRING.match(text, position)
         if end is not None:
             self.quoted = False
             self.closed = self.strings and not self._bracket_depth
             return end.end()
-        self._is_escaped = (len(text) - len(text[at:].rstrip("\\")) - at) % 2 == 1
+        self._is_escaped = (len(text) - len(text[position:].rstrip("\\")) - position) % 2 == 1
         return len(text)
 
-    def _skip_structure(self, text: str, at: int) -> int:
-        found = _STRUCTURE.search(text, at)
+    def _read_next_bracket(self, text: str, position: int) -> int:
+        found = _STRUCTURE.search(text, position)
         if self.empty:
-            self.empty = found is None and text[at:].isspace()
+            self.empty = found is None and text[position:].isspace()
         if found is None:
             return len(text)
         mark = found.group()
@@ -90,7 +90,7 @@ class NamedEvent(bytes):
 
 
 class EventDecoder(Struct, eq=False):
-    """Bytes as they arrive, into the data of complete events.
+    """Decodes bytes as they arrive into the data of complete events.
 
     The pieces may be cut anywhere. Comments, other fields and events without data are passed over;
     several ``data`` lines of one event are joined with a newline.
@@ -101,25 +101,25 @@ class EventDecoder(Struct, eq=False):
     lines: bool = False  # a whole named event is `event: …` and `data: …`, not a `NamedEvent`
     is_between: bool = True  # nothing of an event is held
     _partial_line: list[bytes] = []  # the beginning of a line, in the pieces that it came in
-    _pieces_length: int = 0  # of these
+    _partial_line_length: int = 0  # of these
     _data_lines: list[bytes] = []
     _event_name: bytes = b""
-    _held_bytes: int = 0
-    _brackets: Brackets | None = None  # of a value without a field name
-    _is_started: bool = False
-    _behind_cr: bool = False  # a line feed that comes next belongs to the last line
-    _max_single_event: int = SMALL  # bytes of a piece that is read as one event
+    _data_byte_count: int = 0
+    _bracket_reader: Brackets | None = None  # of a value without a field name
+    _is_past_byte_order_mark: bool = False
+    _is_after_cr: bool = False  # a line feed that comes next belongs to the last line
+    _small_piece_size: int = SMALL  # bytes of a piece that is read as one event
 
     def __post_init__(self) -> None:
-        self._max_single_event = min(self.max_bytes, SMALL)
+        self._small_piece_size = min(self.max_bytes, SMALL)
 
     @property
     def held(self) -> int:
-        return self._pieces_length + self._held_bytes
+        return self._partial_line_length + self._data_byte_count
 
     def feed(self, piece: bytes) -> list[bytes]:
-        """The data of every event that ``piece`` completes; raises :class:`LineTooLong`."""
-        if piece.startswith(_NAME) and (named := self._named_events(piece)) is not None:
+        """Return the data of every event that ``piece`` completes; raise :class:`LineTooLong`."""
+        if piece.startswith(_NAME) and (named := self._split_named_events(piece)) is not None:
             return named
         if (only := self.only(piece)) is not None:
             return [only]
@@ -128,41 +128,41 @@ class EventDecoder(Struct, eq=False):
             events = piece[6:-2].split(b"\n\ndata: ")
             whole = piece.endswith(b"\n\n") and piece.count(b"\n") == 2 * len(events)
             if whole and all(events) and piece.find(b"\r") < 0:  # `in` raises before it looks
-                self._is_started = True
+                self._is_past_byte_order_mark = True
                 return events
-        if piece and (self._behind_cr or piece.find(b"\r") >= 0):
-            if self._behind_cr:
+        if piece and (self._is_after_cr or piece.find(b"\r") >= 0):
+            if self._is_after_cr:
                 piece = piece.removeprefix(b"\n")
-            self._behind_cr = piece.endswith(b"\r")
+            self._is_after_cr = piece.endswith(b"\r")
             piece = piece.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        events = self._complete_lines(piece)
+        events = self._decode_lines(piece)
         self.is_between = not self._partial_line and not self._data_lines and not self._event_name
         return events
 
     def only(self, piece: bytes) -> bytes | None:
-        """The data of a small piece that is one event of one line; else nothing is fed."""
-        if self.is_between and piece.startswith(BEFORE) and len(piece) <= self._max_single_event:
+        """Return the data of a small piece that is one event of one line; else feed nothing."""
+        if self.is_between and piece.startswith(BEFORE) and len(piece) <= self._small_piece_size:
             if piece.find(b"\n") != len(piece) - 2 or not piece.endswith(b"\n"):
                 return None
             event = piece[6:-2]
             if event and event.find(b"\r") < 0:  # which ends a line as well
-                self._is_started = True
+                self._is_past_byte_order_mark = True
                 return event
         elif piece.startswith(_NAME) and piece.count(b"\n") == 3:
-            named = self._named_events(piece)
+            named = self._split_named_events(piece)
             return None if named is None else named[0]
         return None
 
-    def _named_events(self, piece: bytes) -> list[bytes] | None:
+    def _split_named_events(self, piece: bytes) -> list[bytes] | None:
         is_small = self.is_between and len(piece) <= self.max_bytes
         if not is_small or _NAMED_EVENTS.fullmatch(piece) is None:
             return None
-        self._is_started = True
+        self._is_past_byte_order_mark = True
         events = piece[:-2].split(BEHIND)
         return events if self.lines else [NamedEvent.of(event) for event in events]
 
-    def _complete_lines(self, piece: bytes) -> list[bytes]:
-        if not self._is_started:
+    def _decode_lines(self, piece: bytes) -> list[bytes]:
+        if not self._is_past_byte_order_mark:
             started = self._strip_byte_order_mark(piece)
             if started is None:
                 return []
@@ -173,24 +173,24 @@ class EventDecoder(Struct, eq=False):
         events = [event for line in lines if (event := self._read_line(line)) is not None]
         if rest:
             self._partial_line.append(rest)
-            self._pieces_length += len(rest)
-            self._check_size(self._pieces_length)
+            self._partial_line_length += len(rest)
+            self._check_held_size(self._partial_line_length)
         return events
 
     def close(self) -> list[bytes]:
-        """The last event where the sender left out the empty line after it."""
+        """Return the last event where the sender left out the empty line after it."""
         rest = self._take_partial_line()
-        if not self._data_lines and self._begins_value(rest):
+        if not self._data_lines and self._is_json_start(rest):
             return [rest]
         events = [self._read_line(rest), self._read_line(b"")]
-        if self._brackets is not None:
-            events.append(self._complete_event())
+        if self._bracket_reader is not None:
+            events.append(self._finish_event())
         return [event for event in events if event is not None]
 
     def _take_partial_line(self) -> bytes:
         rest = b"".join(self._partial_line)
         self._partial_line.clear()
-        self._pieces_length = 0
+        self._partial_line_length = 0
         return rest
 
     def _strip_byte_order_mark(self, piece: bytes) -> bytes | None:
@@ -199,55 +199,55 @@ class EventDecoder(Struct, eq=False):
         if b"\xef\xbb\xbf".startswith(piece) and len(piece) < 3:
             self._partial_line.append(piece)
             return None
-        self._is_started = True
+        self._is_past_byte_order_mark = True
         return piece.removeprefix(b"\xef\xbb\xbf")
 
     def _read_line(self, line: bytes) -> bytes | None:
-        if self._brackets is not None:
-            return self._read_value_line(line)
+        if self._bracket_reader is not None:
+            return self._read_json_line(line)
         if line:
             name, _, value = line.partition(b":")
             if name == b"data":
                 self._append_data(value.removeprefix(b" "))
             elif name == b"event":
                 self._event_name = value.strip()
-            elif not self._data_lines and self._begins_value(line):
-                self._brackets = Brackets()
-                return self._read_value_line(line)
+            elif not self._data_lines and self._is_json_start(line):
+                self._bracket_reader = Brackets()
+                return self._read_json_line(line)
             return None
         name, self._event_name = self._event_name, b""
-        event = self._complete_event() if self._data_lines else None
+        event = self._finish_event() if self._data_lines else None
         if event and name and name != b"message":
             event = NamedEvent(event)
             event.name = name
         return event or None
 
-    def _begins_value(self, line: bytes) -> bool:
+    def _is_json_start(self, line: bytes) -> bool:
         return self.values and line.lstrip()[:1] in (b"{", b"[")
 
-    def _read_value_line(self, line: bytes) -> bytes | None:
-        brackets = self._brackets
+    def _read_json_line(self, line: bytes) -> bytes | None:
+        brackets = self._bracket_reader
         assert brackets is not None
         if _FIELD_LINE.match(line):
-            value = self._complete_event()
+            value = self._finish_event()
             self._read_line(line)
             return value
         self._append_data(line)
         brackets.read(line.decode("latin-1"))
-        return self._complete_event() if brackets.closed else None
+        return self._finish_event() if brackets.closed else None
 
     def _append_data(self, data: bytes) -> None:
         self._data_lines.append(data)
-        self._held_bytes += len(data) + _LINE_BYTES
-        self._check_size(self._held_bytes)
+        self._data_byte_count += len(data) + _LINE_BYTES
+        self._check_held_size(self._data_byte_count)
 
-    def _complete_event(self) -> bytes:
+    def _finish_event(self) -> bytes:
         event = b"\n".join(self._data_lines)
         self._data_lines.clear()
-        self._held_bytes = 0
-        self._brackets = None
+        self._data_byte_count = 0
+        self._bracket_reader = None
         return event
 
-    def _check_size(self, size: int) -> None:
-        if size > self.max_bytes:
+    def _check_held_size(self, byte_count: int) -> None:
+        if byte_count > self.max_bytes:
             raise LineTooLong(f"an event of the stream has more than {self.max_bytes} bytes")

@@ -83,7 +83,7 @@ class CallCounts(Struct, frozen=True):
 
 
 class Percentiles(Struct, frozen=True):
-    """Of many measurements: so much or less was half of them, three quarters, and so on."""
+    """Percentiles of many measurements: half of them were ``p50`` or less, and so on."""
 
     p50: float
     p75: float

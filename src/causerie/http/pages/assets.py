@@ -88,10 +88,10 @@ _TYPEFACE = re.compile(r"url\(\./([a-z]+\.woff2)\)")
 
 class Statics:
     def __init__(self, prefix: str, last_style: bytes = b"") -> None:
-        """``last_style`` follows the styles of every page."""
+        """Read and name all files; ``last_style`` follows the styles of every page."""
         self._addresses: dict[str, str] = {}
-        self._files: dict[str, CachedPage] = {}
-        others, texts = _file_contents()
+        self._files_by_address: dict[str, CachedPage] = {}
+        others, texts = _read_static_files()
         for name, content in others.items():
             self._add_file(prefix, name, content)
         for name, parts in SHEETS.items():
@@ -117,34 +117,34 @@ class Statics:
         return [self._addresses[each] for each in found]
 
     async def answer(self, exchange: Exchange) -> None:
-        file = self._files.get(exchange.path)
+        file = self._files_by_address.get(exchange.path)
         if file is None:
             raise NotFound("There is no such file.")
         kind = _TYPES[exchange.path.rpartition(".")[2]]
         headers = {**FILE_HEADERS, "cache-control": "public, max-age=31536000, immutable"}
         await send_cached(exchange, file, headers, content_type=kind)
 
-    def _add_script(self, prefix: str, name: str) -> None:
+    def _add_script(self, prefix: str, file_name: str) -> None:
         # Imports come first, as an address names content: no script meets one of another version.
-        if name in self._addresses:
+        if file_name in self._addresses:
             return
 
         def addressed(found: re.Match[str]) -> str:
             self._add_script(prefix, found[2])
             return found[1] + self._addresses[found[2]] + found[3]
 
-        self._add_file(prefix, name, _IMPORT.sub(addressed, self._scripts[name]).encode())
+        self._add_file(prefix, file_name, _IMPORT.sub(addressed, self._scripts[file_name]).encode())
 
-    def _add_file(self, prefix: str, name: str, content: bytes) -> None:
-        stem, _, kind = name.rpartition(".")
+    def _add_file(self, prefix: str, file_name: str, content: bytes) -> None:
+        stem, _, kind = file_name.rpartition(".")
         hashed = hashlib.sha256(content).hexdigest()[:16]
         address = f"{prefix}/{stem}.{hashed}.{kind}"
-        self._addresses[name] = address
-        self._files[address] = CachedPage(content, f'W/"{hashed}"', lasting=True)
+        self._addresses[file_name] = address
+        self._files_by_address[address] = CachedPage(content, f'W/"{hashed}"', lasting=True)
 
 
 @cache
-def _file_contents() -> tuple[Mapping[str, bytes], Mapping[str, str]]:
+def _read_static_files() -> tuple[Mapping[str, bytes], Mapping[str, str]]:
     folder = files(__package__) / "static"
     found = [*folder.iterdir(), *(folder / "vendor").iterdir()]
     others = {each.name: each.read_bytes() for each in found if each.name.endswith(_ENDS)}

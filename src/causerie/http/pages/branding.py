@@ -42,7 +42,7 @@ class Branding(Struct, frozen=True):
             return b""
         red, green, blue = map(float, bytes.fromhex(self.accent.removeprefix("#")))
         wanted = red, green, blue
-        day, night = _css_rules(wanted, _DAY), _css_rules(wanted, _NIGHT)
+        day, night = _build_css_rules(wanted, _DAY), _build_css_rules(wanted, _NIGHT)
         return (
             f":root {{ {day} }}\n"
             f"@media (prefers-color-scheme: dark) {{ "
@@ -51,7 +51,7 @@ class Branding(Struct, frozen=True):
         ).encode()
 
 
-class _Light(Struct, frozen=True):
+class _Theme(Struct, frozen=True):
     surface: _Rgb
     hover: _Rgb
     towards: _Rgb
@@ -61,43 +61,43 @@ class _Light(Struct, frozen=True):
     on_accent: Callable[[_Rgb], _Rgb]
 
     def soft(self, accent: _Rgb) -> _Rgb:
-        return _mixed_colour(self.surface, accent, self.soft_share)
+        return _mix_colours(self.surface, accent, self.soft_share)
 
 
-_DAY = _Light(_DAY_SURFACE, _DAY_HOVER, _BLACK, 0.11, lambda _: _WHITE)
-_NIGHT = _Light(
-    _NIGHT_SURFACE, _NIGHT_HOVER, _WHITE, 0.18, lambda accent: _mixed_colour(_BLACK, accent, 0.15)
+_DAY = _Theme(_DAY_SURFACE, _DAY_HOVER, _BLACK, 0.11, lambda _: _WHITE)
+_NIGHT = _Theme(
+    _NIGHT_SURFACE, _NIGHT_HOVER, _WHITE, 0.18, lambda accent: _mix_colours(_BLACK, accent, 0.15)
 )
 
 
-def _css_rules(wanted: _Rgb, light: _Light) -> str:
-    accent = _readable_accent(wanted, light)
+def _build_css_rules(wanted_accent: _Rgb, theme: _Theme) -> str:
+    accent = _choose_readable_accent(wanted_accent, theme)
     colours = {
         "accent": accent,
-        "accent-hover": _mixed_colour(accent, light.towards, 0.2),
-        "accent-soft": light.soft(accent),
-        "on-accent": light.on_accent(accent),
+        "accent-hover": _mix_colours(accent, theme.towards, 0.2),
+        "accent-soft": theme.soft(accent),
+        "on-accent": theme.on_accent(accent),
     }
     texts = {name: bytes(map(round, colour)).hex() for name, colour in colours.items()}
     return " ".join(f"--{name}: #{text};" for name, text in texts.items())
 
 
-def _readable_accent(wanted: _Rgb, light: _Light) -> _Rgb:
+def _choose_readable_accent(wanted_accent: _Rgb, theme: _Theme) -> _Rgb:
     steps = round(1 / _STEP)
-    shades = (_mixed_colour(wanted, light.towards, step * _STEP) for step in range(steps + 1))
+    shades = (_mix_colours(wanted_accent, theme.towards, step * _STEP) for step in range(steps + 1))
     for shade in shades:
-        pairs = ((shade, light.hover), (shade, light.soft(shade)), (light.on_accent(shade), shade))
+        pairs = ((shade, theme.hover), (shade, theme.soft(shade)), (theme.on_accent(shade), shade))
         if all(contrast(text, ground) >= _READABLE for text, ground in pairs):
             return shade
-    return light.towards
+    return theme.towards
 
 
 def contrast(one: _Rgb, other: _Rgb) -> float:
-    lighter, darker = sorted((_luminance(one), _luminance(other)), reverse=True)
+    lighter, darker = sorted((_compute_luminance(one), _compute_luminance(other)), reverse=True)
     return (lighter + 0.05) / (darker + 0.05)
 
 
-def _luminance(colour: _Rgb) -> float:
+def _compute_luminance(colour: _Rgb) -> float:
     linear = [
         part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
         for part in (channel / 255 for channel in colour)
@@ -105,8 +105,8 @@ def _luminance(colour: _Rgb) -> float:
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-def _mixed_colour(one: _Rgb, other: _Rgb, share: float) -> _Rgb:
-    red, green, blue = (a + (b - a) * share for a, b in zip(one, other, strict=True))
+def _mix_colours(colour: _Rgb, other: _Rgb, other_share: float) -> _Rgb:
+    red, green, blue = (a + (b - a) * other_share for a, b in zip(colour, other, strict=True))
     return red, green, blue
 
 

@@ -35,13 +35,13 @@ def number_fields() -> tuple[NumberField, ...]:
     """Return a field for every number by which tokens are drawn, and for others that want one."""
     drawn = {each.name for each in SAMPLING}
     return tuple(
-        _number_field(one, one.number, one.facts.control or Control())
+        _build_number_field(one, one.number, one.facts.control or Control())
         for one in PARAMETERS.values()
         if one.number is not None and (one.facts.control is not None or one.name in drawn)
     )
 
 
-def _number_field(parameter: Parameter, number: Number, control: Control) -> NumberField:
+def _build_number_field(parameter: Parameter, number: Number, control: Control) -> NumberField:
     step = 1 if number.kind is int else _FINEST
     neutral = parameter.facts.neutral
     return NumberField(

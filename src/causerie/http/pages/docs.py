@@ -64,7 +64,7 @@ class Operation(Struct, frozen=True):
 
     @property
     def body_name(self) -> str:
-        return _body_name(self.described)
+        return _find_body_schema_name(self.described)
 
     @property
     def key(self) -> str:
@@ -75,14 +75,14 @@ class Operation(Struct, frozen=True):
     @property
     def example(self) -> str:
         """Return the body that an example sends, as JSON; empty if there is none."""
-        sent = _json_content(self.described)
+        sent = _find_json_body(self.described)
         return msgspec.json.format(msgspec.json.encode(sent["example"])).decode() if sent else ""
 
     def parameters(self, *places: str) -> list[Any]:
         return [each for each in self.described.get("parameters", []) if each["in"] in places]
 
     def responses(self, *, errors: bool) -> list[tuple[str, Any]]:
-        """Return statuses and their responses: errors, or those that only it has."""
+        """Return statuses and responses: errors, or else those that only this operation has."""
         responses = self.described["responses"].items()
         return [each for each in responses if ("Error" in references(each[1])) is errors]
 
@@ -96,8 +96,8 @@ class DocsPage(StandalonePage):
             "field_of": parameter_field,
         }
         super().__init__("docs.html", static_prefix, brand, filters)
-        self._document: Any = document(max_messages)
-        self._operations = operations(self._document)
+        self._openapi_document: Any = document(max_messages)
+        self._operations = operations(self._openapi_document)
 
     async def show(
         self, exchange: Exchange, base_urls: tuple[str, ...], router: str, home: str = ""
@@ -107,20 +107,20 @@ class DocsPage(StandalonePage):
         ``home`` is the title of the page for people at ``/``, if there is one.
         """
         doors = (base_urls, router, home)
-        await self.send(exchange, doors, lambda: self._template_values(*doors), "")
+        await self.send(exchange, doors, lambda: self._build_template_values(*doors), "")
 
-    def _template_values(
+    def _build_template_values(
         self, base_urls: tuple[str, ...], router: str, home: str
     ) -> dict[str, object]:
         shown = [each for each in self._operations if router or each.base != _ROUTER]
         shown.sort(key=lambda each: bool(router) and each.base != _ROUTER)  # what is read most
-        schemas = self._document["components"]["schemas"]
+        schemas = self._openapi_document["components"]["schemas"]
         bodies = {each.body_name for each in shown}
         names = reachable([each.described for each in shown], schemas) - bodies
         by_base = groupby(shown, lambda each: each.base)
         errors = {status: error for each in shown for status, error in each.responses(errors=True)}
         return {
-            "info": self._document["info"],
+            "info": self._openapi_document["info"],
             "groups": [(_TITLES[base], [*group]) for base, group in by_base],
             "errors": sorted(errors.items()),
             "summaries": {each.id: each.described["summary"] for each in shown},
@@ -138,32 +138,32 @@ def operations(document: Any) -> Sequence[Operation]:
     for full, methods in document["paths"].items():
         base = next(each for each in _TITLES if full.startswith(f"{each}/"))
         for method, described in methods.items():
-            body = fields(schemas.get(_body_name(described), {}))
-            own, like = _added_fields(body, bodies)
+            body = fields(schemas.get(_find_body_schema_name(described), {}))
+            own, like = _find_added_fields(body, bodies)
             bodies[described["operationId"]] = body
             path = full.removeprefix(base)
             found.append(Operation(base, path, method.upper(), described, grouped(own), like))
     return sorted(found, key=lambda each: list(_TITLES).index(each.base))
 
 
-def _json_content(described: Any) -> Any:
-    return described.get("requestBody", {}).get("content", {}).get("application/json")
+def _find_json_body(operation: Any) -> Any:
+    return operation.get("requestBody", {}).get("content", {}).get("application/json")
 
 
-def _body_name(described: Any) -> str:
-    sent = _json_content(described)
+def _find_body_schema_name(operation: Any) -> str:
+    sent = _find_json_body(operation)
     return next(references(sent["schema"])) if sent else ""
 
 
 # A body that shares more than half of its fields with one before is shown by its differences.
-def _added_fields(
-    body: Sequence[Field], earlier: dict[str, Sequence[Field]]
+def _find_added_fields(
+    body_fields: Sequence[Field], earlier_bodies: dict[str, Sequence[Field]]
 ) -> tuple[Sequence[Field], str]:
-    for operation, known in earlier.items():
-        more = [each for each in body if each not in known]
-        if len(more) < len(body) / 2:
+    for operation, known in earlier_bodies.items():
+        more = [each for each in body_fields if each not in known]
+        if len(more) < len(body_fields) / 2:
             return more, operation
-    return body, ""
+    return body_fields, ""
 
 
 def references(schema: Any) -> Iterator[str]:
@@ -188,21 +188,21 @@ def reachable(described: Any, schemas: Any) -> set[str]:
 def fields(schema: Any) -> Sequence[Field]:
     required, properties = schema.get("required", ()), schema.get("properties", {}).items()
     return [
-        _documented_field(name, one, name in required, one.get("description", ""))
+        _build_field(name, one, name in required, one.get("description", ""))
         for name, one in properties
     ]
 
 
 def parameter_field(described: Any) -> Field:
     name, schema = described["name"], described["schema"]
-    return _documented_field(name, schema, described["required"], described["description"])
+    return _build_field(name, schema, described["required"], described["description"])
 
 
-def _documented_field(name: str, schema: Any, required: bool, text: str) -> Field:
+def _build_field(name: str, schema: Any, required: bool, text: str) -> Field:
     branches = schema.get("oneOf") or schema.get("anyOf") or ()
     others = [one for one in branches if one != {"type": "null"}]
     inner = others[0] if len(others) == 1 else schema
-    return Field((name,), required, kind(schema), bounds(inner), _default_words(name, inner), text)
+    return Field((name,), required, kind(schema), bounds(inner), _format_default(name, inner), text)
 
 
 def grouped(found: Sequence[Field]) -> Sequence[tuple[str, Sequence[Field]]]:
@@ -210,12 +210,12 @@ def grouped(found: Sequence[Field]) -> Sequence[tuple[str, Sequence[Field]]]:
     groups: dict[str, list[Field]] = {t: [] for t in ("", *_GROUP_OF.values(), "More")}
     for each in found:
         groups["" if each.required else _GROUP_OF.get(each.names[0], "More")].append(each)
-    return [(title, [*_merged_fields(group)]) for title, group in groups.items() if group]
+    return [(title, [*_merge_equal_fields(group)]) for title, group in groups.items() if group]
 
 
 # Neighbours that differ in their names alone are one field.
-def _merged_fields(found: Sequence[Field]) -> Iterator[Field]:
-    for _, same in groupby(found, lambda each: (replace(each, names=()), each.text or each.names)):
+def _merge_equal_fields(group: Sequence[Field]) -> Iterator[Field]:
+    for _, same in groupby(group, lambda each: (replace(each, names=()), each.text or each.names)):
         first, *more = same
         names = (name for each in more for name in each.names)
         yield replace(first, names=(*first.names, *names))
@@ -227,35 +227,35 @@ def kind(schema: Any) -> Markup:
         name = schema["$ref"].removeprefix(_REFERENCE)
         return Markup('<a href="#{}">{}</a>').format(name, name)
     if branches := schema.get("oneOf") or schema.get("anyOf"):
-        return _joined_by_or(kind(one) for one in branches if one != {"type": "null"})
+        return _join_by_or(kind(one) for one in branches if one != {"type": "null"})
     if "enum" in schema:
-        return _code_list(_json_word(one) for one in schema["enum"] if one is not None)
+        return _render_code_list(_format_json(one) for one in schema["enum"] if one is not None)
     types = schema.get("type", "anything")
     words = [word for word in ([types] if isinstance(types, str) else types) if word != "null"]
     if words == ["array"] and "items" in schema:
         return Markup("array of ") + kind(schema["items"])
-    inner = _code_list(schema.get("properties", {}))
-    return _joined_by_or(words) + (Markup(" with ") + inner if inner else "")
+    inner = _render_code_list(schema.get("properties", {}))
+    return _join_by_or(words) + (Markup(" with ") + inner if inner else "")
 
 
 def response_kind(response: Any) -> Markup:
     content = response.get("content", {}).values()
-    return _joined_by_or(kind(each.get("schema") or each["itemSchema"]) for each in content)
+    return _join_by_or(kind(each.get("schema") or each["itemSchema"]) for each in content)
 
 
-def _joined_by_or(words: Iterable[str]) -> Markup:
+def _join_by_or(words: Iterable[str]) -> Markup:
     return Markup(" or ").join(dict.fromkeys(words))
 
 
 def bounds(schema: Any) -> str:
     """Return the range of a number, or the length of a text or list; empty if anything goes."""
-    found = [_number_range(schema), _length_bounds(schema)]
+    found = [_describe_number_range(schema), _describe_length_bounds(schema)]
     if pattern := schema.get("pattern"):
         found.append(f"matching {pattern}")
     return ", ".join(filter(None, found))
 
 
-def _number_range(schema: Any) -> str:
+def _describe_number_range(schema: Any) -> str:
     above = schema.get("exclusiveMinimum")
     least, most = schema.get("minimum", above), schema.get("maximum")
     low = "" if least is None or least <= -_LARGE else f"{least:g}"
@@ -269,7 +269,7 @@ def _number_range(schema: Any) -> str:
     return f"{low} or more" if low and above is None else low
 
 
-def _length_bounds(schema: Any) -> str:
+def _describe_length_bounds(schema: Any) -> str:
     for size, noun in (("Length", "character"), ("Items", "item")):
         if (bound := schema.get(f"max{size}")) is not None:
             return f"no {noun}s" if bound == 0 else f"up to {bound:,} {noun}{'s'[: bound != 1]}"
@@ -279,20 +279,20 @@ def _length_bounds(schema: Any) -> str:
 
 
 # The value where none is sent. A sampling parameter has the model's before its own.
-def _default_words(name: str, schema: Any) -> str:
+def _format_default(parameter_name: str, schema: Any) -> str:
     if schema.get("default") is not None:
-        return _json_word(schema["default"])
-    declared = PARAMETERS.get(name)
+        return _format_json(schema["default"])
+    declared = PARAMETERS.get(parameter_name)
     neutral = declared.facts.neutral if declared else ()
     if not neutral or neutral[0] in ([], {}):
         return ""
-    value = _json_word(neutral[0]).removesuffix(".0")
-    return f"the model's, else {value}" if name in _MODEL_DEFAULTS else value
+    value = _format_json(neutral[0]).removesuffix(".0")
+    return f"the model's, else {value}" if parameter_name in _MODEL_DEFAULTS else value
 
 
-def _code_list(words: Iterable[str]) -> Markup:
+def _render_code_list(words: Iterable[str]) -> Markup:
     return Markup(", ").join(Markup("<code>{}</code>").format(word) for word in words)
 
 
-def _json_word(value: object) -> str:
+def _format_json(value: object) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()

@@ -83,15 +83,15 @@ BLANKS = tuple(
 
 def request_snippets(base: str, key: str, model: str) -> list[SnippetGroup]:
     """Return a first request to the door at ``base`` in each API, and settings of agents."""
-    toml = _filled_template(_TABLE["codex"], base=_quoted_json(base), model=_quoted_json(model))
+    toml = _fill_template(_TABLE["codex"], base=_quote_json(base), model=_quote_json(model))
     codex = f"export CAUSERIE_API_KEY={shlex.quote(key)}"
     files = [Snippet("file", "config.toml", toml), Snippet("environment", "Environment", codex)]
     requests = []
     for api in APIS:
-        environment = _environment_snippet(api, api.environment, base, key)
-        snippets = [*_request_snippets(api, base, key, model), environment]
+        environment = _build_environment_snippet(api, api.environment, base, key)
+        snippets = [*_build_request_snippets(api, base, key, model), environment]
         requests.append(SnippetGroup(api.id, api.title, snippets))
-    claude = _environment_snippet(APIS[-1], _TABLE["claude_code"], base, key, model)
+    claude = _build_environment_snippet(APIS[-1], _TABLE["claude_code"], base, key, model)
     return [
         *requests,
         SnippetGroup("claude", "Claude Code", [claude]),
@@ -104,51 +104,47 @@ def first_bodies(base: str, model: str) -> dict[str, dict[str, Any]]:
     return {api.id: {"url": base + api.path, "body": {"model": model, **api.first}} for api in APIS}
 
 
-def _request_snippets(api: CodeApi, base: str, key: str, model: str) -> list[Snippet]:
+def _build_request_snippets(api: CodeApi, base: str, key: str, model: str) -> list[Snippet]:
     body = {"model": model, **api.first}
-    address = _client_base(api, base)
+    address = _find_client_base_url(api, base)
     values = {
         **{"package": api.package, "module": api.module, "client": api.client, "call": api.call},
-        **{"base": _quoted_json(address or ""), "key": _quoted_json(key)},
-        "arguments": "\n".join(
-            f"    {name}={_quoted_json(value)}," for name, value in body.items()
-        ),
+        **{"base": _quote_json(address or ""), "key": _quote_json(key)},
+        "arguments": "\n".join(f"    {name}={_quote_json(value)}," for name, value in body.items()),
         "body": re.sub(r'^( *)"(\w+)":', r"\1\2:", json.dumps(body, indent=2), flags=re.MULTILINE),
     }
     sent = shlex.quote(json.dumps(body, ensure_ascii=False))
     url = shlex.quote(base + api.path)
     texts = {
-        "curl": _filled_template(_REQUESTS["curl"], unbuffered="", url=url, key=key, body=sent),
-        "python": _filled_template(_REQUESTS["python"], **values, shown=api.python[0]),
-        "javascript": _filled_template(_REQUESTS["javascript"], **values, shown=api.javascript[0]),
+        "curl": _fill_template(_REQUESTS["curl"], unbuffered="", url=url, key=key, body=sent),
+        "python": _fill_template(_REQUESTS["python"], **values, shown=api.python[0]),
+        "javascript": _fill_template(_REQUESTS["javascript"], **values, shown=api.javascript[0]),
     }
     if address is None:
         texts |= {"python": f"# {_UNREACHED}", "javascript": f"// {_UNREACHED}"}
     return [Snippet(id, title, texts[id]) for id, title in LANGUAGES.items()]
 
 
-def _client_base(api: CodeApi, base: str) -> str | None:
+def _find_client_base_url(api: CodeApi, base_url: str) -> str | None:
     if api.versioned:
-        return base
-    return base.removesuffix(_VERSION) if base.endswith(_VERSION) else None
+        return base_url
+    return base_url.removesuffix(_VERSION) if base_url.endswith(_VERSION) else None
 
 
-def _environment_snippet(
+def _build_environment_snippet(
     api: CodeApi, template: str, base: str, key: str, model: str = ""
 ) -> Snippet:
-    address, text = _client_base(api, base), f"# {_UNREACHED}"
+    address, text = _find_client_base_url(api, base), f"# {_UNREACHED}"
     if address is not None:
         words = {"base": address, "key": key, "model": model}
-        text = _filled_template(
-            template, **{name: shlex.quote(word) for name, word in words.items()}
-        )
+        text = _fill_template(template, **{name: shlex.quote(word) for name, word in words.items()})
     return Snippet("environment", "Environment", text)
 
 
-def _filled_template(template: str, **values: str) -> str:
+def _fill_template(template: str, **values: str) -> str:
     return re.sub(r"<(\w+)>", lambda found: values[found[1]], template)
 
 
-def _quoted_json(value: object) -> str:
+def _quote_json(value: object) -> str:
     # Texts, numbers and lists of them look alike in Python, JavaScript and TOML.
     return json.dumps(value, ensure_ascii=False)

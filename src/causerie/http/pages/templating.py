@@ -56,19 +56,19 @@ class Templates(Environment):
     async def ready(self, name: str) -> Template:
         """Return a template, compiled beside the event loop with all that it names."""
         if name not in self.compiled:
-            self.compiled |= await offload(self._prepare_template, name, frozenset())
+            self.compiled |= await offload(self._compile_template, name, frozenset())
         return self.get_template(name)
 
-    def _prepare_template(self, name: str, known: frozenset[str]) -> frozenset[str]:
+    def _compile_template(self, name: str, compiled: frozenset[str]) -> frozenset[str]:
         assert self.loader is not None
         source, _, _ = self.loader.get_source(self, name)
         self.get_template(name)
-        known |= {name}
+        compiled |= {name}
         named = meta.find_referenced_templates(self.parse(source))  # None: one of the frames
         others = {each for one in named for each in ((one,) if one else _FRAMES)}
         for other in others - self.compiled:
-            known = known if other in known else self._prepare_template(other, known)
-        return known
+            compiled = compiled if other in compiled else self._compile_template(other, compiled)
+        return compiled
 
 
 def environment(statics: Statics, brand: Branding, logos: Mapping[str, str] = {}) -> Templates:
@@ -83,9 +83,9 @@ def environment(statics: Statics, brand: Branding, logos: Mapping[str, str] = {}
     )
     filters = (coded, ago, exact, price, count, counted, short, seconds, written)
     made.filters |= {each.__name__: each for each in filters}
-    made.filters |= {look: partial(_time_element, look) for look in _LOOKS}
+    made.filters |= {look: partial(_render_time, look) for look in _LOOKS}
     made.filters["money"] = rounded
-    made.globals |= {"static": statics.address, "module": partial(_module_script, statics)}
+    made.globals |= {"static": statics.address, "module": partial(_render_module_script, statics)}
     made.globals |= {"seconds": seconds}
     made.globals |= {"brand": brand, "logo_address": logos.get, "initials": initials, "hue": hue}
     made.globals |= {"code_table": CODE, "code_blanks": BLANKS}
@@ -106,26 +106,26 @@ class StandalonePage:
         templates = environment(self.statics, brand)
         templates.filters |= filters
         self._template = templates.get_template(template)
-        self._page_by_key: dict[Hashable, CachedPage] = {}
+        self._cached_page_by_key: dict[Hashable, CachedPage] = {}
 
     async def send(
         self, exchange: Exchange, key: Hashable, values: Callable[[], dict[str, object]], vary: str
     ) -> None:
         """Send the page, rendered with ``values`` if the last one had another ``key``."""
-        page = self._page_by_key.get(key)
+        page = self._cached_page_by_key.get(key)
         if page is None:
             body = self._template.render(values()).encode()
             etag = f'W/"{blake2b(body, digest_size=12).hexdigest()}"'
             page = CachedPage(body, etag, lasting=True)
-            self._page_by_key = {key: page}
+            self._cached_page_by_key = {key: page}
         headers = {**PAGE_HEADERS, "cache-control": "no-cache"} | ({"vary": vary} if vary else {})
         await send_cached(exchange, page, headers, content_type="text/html; charset=utf-8")
 
 
-def _module_script(statics: Statics, name: str) -> Markup:
+def _render_module_script(statics: Statics, script_name: str) -> Markup:
     preload = Markup('<link rel="modulepreload" href="{}">')
-    script = Markup('<script src="{}" type="module"></script>').format(statics.address(name))
-    return Markup("").join([*map(preload.format, statics.imports(name)), script])
+    script = Markup('<script src="{}" type="module"></script>').format(statics.address(script_name))
+    return Markup("").join([*map(preload.format, statics.imports(script_name)), script])
 
 
 def coded(words: str) -> Markup:
@@ -141,7 +141,7 @@ def coded(words: str) -> Markup:
 
 def ago(at: datetime | None, empty: str = "never") -> Markup:
     """Return the time since or until then; the full time is in its title."""
-    return _time_element("ago", at, empty, since(at, datetime.now(UTC)) if at is not None else "")
+    return _render_time("ago", at, empty, since(at, datetime.now(UTC)) if at is not None else "")
 
 
 def since(at: datetime, now: datetime) -> str:
@@ -207,7 +207,7 @@ def written(at: date, look: str = "date") -> str:
     return _LOOKS[look].format(at.astimezone(UTC) if isinstance(at, datetime) else at)
 
 
-def _time_element(look: str, at: datetime | None, empty: str = "never", words: str = "") -> Markup:
+def _render_time(look: str, at: datetime | None, empty: str = "never", words: str = "") -> Markup:
     # A script shows it in the visitor's own zone.
     if at is None:
         return Markup('<span class="quiet">{}</span>').format(empty)
