@@ -116,7 +116,7 @@ def own_models(
             kept.engine != engine or isinstance(kept.chat, EmbeddingTarget) is not embeds
         ):
             kept = None
-        queue = kept.admission_queue if kept is not None else _admission_queue(model, engines)
+        queue = kept.admission_queue if kept is not None else _build_admission_queue(model, engines)
         if kept is None or kept.options != wanted:
             chat: TextChat | EmbeddingTarget = EmbeddingTarget(model.id, engine)
             if not embeds:
@@ -155,8 +155,8 @@ def provider_models(
     return made
 
 
-def _admission_queue(model: ModelSettings, engines: Fleet) -> SlotQueue:
-    engine = engines.engine(model.id)
+def _build_admission_queue(model: ModelSettings, fleet: Fleet) -> SlotQueue:
+    engine = fleet.engine(model.id)
     least = _INTERLEAVED if model.operation == "embeddings" else 0
     return SlotQueue(
         model.id,

@@ -205,14 +205,14 @@ _CODES = {"rate_limit_error": "rate_limit_exceeded"}
 """Codes of a failed response by the types of errors; all others are the server's."""
 
 
-def _usage_body(used: Usage, context: ResponseContext) -> ResponseUsage:
+def _build_usage(usage: Usage, context: ResponseContext) -> ResponseUsage:
     return ResponseUsage(
-        used.prompt,
-        InputTokenDetails(used.cached, used.written),
-        used.completion,
-        OutputTokenDetails(used.reasoning),
-        used.prompt + used.completion,
-        None if context.cost is None else context.cost(used),
+        usage.prompt,
+        InputTokenDetails(usage.cached, usage.written),
+        usage.completion,
+        OutputTokenDetails(usage.reasoning),
+        usage.prompt + usage.completion,
+        None if context.cost is None else context.cost(usage),
     )
 
 
@@ -261,7 +261,7 @@ class ResponseEncoder(Struct, eq=False):
     _is_collecting: bool = False
     _sequence_number: int = 0
     _output_pieces: list[bytes] = []
-    _started: bool = False
+    _has_started: bool = False
     _output_items: list[Item] = []
     _open_message: MessageItem | None = None
     _open_reasoning: ReasoningItem | None = None
@@ -277,16 +277,16 @@ class ResponseEncoder(Struct, eq=False):
     _is_verified: bool = True
     _usage: Usage | None = None
     _failure: Failure | None = None
-    _request_echo: Mapping[str, Any] = {}
+    _echoed_fields: Mapping[str, Any] = {}
 
     def feed(self, batch: Batch) -> bytes:
-        if not self._started:
+        if not self._has_started:
             self._start_response()
         for event in batch:
             if isinstance(event, TextDelta):
                 self._add_text(event)
             elif isinstance(event, ToolCallDelta):
-                self._add_arguments(event)
+                self._add_call_arguments(event)
             elif isinstance(event, ReasoningDelta):
                 self._add_reasoning(event)
             elif isinstance(event, ToolCallStarted):
@@ -299,16 +299,16 @@ class ResponseEncoder(Struct, eq=False):
                 self._status = status
             elif isinstance(event, Usage):
                 self._usage = event
-        return self._pop_output()
+        return self._take_output()
 
     def end(self) -> bytes:
         if self._status == "failed":
             return b""
         self._send_event(f"response.{self._status}", response=self.response())
-        return self._pop_output() + _DONE
+        return self._take_output() + _DONE
 
     def broken(self, error: ErrorDetails) -> bytes:
-        if not self._started:
+        if not self._has_started:
             self._start_response()
         self._close_all("incomplete")
         self._status = "failed"
@@ -317,11 +317,11 @@ class ResponseEncoder(Struct, eq=False):
         shown = {"message": error.message, "param": error.param}
         self._send_event("error", error={"type": error.type, "code": str(error.code), **shown})
         self._send_event("response.failed", response=self.response())
-        return self._pop_output() + _DONE
+        return self._take_output() + _DONE
 
     def resume(self, first: bytes, newest: bytes) -> None:
         """Go on after events that a provider sent, of which these are the first and the newest."""
-        self._started, self._request_echo = True, self._reply.echo()
+        self._has_started, self._echoed_fields = True, self._reply.echo()
         if numbers := _SEQUENCE_NUMBER.findall(newest):
             self._sequence_number = int(numbers[-1]) + 1
         if named := _RESPONSE_ID.search(first):
@@ -331,7 +331,7 @@ class ResponseEncoder(Struct, eq=False):
     def response(self) -> ResponseBody:
         context, identity = self._context, self._context.identity
         return ResponseBody(
-            **self._request_echo,
+            **self._echoed_fields,
             id=identity.id,
             created_at=identity.created,
             completed_at=time_ns() // 1_000_000_000 if self._status == "completed" else None,
@@ -340,11 +340,11 @@ class ResponseEncoder(Struct, eq=False):
             incomplete_details=self._incomplete,
             model=context.model,
             output=list(self._output_items) if self._status != "in_progress" else [],
-            usage=None if self._usage is None else _usage_body(self._usage, context),
+            usage=None if self._usage is None else _build_usage(self._usage, context),
             verified=UNSET if self._is_verified else False,
         )
 
-    def _pop_output(self) -> bytes:
+    def _take_output(self) -> bytes:
         data = b"".join(self._output_pieces)
         self._output_pieces.clear()
         return data
@@ -356,13 +356,13 @@ class ResponseEncoder(Struct, eq=False):
             self._sequence_number += 1
 
     def _start_response(self) -> None:
-        self._started = True
-        self._request_echo = self._reply.echo()
+        self._has_started = True
+        self._echoed_fields = self._reply.echo()
         response = None if self._is_collecting else self.response()
         self._send_event("response.created", response=response)
         self._send_event("response.in_progress", response=response)
 
-    def _new_id(self, prefix: str) -> str:
+    def _new_item_id(self, prefix: str) -> str:
         id = self._context.identity.id
         return f"{prefix}_{id.partition('_')[2] or id}_{len(self._output_items)}"
 
@@ -372,7 +372,7 @@ class ResponseEncoder(Struct, eq=False):
         self._output_items.append(item)
         return {"item_id": item.id, "output_index": at}
 
-    def _end_item(self, item: Item, place: Mapping[str, Any], status: ItemStatus) -> None:
+    def _end_output_item(self, item: Item, place: Mapping[str, Any], status: ItemStatus) -> None:
         item.status = status
         at = place["output_index"]
         self._send_event("response.output_item.done", output_index=at, item=item)
@@ -384,7 +384,7 @@ class ResponseEncoder(Struct, eq=False):
             if not event.text and not event.logprobs:
                 return
             self._close_all("completed")
-            self._open_message = MessageItem(id=self._new_id("msg"))
+            self._open_message = MessageItem(id=self._new_item_id("msg"))
             self._open_place = {**self._add_item(self._open_message), "content_index": 0}
             self._open_texts, self._logprobs = [], []
             self._send_event("response.content_part.added", **self._open_place, part=OutputText())
@@ -416,7 +416,7 @@ class ResponseEncoder(Struct, eq=False):
         self._send_event("response.output_text.done", **place, text=text, logprobs=part.logprobs)
         self._send_event("response.content_part.done", **place, part=part)
         item.content = [part]
-        self._end_item(item, place, status)
+        self._end_output_item(item, place, status)
 
     # Reasoning: a summary that is streamed, or content that comes with the finished item.
 
@@ -427,7 +427,7 @@ class ResponseEncoder(Struct, eq=False):
             if not event.text and not (event.blocks and self._reply.encrypted):
                 return
             self._close_all("completed")
-            self._open_reasoning = ReasoningItem(id=self._new_id("rs"))
+            self._open_reasoning = ReasoningItem(id=self._new_item_id("rs"))
             self._open_place = {**self._add_item(self._open_reasoning), "summary_index": 0}
             self._open_texts, self._reasoning_blocks = [], []
         self._reasoning_blocks += event.blocks
@@ -457,7 +457,7 @@ class ResponseEncoder(Struct, eq=False):
         if self._reply.encrypted:
             blocks = [] if are_plain(self._reasoning_blocks) else joined(self._reasoning_blocks)
             item.encrypted_content = seal(SealedReasoning(text, blocks))
-        self._end_item(item, place, status)
+        self._end_output_item(item, place, status)
 
     # Calls.
 
@@ -471,24 +471,24 @@ class ResponseEncoder(Struct, eq=False):
         for call in list(self._open_calls.values()):
             if is_object("".join(call.arguments)):
                 self._close_call(call, "completed")
-        item = self._call_item(event)
+        item = self._build_call_item(event)
         reader = InputReader() if isinstance(item, CustomCallItem) else None
         self._open_calls[event.index] = _OpenCall(event.index, self._add_item(item), item, reader)
 
-    def _call_item(self, event: ToolCallStarted) -> CallItem:
+    def _build_call_item(self, event: ToolCallStarted) -> CallItem:
         name = self._context.function_name(event.name)
         form = self._reply.forms.get(name) or ToolForm("function", name)
         if form.kind == "tool_search":
-            return SearchCallItem(id=self._new_id("tsc"), call_id=event.id)
+            return SearchCallItem(id=self._new_item_id("tsc"), call_id=event.id)
         is_custom = form.kind == "custom"
         return (CustomCallItem if is_custom else FunctionCallItem)(
-            id=self._new_id("ctc" if is_custom else "fc"),
+            id=self._new_item_id("ctc" if is_custom else "fc"),
             call_id=event.id,
             name=form.name,
             namespace=form.namespace or UNSET,
         )
 
-    def _add_arguments(self, event: ToolCallDelta) -> None:
+    def _add_call_arguments(self, event: ToolCallDelta) -> None:
         call = self._open_calls.get(event.index)
         if call is None or not event.arguments:
             return
@@ -519,15 +519,15 @@ class ResponseEncoder(Struct, eq=False):
             self._send_event("response.custom_tool_call_input.done", **place, input=item.input)
         elif is_object(arguments):
             item.arguments = msgspec.json.decode(arguments)
-        self._end_item(item, place, status)
+        self._end_output_item(item, place, status)
 
     # The end.
 
-    def _close_all(self, last: ItemStatus) -> None:
+    def _close_all(self, last_status: ItemStatus) -> None:
         newest = self._output_items[-1] if self._output_items else None
 
         def status(item: Item | None) -> ItemStatus:
-            return last if item is newest else "completed"
+            return last_status if item is newest else "completed"
 
         self._close_message(status(self._open_message))
         self._close_reasoning(status(self._open_reasoning))
