@@ -73,7 +73,7 @@ class ProviderKey:
         self._key_source = place
         self._renewal_interval = renewal_seconds(place)
         self._key_valid_until = monotonic() + (place.lifetime or _NEVER)
-        self._rejected_at = -_NEVER  # time of the last renewal after a rejection
+        self._last_retry_at = -_NEVER  # time of the last renewal after a rejection
         self._is_renewal_running = False
         self._renewal_request_event, self._key_read_event = asyncio.Event(), asyncio.Event()
         self._key_read_event.set()
@@ -95,8 +95,8 @@ class ProviderKey:
     async def renewed(self, rejected: str | None) -> bool:
         if self.provider.credential != rejected:
             return True
-        if self._is_renewal_running and monotonic() - self._rejected_at >= _REJECTED_SECONDS:
-            self._rejected_at = monotonic()
+        if self._is_renewal_running and monotonic() - self._last_retry_at >= _REJECTED_SECONDS:
+            self._last_retry_at = monotonic()
             self._key_read_event.clear()
             self._renewal_request_event.set()
         await self._key_read_event.wait()

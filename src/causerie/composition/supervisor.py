@@ -113,7 +113,7 @@ class Supervisor:
         self._worker_ready_event = asyncio.Event()  # whether a worker has become ready
         self._workers_by_number: dict[int, _Worker] = {}
         self._restart_count = 0
-        self._past_metrics = ""  # the counts of workers that have ended
+        self._ended_metrics = ""  # the counts of workers that have ended
         self._has_started_all_workers = False
         self._stop_event, self._immediate_stop_event = asyncio.Event(), asyncio.Event()
         self._exit_status: int | None = None
@@ -210,7 +210,7 @@ class Supervisor:
                 return await worker.process.wait(), worker.ready
         finally:
             del self._workers_by_number[worker_number]
-            self._past_metrics = counts([self._past_metrics, worker.metrics])
+            self._ended_metrics = counts([self._ended_metrics, worker.metrics])
             worker.writer.close()
             if worker.process.returncode is None:
                 worker.signal(signal.SIGKILL)
@@ -276,7 +276,7 @@ class Supervisor:
                 worker.metrics = answer
             running = list(self._workers_by_number.values())
             texts, ready = [each.metrics for each in running], sum(each.ready for each in running)
-            return merged(texts, self._past_metrics, workers=ready, restarts=self._restart_count)
+            return merged(texts, self._ended_metrics, workers=ready, restarts=self._restart_count)
         if command == "reload":
             return await self.reload()
         if command in ("facts", "stop"):

@@ -84,7 +84,7 @@ class PassedEncoder(Struct, eq=False):
 
     _context: ResponseContext
     _shows_usage: bool
-    _common_members: dict[str, Raw] = {}  # what all chunks have in common
+    _shared_fields: dict[str, Raw] = {}  # what all chunks have in common
 
     def feed(self, batch: Batch) -> bytes:
         pieces: list[bytes] = []
@@ -92,19 +92,19 @@ class PassedEncoder(Struct, eq=False):
             if isinstance(event, PassedBytes):
                 fields = _replace_model_name(event.data, self._context)
                 fields.pop("usage", None)
-                self._common_members = {name: fields[name] for name in _IDENTITY if name in fields}
+                self._shared_fields = {name: fields[name] for name in _IDENTITY if name in fields}
                 # Line breaks stand between members of the provider's JSON only, never in strings.
                 line = _encode(fields).replace(b"\n", b" ").replace(b"\r", b" ")
                 pieces.append(sse.encode(line))
             elif isinstance(event, Usage) and self._shows_usage:
                 usage = _encode_usage(None, self._context, event)
                 pieces.append(
-                    sse.encode(_encode({**self._common_members, "choices": [], "usage": usage}))
+                    sse.encode(_encode({**self._shared_fields, "choices": [], "usage": usage}))
                 )
         return b"".join(pieces)
 
     def broken(self, error: ErrorDetails) -> bytes:
-        return sse.encode(_encode({**self._common_members, "choices": [], "error": error}))
+        return sse.encode(_encode({**self._shared_fields, "choices": [], "error": error}))
 
     def end(self) -> bytes:
         return sse.DONE
@@ -161,14 +161,14 @@ def parse(operation: Operation, body: bytes, rules: ParsingRules) -> ChatRequest
 def _build_request_fields(request: Any) -> Mapping[str, Any]:
     match request:
         case operations.EmbeddingsRequest():
-            body = PassedBody("embeddings", _estimate_tokens(request.input, "input"))
+            body = PassedBody("embeddings", _estimate_input_tokens(request.input, "input"))
         case operations.RerankRequest():
             query, documents = text_tokens(request.query), request.documents
             texts = [one if isinstance(one, str) else one.text for one in documents]
             tokens = sum(query + text_tokens(text) for text in texts)
             body = PassedBody("rerank", tokens, -(-len(documents) // _DOCUMENTS_OF_UNIT))
         case operations.CompletionsRequest():
-            tokens = _estimate_tokens(request.prompt, "prompt") + text_tokens(request.suffix)
+            tokens = _estimate_input_tokens(request.prompt, "prompt") + text_tokens(request.suffix)
             options = request.stream_options
             return {
                 "passed": PassedBody("completions", tokens),
@@ -180,7 +180,7 @@ def _build_request_fields(request: Any) -> Mapping[str, Any]:
     return {"passed": body, "max_tokens": 0}
 
 
-def _estimate_tokens(input: Any, field: str) -> int:
+def _estimate_input_tokens(input: Any, field: str) -> int:
     if isinstance(input, str):
         return text_tokens(input)
     kinds = {type(one) for one in input}

@@ -102,8 +102,8 @@ def reasoning_of(block: dict[str, Any], index: int) -> list[dict[str, Any]]:
     return [foreign_block(text, signature, index)]
 
 
-def is_ours(block: object) -> bool:
-    """Return true for a block of thinking that no other server knows."""
+def has_own_signature(block: object) -> bool:
+    """Return whether a block of thinking carries a signature that Causerie made."""
     if not isinstance(block, dict) or block.get("type") not in ("thinking", "redacted_thinking"):
         return False
     mark = block.get("signature") or block.get("data")

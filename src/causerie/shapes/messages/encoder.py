@@ -67,7 +67,7 @@ class OutputDetails(Struct, frozen=True, gc=False):
 
 
 class MessageUsage(Struct, frozen=True, gc=False):
-    """Tokens; all of the prompt are the three kinds of input together."""
+    """Token counts of a reply; the three kinds of input tokens add up to the prompt."""
 
     input_tokens: int = 0
     cache_creation_input_tokens: int = 0
@@ -249,12 +249,12 @@ class _Blocks(Struct, eq=False):
         self._kind = ""
 
     def _add_reasoning(self, event: ReasoningDelta) -> Iterator[BlockEvent]:
-        if event.text and not any(_readable_text(block) for block in event.blocks):
+        if event.text and not any(_block_text(block) for block in event.blocks):
             yield from self._add_thinking(event.text, self._key, "")
         for block in event.blocks:
             if block["type"] in READABLE:
                 signature = block.get("signature") or ""
-                yield from self._add_thinking(_readable_text(block), block.get("index"), signature)
+                yield from self._add_thinking(_block_text(block), block.get("index"), signature)
             else:
                 yield from self._add_redacted(block)
 
@@ -291,7 +291,7 @@ class _Blocks(Struct, eq=False):
         return Ending(_REASONS.get(self.finish.reason, "end_turn"))
 
 
-def _readable_text(block: Block) -> str:
+def _block_text(block: Block) -> str:
     field = READABLE.get(block["type"])
     text = block.get(field) if field else None
     return text if isinstance(text, str) else ""

@@ -32,7 +32,7 @@ from causerie.shapes.chat_completions.reader import (
     without_router_fields,
 )
 from causerie.shapes.messages.encoder import PING, MessagesReply, error_body
-from causerie.shapes.sealed_reasoning import is_ours, reasoning_of
+from causerie.shapes.sealed_reasoning import has_own_signature, reasoning_of
 from causerie.shapes.shape import ParsedRequest, PassingReply, Places, Shape
 from causerie.shapes.translation import Translation, decoded, is_image, without
 
@@ -394,7 +394,7 @@ def parse(body: bytes, rules: parameters.ParsingRules, headers: Mapping[str, str
     if not made.decided:
         adaptive = thinking.enabled is True and "thinking" in document.values
         thinking = structs.replace(thinking, enabled=None, adaptive=adaptive, usual_effort=None)
-    native = None if mark else _native_form(without_router_fields(document.values, rules), headers)
+    native = None if mark else _build_native(without_router_fields(document.values, rules), headers)
     request = structs.replace(
         request,
         thinking=thinking,
@@ -405,14 +405,14 @@ def parse(body: bytes, rules: parameters.ParsingRules, headers: Mapping[str, str
     return ParsedRequest(request, PassingReply(reply), places)
 
 
-def _native_form(body: Mapping[str, Any], headers: Mapping[str, str]) -> NativeRequest:
+def _build_native(body: Mapping[str, Any], headers: Mapping[str, str]) -> NativeRequest:
     # No server of others takes thinking that was signed here, nor a turn of nothing else.
     betas = {name: value for name, value in headers.items() if name == "anthropic-beta"}
     changes, turns = Changes(), list(body["messages"])
     for at, turn in enumerate(turns):
         content = turn.get("content")
-        if isinstance(content, list) and any(map(is_ours, content)):
-            kept = without(content, is_ours, f"messages[{at}].content", changes)
+        if isinstance(content, list) and any(map(has_own_signature, content)):
+            kept = without(content, has_own_signature, f"messages[{at}].content", changes)
             turns[at] = {**turn, "content": kept or [{"type": "text", "text": "…"}]}
     told = changes.reported()
     unsealed = {**body, "messages": turns} if told else None
@@ -486,7 +486,7 @@ def _write_tools(translation: MessagesTranslation) -> None:
     if tools:
         translation.values["tools"] = tools
     if choice is not None:
-        _write_choice(translation, choice, foreign)
+        _write_tool_choice(translation, choice, foreign)
 
 
 def _translate_tool(tool: ObjectReader) -> dict[str, object]:
@@ -500,7 +500,7 @@ def _translate_tool(tool: ObjectReader) -> dict[str, object]:
     return {"type": "function", "function": function, **others}
 
 
-def _write_choice(made: MessagesTranslation, choice: ObjectReader, foreign: set[str]) -> None:
+def _write_tool_choice(made: MessagesTranslation, choice: ObjectReader, foreign: set[str]) -> None:
     kind = choice.word("type", (*_CHOICES, "tool"))
     if kind is None:
         raise missing("tool_choice.type", "auto, any, tool or none")

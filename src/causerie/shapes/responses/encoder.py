@@ -253,7 +253,7 @@ class _OpenCall(Struct, eq=False):
 class ResponseEncoder(Struct, eq=False):
     """Builds the response from events, and encodes each step as an event unless it is collecting.
 
-    A message or a reasoning item is open, or neither: both keep their text in ``_open_texts``.
+    A message or a reasoning item is open, or neither: both keep their text in ``_item_texts``.
     """
 
     _reply: ResponseReply
@@ -263,17 +263,17 @@ class ResponseEncoder(Struct, eq=False):
     _output_pieces: list[bytes] = []
     _has_started: bool = False
     _output_items: list[Item] = []
-    _open_message: MessageItem | None = None
-    _open_reasoning: ReasoningItem | None = None
-    _open_place: dict[str, Any] = {}  # what events say of the item that is open, and its only part
-    _open_texts: list[str] = []
+    _message_item: MessageItem | None = None
+    _reasoning_item: ReasoningItem | None = None
+    _item_place: dict[str, Any] = {}  # what events say of the item that is open, and its only part
+    _item_texts: list[str] = []
     _logprobs: list[TokenLogprobBody] = []
     _text_prefix: bytes = b""
     _reasoning_blocks: list[Block] = []
     _open_calls: dict[int, _OpenCall] = {}  # by the index of their events
     _call_count: int = 0
     _status: Status = "in_progress"
-    _incomplete: IncompleteDetails | None = None
+    _incompletion: IncompleteDetails | None = None
     _is_verified: bool = True
     _usage: Usage | None = None
     _failure: Failure | None = None
@@ -293,8 +293,8 @@ class ResponseEncoder(Struct, eq=False):
                 self._begin_call(event)
             elif isinstance(event, Finished):
                 self._is_verified = event.verified
-                self._incomplete = _INCOMPLETE.get(event.reason)
-                status: ItemStatus = "completed" if self._incomplete is None else "incomplete"
+                self._incompletion = _INCOMPLETE.get(event.reason)
+                status: ItemStatus = "completed" if self._incompletion is None else "incomplete"
                 self._close_all(status)
                 self._status = status
             elif isinstance(event, Usage):
@@ -337,7 +337,7 @@ class ResponseEncoder(Struct, eq=False):
             completed_at=time_ns() // 1_000_000_000 if self._status == "completed" else None,
             status=self._status,
             error=self._failure,
-            incomplete_details=self._incomplete,
+            incomplete_details=self._incompletion,
             model=context.model,
             output=list(self._output_items) if self._status != "in_progress" else [],
             usage=None if self._usage is None else _build_usage(self._usage, context),
@@ -380,18 +380,18 @@ class ResponseEncoder(Struct, eq=False):
     # The text of the answer.
 
     def _add_text(self, event: TextDelta) -> None:
-        if self._open_message is None:
+        if self._message_item is None:
             if not event.text and not event.logprobs:
                 return
             self._close_all("completed")
-            self._open_message = MessageItem(id=self._new_item_id("msg"))
-            self._open_place = {**self._add_item(self._open_message), "content_index": 0}
-            self._open_texts, self._logprobs = [], []
-            self._send_event("response.content_part.added", **self._open_place, part=OutputText())
-            delta = {"type": "response.output_text.delta", **self._open_place}
+            self._message_item = MessageItem(id=self._new_item_id("msg"))
+            self._item_place = {**self._add_item(self._message_item), "content_index": 0}
+            self._item_texts, self._logprobs = [], []
+            self._send_event("response.content_part.added", **self._item_place, part=OutputText())
+            delta = {"type": "response.output_text.delta", **self._item_place}
             start = _encode(delta).removesuffix(b"}")
             self._text_prefix = b"event: response.output_text.delta\ndata: " + start + b',"delta":'
-        self._open_texts.append(event.text)
+        self._item_texts.append(event.text)
         if self._is_collecting:
             self._logprobs += map(logprob_body, event.logprobs)
             return
@@ -408,10 +408,10 @@ class ResponseEncoder(Struct, eq=False):
         self._sequence_number += 1
 
     def _close_message(self, status: ItemStatus) -> None:
-        item, self._open_message = self._open_message, None
+        item, self._message_item = self._message_item, None
         if item is None:
             return
-        text, place = "".join(self._open_texts), self._open_place
+        text, place = "".join(self._item_texts), self._item_place
         part = OutputText(text=text, logprobs=self._logprobs)
         self._send_event("response.output_text.done", **place, text=text, logprobs=part.logprobs)
         self._send_event("response.content_part.done", **place, part=part)
@@ -423,30 +423,30 @@ class ResponseEncoder(Struct, eq=False):
     def _add_reasoning(self, event: ReasoningDelta) -> None:
         if not self._context.reasoning_visible:
             return
-        if self._open_reasoning is None:
+        if self._reasoning_item is None:
             if not event.text and not (event.blocks and self._reply.encrypted):
                 return
             self._close_all("completed")
-            self._open_reasoning = ReasoningItem(id=self._new_item_id("rs"))
-            self._open_place = {**self._add_item(self._open_reasoning), "summary_index": 0}
-            self._open_texts, self._reasoning_blocks = [], []
+            self._reasoning_item = ReasoningItem(id=self._new_item_id("rs"))
+            self._item_place = {**self._add_item(self._reasoning_item), "summary_index": 0}
+            self._item_texts, self._reasoning_blocks = [], []
         self._reasoning_blocks += event.blocks
         if event.text:
             if self._reply.summarized:
                 self._send_summary_delta(event.text)
-            self._open_texts.append(event.text)
+            self._item_texts.append(event.text)
 
     def _send_summary_delta(self, text: str) -> None:
-        if not self._open_texts:
+        if not self._item_texts:
             part = SummaryText("")
-            self._send_event("response.reasoning_summary_part.added", **self._open_place, part=part)
-        self._send_event("response.reasoning_summary_text.delta", **self._open_place, delta=text)
+            self._send_event("response.reasoning_summary_part.added", **self._item_place, part=part)
+        self._send_event("response.reasoning_summary_text.delta", **self._item_place, delta=text)
 
     def _close_reasoning(self, status: ItemStatus) -> None:
-        item, self._open_reasoning = self._open_reasoning, None
+        item, self._reasoning_item = self._reasoning_item, None
         if item is None:
             return
-        text, place = "".join(self._open_texts), self._open_place
+        text, place = "".join(self._item_texts), self._item_place
         if text and self._reply.summarized:
             part = SummaryText(text)
             self._send_event("response.reasoning_summary_text.done", **place, text=text)
@@ -529,7 +529,7 @@ class ResponseEncoder(Struct, eq=False):
         def status(item: Item | None) -> ItemStatus:
             return last_status if item is newest else "completed"
 
-        self._close_message(status(self._open_message))
-        self._close_reasoning(status(self._open_reasoning))
+        self._close_message(status(self._message_item))
+        self._close_reasoning(status(self._reasoning_item))
         for call in list(self._open_calls.values()):
             self._close_call(call, status(call.item))
