@@ -1,6 +1,4 @@
-"""Accounts in a running service: the database, its keys and budgets, the ledger, and what of it
-somebody should know.
-"""
+"""The accounts of a running service: database, keys, budgets, ledger, and their alerts."""
 
 from __future__ import annotations
 

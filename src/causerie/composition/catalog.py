@@ -1,5 +1,4 @@
-"""The catalog of all doors, from the settings: our models, aliases, and the router's entries; and
-tariffs of all that can be asked, from the settings and the price list."""
+"""The catalog of all doors, and tariffs of all targets, from the settings and the price list."""
 
 from __future__ import annotations
 

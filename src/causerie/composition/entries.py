@@ -1,6 +1,4 @@
-"""The configuration as a whole: the file, entries that operators have made, secrets and files,
-all of it checked in one run.
-"""
+"""Check the configuration as a whole: its file, the entries of operators, secrets and paths."""
 
 from __future__ import annotations
 

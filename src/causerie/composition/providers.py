@@ -181,8 +181,7 @@ def tls_digest(tls: TlsSettings) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class ConnectedProvider:
-    """A provider, its connections, and a digest of what it was made from; how it is reached, and
-    its key if that changes while the service runs."""
+    """A provider with its connections; ``recipe`` is a digest of the settings it was made from."""
 
     provider: Provider
     client: HttpClient

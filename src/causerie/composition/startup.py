@@ -207,12 +207,14 @@ class _Start:
     failure: CannotStart | None = None
 
     def __post_init__(self) -> None:
-        self._address: asyncio.Future[tuple[str, int]] = asyncio.get_running_loop().create_future()
+        self._address_future: asyncio.Future[tuple[str, int]] = (
+            asyncio.get_running_loop().create_future()
+        )
         self.stop = asyncio.Event()
         self._load_failures: list[CannotStart] = []
 
     def accepts(self, host: str, port: int) -> None:
-        self._address.set_result((host, port))
+        self._address_future.set_result((host, port))
 
     async def say_stop(self) -> None:
         await self.stop.wait()
@@ -221,7 +223,7 @@ class _Start:
 
     async def follow(self) -> None:
         """Load, then tell the address; when nothing loads, stop the service."""
-        address = await self._address
+        address = await self._address_future
         async with owned(self._show_load_progress()):
             await asyncio.gather(*(self._preload_model(model) for model in self._preload))
         if self._load_failures and len(self._load_failures) == len(self._preload):

@@ -32,8 +32,7 @@ _INTERLEAVED = 8  # requests for embeddings whose texts are read in turns
 
 
 class ChatParts(Struct, frozen=True):
-    """Processes that our own models share, for grammars, templates and images that nobody has
-    vetted."""
+    """Processes shared by our own models, for untrusted grammars, templates and images."""
 
     grammars: Compiler
     renderers: Renderers

@@ -186,11 +186,11 @@ class _Blocks(Struct, eq=False):
     _reply: MessagesReply
     _next_block_index: int = 0  # index of the next block
     _open_block_index: int = 0
-    _kind: str = ""  # of the open block
+    _block_kind: str = ""  # of the open block
     _open_calls: dict[int, tuple[int, Brackets]] = {}  # blocks of those that are not complete
-    _key: object = None  # the provider's index of the open block of thinking
+    _block_key: object = None  # the provider's index of the open block of thinking
     _thinking_digest: Digest = field(default_factory=Digest)
-    _signed: bool = False
+    _is_signed: bool = False
     _withheld_texts: list[str] = []  # text that is kept back
     finish: Finished = Finished("stop")
     usage: Usage | None = None
@@ -198,7 +198,7 @@ class _Blocks(Struct, eq=False):
     def blocks_of(self, event: Event) -> Iterator[BlockEvent]:
         match event:
             case TextDelta(text) if text:
-                if self._kind != "text":
+                if self._block_kind != "text":
                     yield from self._begin_block("text", TextBlock())
                 yield BlockDelta(self._open_block_index, TextPiece(text))
             case ReasoningDelta() if self._context.reasoning_visible:
@@ -223,12 +223,12 @@ class _Blocks(Struct, eq=False):
 
     def _begin_block(self, kind: str, block: ContentBlock) -> Iterator[BlockEvent]:
         yield from self._close_block()
-        self._open_block_index, self._kind = self._next_block_index, kind
+        self._open_block_index, self._block_kind = self._next_block_index, kind
         self._next_block_index += 1
         yield BlockStart(self._open_block_index, block)
 
     def _close_block(self) -> Iterator[BlockEvent]:
-        if self._kind == "thinking" and not self._signed:
+        if self._block_kind == "thinking" and not self._is_signed:
             text = "".join(self._withheld_texts)
             signature = (
                 seal(SealedReasoning(text))
@@ -236,9 +236,9 @@ class _Blocks(Struct, eq=False):
                 else self._thinking_digest.signature()
             )
             yield BlockDelta(self._open_block_index, SignaturePiece(signature))
-        if self._kind:
+        if self._block_kind:
             yield BlockStop(self._open_block_index)
-        self._kind = ""
+        self._block_kind = ""
 
     def _start_call(self, event: ToolCallStarted) -> Iterator[BlockEvent]:
         if event.extra and not self._context.reasoning_visible:  # else it was said as reasoning
@@ -246,11 +246,11 @@ class _Blocks(Struct, eq=False):
         name = self._context.function_name(event.name)
         yield from self._begin_block("call", ToolUseBlock(id=event.id, name=name))
         self._open_calls[event.index] = self._open_block_index, Brackets()
-        self._kind = ""
+        self._block_kind = ""
 
     def _add_reasoning(self, event: ReasoningDelta) -> Iterator[BlockEvent]:
         if event.text and not any(_block_text(block) for block in event.blocks):
-            yield from self._add_thinking(event.text, self._key, "")
+            yield from self._add_thinking(event.text, self._block_key, "")
         for block in event.blocks:
             if block["type"] in READABLE:
                 signature = block.get("signature") or ""
@@ -259,18 +259,22 @@ class _Blocks(Struct, eq=False):
                 yield from self._add_redacted(block)
 
     def _add_thinking(self, text: str, key: object, signature: str) -> Iterator[BlockEvent]:
-        if self._kind != "thinking" or self._signed or (key != self._key and self._key is not None):
+        if (
+            self._block_kind != "thinking"
+            or self._is_signed
+            or (key != self._block_key and self._block_key is not None)
+        ):
             yield from self._close_block()  # by what is kept of that block
-            self._thinking_digest, self._withheld_texts, self._signed = Digest(), [], False
+            self._thinking_digest, self._withheld_texts, self._is_signed = Digest(), [], False
             yield from self._begin_block("thinking", ThinkingBlock())
-        self._key = key
+        self._block_key = key
         if text and self._reply.omits_thinking:
             self._withheld_texts.append(text)
         elif text:
             self._thinking_digest.add(text)
             yield BlockDelta(self._open_block_index, ThinkingPiece(text))
         if signature:
-            self._signed = True
+            self._is_signed = True
             if self._reply.omits_thinking:
                 said = {"text": "".join(self._withheld_texts), "signature": signature}
                 sealed = {"type": "reasoning.text", **said, "format": MESSAGES_FORMAT}
@@ -372,7 +376,7 @@ class MessagesEncoder(_Blocks, eq=False):
     def feed(self, batch: Batch) -> bytes:
         pieces = [] if self._has_started else [self._encode_message_start()]
         for event in batch:
-            if isinstance(event, TextDelta) and self._kind == "text" and event.text:
+            if isinstance(event, TextDelta) and self._block_kind == "text" and event.text:
                 if self._open_block_index != self._prefix_block_index:
                     empty = encoded(BlockDelta(self._open_block_index, TextPiece("")))
                     self._text_prefix = empty.removesuffix(b'""' + _TEXT_GOES_ON)
