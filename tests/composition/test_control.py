@@ -148,7 +148,7 @@ async def test_a_background_service_ends_after_the_last_chat(
     monkeypatch.setattr(app, "_LOOK_SECONDS", 0.01)
     monkeypatch.setattr(app, "_UNUSED_SECONDS", 0.05)
     monkeypatch.setattr(os, "kill", lambda _, signal: ended.append(signal))
-    unused = partial(app._ending_unused, cast(Fleet, SimpleNamespace(status=list)))
+    unused = partial(app._stop_when_unused, cast(Fleet, SimpleNamespace(status=list)))
     with chatting(folder), chatting(folder):
         (folder / "1.sock").touch()
         assert is_chatting(folder)

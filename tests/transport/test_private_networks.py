@@ -20,7 +20,7 @@ from webhookreceiver import SECRET
 
 from causerie.cli.keys import digest_line
 from causerie.composition.account_frontend import identity_providers
-from causerie.composition.configuring import _connect_and_try
+from causerie.composition.configuring import _test_provider
 from causerie.composition.providers import checks, connected, private_networks
 from causerie.errors import ServiceError
 from causerie.hosted.identity.provider import IdentityProviderFailed
@@ -153,7 +153,7 @@ async def test_providers_webhooks_and_sign_in_follow_the_setting() -> None:
         (check,) = checks(settings, made)
         with pytest.raises(ServiceError):
             await check.ask()
-        tried = await _connect_and_try(one, PUBLIC, Credentials(), "m")
+        tried = await _test_provider(one, PUBLIC, Credentials(), "m")
         assert "not public" in tried.listing.problem
 
         networks = private_networks(PUBLIC)

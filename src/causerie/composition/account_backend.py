@@ -1,6 +1,4 @@
-"""Accounts in a running service: the database, its keys and budgets, the ledger, and what of it
-somebody should know.
-"""
+"""The accounts of a running service: database, keys, budgets, ledger, and their alerts."""
 
 from __future__ import annotations
 
@@ -83,8 +81,8 @@ class AccountConditions(Struct):
     """Finds alert conditions of accounts: budgets used up to a share, keys that expire soon."""
 
     book: AlertBook
-    _watching: Watching
-    _scopes: ScopeBudgets
+    _watched_accounts: Watching
+    _scope_budgets: ScopeBudgets
     _clock: Clock
     budgets: Mapping[tuple[str, str], int] = {}
     """Number of budgets at the last look, by owner and the share that is used at least."""
@@ -96,8 +94,8 @@ class AccountConditions(Struct):
         now = self._clock()
         budgets: list[WatchedBudget] = []
         if alerts.budget_percent:
-            scopes = await self._scopes.every()
-            budgets += await self._watching.budgets()
+            scopes = await self._scope_budgets.every()
+            budgets += await self._watched_accounts.budgets()
             budgets += [
                 WatchedBudget(
                     f"{each.kind}:{each.name}", f"{each.kind.capitalize()} {each.name}", one
@@ -111,23 +109,23 @@ class AccountConditions(Struct):
             for share in _SHARES
             if each.spending.budget.amount and share <= each.spending.share * 100
         )
-        balances = await self._watching.balances() if self.low_balance else ()
+        balances = await self._watched_accounts.balances() if self.low_balance else ()
         days = max(alerts.key_expiry_days, default=0)
-        expiring = await self._watching.expiring(now + days * _DAY) if days else ()
+        expiring = await self._watched_accounts.expiring(now + days * _DAY) if days else ()
         found = [
-            *(_budget_condition(each, alerts.budget_percent, now) for each in budgets),
-            *(_balance_condition(each) for each in balances if each.left < self.low_balance),
-            *(_expiry_condition(each, alerts.key_expiry_days, now) for each in expiring),
+            *(_build_budget_alert(each, alerts.budget_percent, now) for each in budgets),
+            *(_build_balance_alert(each) for each in balances if each.left < self.low_balance),
+            *(_build_key_expiry_alert(each, alerts.key_expiry_days, now) for each in expiring),
         ]
         return [each for each in found if each is not None]
 
 
-def _budget_condition(
-    watched: WatchedBudget, percents: Sequence[int], now: datetime
+def _build_budget_alert(
+    watched: WatchedBudget, thresholds: Sequence[int], now: datetime
 ) -> Condition | None:
     spending, budget = watched.spending, watched.spending.budget
     percent = int(spending.share * 100)
-    reached = [each for each in percents if percent >= each]
+    reached = [each for each in thresholds if percent >= each]
     if budget.amount == 0 or not reached:
         return None
     model = f" for model {budget.model}" if budget.model else ""
@@ -153,22 +151,22 @@ def _budget_condition(
     )
 
 
-def _balance_condition(watched: WatchedBalance) -> Condition:
-    project, left = watched.project, exact(max(watched.left, Decimal(0)))
+def _build_balance_alert(balance: WatchedBalance) -> Condition:
+    project, left = balance.project, exact(max(balance.left, Decimal(0)))
     return Condition(
         f"credits:{project.id}",
         AlertKind.BUDGET,
         f"Project {project.name} has {left} of credits left",
         {"owner": f"project:{project.id}", "left": left},
-        owners=watched.emails,
+        owners=balance.emails,
     )
 
 
-def _expiry_condition(
-    expiring: ExpiringKey, days: Sequence[int], now: datetime
+def _build_key_expiry_alert(
+    expiring: ExpiringKey, threshold_days: Sequence[int], now: datetime
 ) -> Condition | None:
     left = expiring.expires_at - now
-    reached = [each for each in days if left <= each * _DAY]
+    reached = [each for each in threshold_days if left <= each * _DAY]
     if not reached:
         return None
     key, at = expiring.key, expiring.expires_at
@@ -180,7 +178,7 @@ def _expiry_condition(
         AlertKind.KEY_EXPIRY,
         summary,
         {"owner": f"key:{key.id}", "project": key.project_id, "expires_at": at.isoformat()},
-        level=max(days) + 1 - min(reached),
+        level=max(threshold_days) + 1 - min(reached),
         recovers=False,
         owners=expiring.emails,
     )
@@ -224,7 +222,7 @@ async def account_backend(
         database = await stack.enter_async_context(opened(store))
         sql = SqlStore(database, await sealed(database, store, credentials.store))
         key_cache = KeyCache(sql, offline_seconds=store.offline_seconds)
-        write_ahead_log = _write_ahead_log(store, 1 if place is None else place.number)
+        write_ahead_log = _open_write_ahead_log(store, 1 if place is None else place.number)
         if write_ahead_log is not None:
             stack.callback(write_ahead_log.close)
         ledger = Ledger(SqlUsage(database), write_ahead_log)
@@ -232,10 +230,10 @@ async def account_backend(
         accounts = Accounts(sql, Passwords())
         scope_budgets = LiveScopeBudgets(accounts.scope_budgets, present_time)
         recorder, retention = Recorder(sql), Retention(SqlRetention(database), present_time)
-        with _failures_reported():
+        with _translate_store_errors():
             await stack.enter_async_context(ledger)
             if place is None or place.number == 1:
-                await _take_over_journals(database, store, 1 if place is None else place.count)
+                await _import_journals(database, store, 1 if place is None else place.count)
             await stack.enter_async_context(key_cache)
         scopes = scope_budgets.follow(key_cache.scopes_changed)
         for follow in (budgets.follow(), scopes, retention.follow()):
@@ -243,7 +241,7 @@ async def account_backend(
         _ = await stack.enter_async_context(recorder)
         examinations = Examinations(Results(SqlProbeResults(database)), present_time)
         _ = await stack.enter_async_context(examinations)
-        outbox = await stack.enter_async_context(_outbox(settings.mail, credentials.mail))
+        outbox = await stack.enter_async_context(_run_outbox(settings.mail, credentials.mail))
         free_days = FreeAllowances(sql, time.monotonic)
         yield AccountBackend(
             accounts,
@@ -264,8 +262,8 @@ async def account_backend(
 
 
 @asynccontextmanager
-async def _outbox(mail: Mail, password: str | None) -> AsyncIterator[Outbox | None]:
-    server = mail_server(mail, password)
+async def _run_outbox(settings: Mail, password: str | None) -> AsyncIterator[Outbox | None]:
+    server = mail_server(settings, password)
     if server is None:
         yield None
         return
@@ -291,7 +289,7 @@ async def entries_of(
     """
     async with opened(store) as database:
         cipher = await sealed(database, store, secret_keys, complete=complete)
-        with _failures_reported():
+        with _translate_store_errors():
             yield Entries(SqlStore(database, cipher))
 
 
@@ -303,9 +301,9 @@ async def migrated(store: StoreSettings) -> str:
 
 async def planned(store: StoreSettings) -> UpgradePlan:
     """Return what :func:`migrated` would do; raise :class:`CannotStart`."""
-    database = await asyncio.to_thread(_database, store)
+    database = await asyncio.to_thread(_open_database, store)
     try:
-        with _failures_reported():
+        with _translate_store_errors():
             return await upgrade_plan(database)
     finally:
         await database.close()
@@ -314,9 +312,9 @@ async def planned(store: StoreSettings) -> UpgradePlan:
 @asynccontextmanager
 async def opened(store: StoreSettings) -> AsyncIterator[Database]:
     """Open the database and update its tables; raise :class:`CannotStart`."""
-    database = await asyncio.to_thread(_database, store)
+    database = await asyncio.to_thread(_open_database, store)
     try:
-        with _failures_reported():
+        with _translate_store_errors():
             await upgrade(database)
         yield database
     finally:
@@ -332,14 +330,14 @@ async def sealed(
     """
     file = Path(store.folder or ".") / "secret.key"
     made = not secret_keys and not file.exists()
-    with _failures_reported():
+    with _translate_store_errors():
         if complete and made and await holds_secrets(database):
             raise CannotStart(
                 f"{file} is missing, and what the database holds was encrypted with "
                 "its key; restore the file (or set store.secret_keys)"
             )
         try:
-            cipher = Cipher(secret_keys or [await asyncio.to_thread(_key_of_file, file)])
+            cipher = Cipher(secret_keys or [await asyncio.to_thread(_ensure_secret_key, file)])
             _, unopened = await seal_secrets(database, cipher)
         except (WrongKey, ValueError) as failure:
             raise CannotStart(f"{failure} ({_WHERE_KEYS})") from failure
@@ -351,20 +349,20 @@ async def sealed(
     return cipher
 
 
-def _key_of_file(file: Path) -> str:
+def _ensure_secret_key(path: Path) -> str:
     try:
-        return key_of_file(file)
+        return key_of_file(path)
     except OSError as failure:
-        raise CannotStart(f"{file} cannot be used: {failure.strerror}") from failure
+        raise CannotStart(f"{path} cannot be used: {failure.strerror}") from failure
     except ValueError as failure:
-        raise CannotStart(f"{file}: {failure}") from failure
+        raise CannotStart(f"{path}: {failure}") from failure
 
 
-def _database(store: StoreSettings) -> Database:
-    folder = Path(store.folder or ".")
+def _open_database(settings: StoreSettings) -> Database:
+    folder = Path(settings.folder or ".")
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        return Database(store.url or "")
+        return Database(settings.url or "")
     except OSError as failure:
         place = failure.filename or folder
         raise CannotStart(f"{place} cannot be used: {failure.strerror}") from failure
@@ -373,7 +371,7 @@ def _database(store: StoreSettings) -> Database:
 
 
 @contextmanager
-def _failures_reported() -> Iterator[None]:
+def _translate_store_errors() -> Iterator[None]:
     try:
         yield
     except (OtherSchema, StoreUnavailable) as failure:
@@ -381,26 +379,26 @@ def _failures_reported() -> Iterator[None]:
         raise CannotStart(words) from failure
 
 
-async def _take_over_journals(database: Database, store: StoreSettings, workers: int) -> None:
-    found = _journal_folder(store).glob("[0-9]*")
+async def _import_journals(database: Database, settings: StoreSettings, worker_count: int) -> None:
+    found = _journal_folder(settings).glob("[0-9]*")
     for number in sorted(int(each.name) for each in found if each.name.isdecimal()):
-        if number > workers and (left := _write_ahead_log(store, number)) is not None:
+        if number > worker_count and (left := _open_write_ahead_log(settings, number)) is not None:
             async with Ledger(SqlUsage(database), left):
                 pass
             left.close()
 
 
-def _journal_folder(store: StoreSettings) -> Path:
-    return Path(store.folder or ".") / "journal"
+def _journal_folder(settings: StoreSettings) -> Path:
+    return Path(settings.folder or ".") / "journal"
 
 
-def _write_ahead_log(store: StoreSettings, number: int) -> WriteAheadLog | None:
+def _open_write_ahead_log(settings: StoreSettings, worker_number: int) -> WriteAheadLog | None:
     # The journal of the first worker is that of a service of one process.
-    if store.journal == "off":
+    if settings.journal == "off":
         return None
-    folder = _journal_folder(store) / (str(number) if number > 1 else "")
+    folder = _journal_folder(settings) / (str(worker_number) if worker_number > 1 else "")
     try:
-        return WriteAheadLog(folder, sync=store.journal == "sync")
+        return WriteAheadLog(folder, sync=settings.journal == "sync")
     except WriteAheadLogTaken as failure:
         raise CannotStart(
             f"{failure}; stop that one, or give this one a folder of its own (store.folder)"

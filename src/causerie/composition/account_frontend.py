@@ -83,7 +83,7 @@ def policies(settings: Settings) -> Policies:
     """Return what new people and projects begin with."""
     people = policy_of(settings.policies, "people")
     projects = policy_of(settings.policies, "projects")
-    of_project, amount = _project_defaults(projects), settings.console.new_project_budget
+    of_project, amount = _build_defaults(projects), settings.console.new_project_budget
     personal: Beginning | None = None
     credits = money(settings.console.new_project_credits)
     if people.personal_projects == "sign_up":
@@ -93,7 +93,7 @@ def policies(settings: Settings) -> Policies:
             own = LimitsAndBudgets(budgets=(Budget(money(amount), BudgetPeriod.MONTH),))
             personal = Beginning(own.added_to(of_project.bounds), of_project.access)
     return Policies(
-        person=_project_defaults(people),
+        person=_build_defaults(people),
         project=of_project,
         personal_project=personal,
         personal_project_name=people.personal_project_name,
@@ -104,7 +104,7 @@ def policies(settings: Settings) -> Policies:
     )
 
 
-def _project_defaults(policy: PolicySettings) -> Beginning:
+def _build_defaults(policy: PolicySettings) -> Beginning:
     budgets: tuple[Budget, ...] = ()
     if policy.budget is not None:
         period = BudgetPeriod(policy.period)
@@ -180,19 +180,19 @@ def sign_in_policy(settings: Settings) -> SignInPolicy:
 class LiveServiceView(Struct):
     """Implements :class:`ServiceView` for the parts in force."""
 
-    _running: RunningService
+    _service: RunningService
     _projects: Projects
     operations: Operations
 
     def doors(self) -> Sequence[DoorView]:
-        return [DoorView(way.door.name, way.prefix) for way in self._ordered_addresses()]
+        return [DoorView(way.door.name, way.prefix) for way in self._sort_account_doors()]
 
     def models(
         self, door: str | None = None, rules: Sequence[AccessRule] = ()
     ) -> Sequence[dict[str, Any]]:
         permissions = Permissions(rules)
         entries: list[dict[str, Any]] = []
-        for model, every in self._shown_entries(door):
+        for model, every in self._catalog_entries(door):
             names = [
                 one for one in every if not permissions.verdict(named_entry(model, one)).refusal
             ]
@@ -202,10 +202,10 @@ class LiveServiceView(Struct):
         return entries
 
     def unpriced(self) -> Sequence[str]:
-        return without_price(self._running.now.settings)
+        return without_price(self._service.now.settings)
 
     def provider_costs(self) -> Mapping[tuple[str, str], Tariff]:
-        settings = self._running.now.settings
+        settings = self._service.now.settings
         prices = Prices(settings)
         # As published, or by the price list; models of this service cost nothing here.
         found = {
@@ -225,7 +225,7 @@ class LiveServiceView(Struct):
 
     def verdicts(self, rules: Sequence[AccessRule]) -> Sequence[ModelVerdict]:
         permissions, found = Permissions(rules), []
-        for model, names in self._shown_entries():
+        for model, names in self._catalog_entries():
             providers = list(dict.fromkeys(one.provider for one in model.offers))
             for name in names:
                 verdict = permissions.verdict(named_entry(model, name))
@@ -234,34 +234,34 @@ class LiveServiceView(Struct):
                 found.append(ModelVerdict(name, verdict.refusal, left, providers, whole))
         return found
 
-    def _shown_entries(self, door: str | None = None) -> Iterator[tuple[Entry, Sequence[str]]]:
+    def _catalog_entries(self, door: str | None = None) -> Iterator[tuple[Entry, Sequence[str]]]:
         found = (
-            each for each in self._ordered_addresses() if door is None or each.door.name == door
+            each for each in self._sort_account_doors() if door is None or each.door.name == door
         )
         shown = frozenset(id for way in found for id in way.models)
-        return self._running.now.catalog.shown(shown)
+        return self._service.now.catalog.shown(shown)
 
     def market(self) -> DoorCatalog | None:
-        if (way := self._router_address()) is None:
+        if (way := self._find_router_door()) is None:
             return None
-        models, measured = frozenset(way.models), self._running.measurements
-        catalog = self._running.now.catalog
+        models, measured = frozenset(way.models), self._service.measurements
+        catalog = self._service.now.catalog
         return DoorCatalog(way.prefix, models, catalog, measured.history, measured.days)
 
     def policy(self, provider: str) -> Mapping[str, Any]:
-        every = self._running.now.settings.providers
+        every = self._service.now.settings.providers
         [*found] = (structs.asdict(each.policy) for each in every if each.name == provider)
         return {name: value for each in found for name, value in each.items() if value is not None}
 
     def answering(self, model: str) -> Sequence[str]:
-        return self._running.now.catalog.resolve(None, model).targets
+        return self._service.now.catalog.resolve(None, model).targets
 
     async def complete(
         self, exchange: Exchange, user: User, project_id: str, *, routed: bool = False
     ) -> None:
         grant = await self._projects.ask(actor_of(user), project_id)
         ways = sorted(
-            self._ordered_addresses(), key=lambda way: routed and way.door.kind != "router"
+            self._sort_account_doors(), key=lambda way: routed and way.door.kind != "router"
         )
         doors = [way.door.name for way in ways]
         if not doors:
@@ -270,38 +270,38 @@ class LiveServiceView(Struct):
             name for name in doors if all(each.access.opens(name) for each in grant.access)
         ]
         caller = admitted(grant, (open_doors or doors)[0])
-        await self._running.edge.converse(exchange, caller)
+        await self._service.edge.converse(exchange, caller)
 
     async def talk(self, exchange: Exchange, body: bytes, model: str) -> None:
-        if (way := self._router_address()) is None:
+        if (way := self._find_router_door()) is None:
             raise NotFound("There is no door to the catalog.")
         models = frozenset({model})
         caller = Caller(key="", name="visitor", door=way.door.name, models=models)
-        await self._running.edge.converse(exchange, caller, body)
+        await self._service.edge.converse(exchange, caller, body)
 
     def status(self) -> Sequence[EngineStatus]:
-        return self._running.engines.status()
+        return self._service.engines.status()
 
     def targets(self) -> Sequence[TargetStatus]:
-        return self._running.now.router.status()
+        return self._service.now.router.status()
 
     def history(self, target: str) -> Sequence[TimeBucket]:
-        return self._running.measurements.history(target)
+        return self._service.measurements.history(target)
 
     def requests(self, target: str) -> int:
         return sum(one.answered + one.failed for one in self.history(target))
 
     def worker(self) -> tuple[int, int] | None:
-        place = self._running.place
+        place = self._service.place
         return None if place is None else (place.number, place.count)
 
-    def _router_address(self) -> DoorAddress | None:
-        ways = door_addresses(self._running.now.settings)
+    def _find_router_door(self) -> DoorAddress | None:
+        ways = door_addresses(self._service.now.settings)
         found = [way for way in ways if way.door.kind == "router"]
         return min(found, key=lambda one: one.door.keys != "accounts", default=None)
 
-    def _ordered_addresses(self) -> list[DoorAddress]:
-        settings = self._running.now.settings
+    def _sort_account_doors(self) -> list[DoorAddress]:
+        settings = self._service.now.settings
         usual = default_address(settings)
         return sorted(
             (way for way in door_addresses(settings) if way.door.keys == "accounts"),
@@ -318,15 +318,15 @@ class AccountFrontend:
     _shared_budgets: SharedBudgetStore | None = None
 
     def __post_init__(self) -> None:
-        self._operator_keys: Sequence[KeyDigest] = ()
+        self._operator_key_digests: Sequence[KeyDigest] = ()
         self._providers: tuple[OidcProvider, ...] = ()
-        self._directories_by_key: Mapping[KeyDigest, GroupClaims] = {}
+        self._directories_by_scim_key: Mapping[KeyDigest, GroupClaims] = {}
 
     def replace(self, settings: Settings, credentials: Credentials) -> None:
         self.backed.bookkeeping.prices = model_prices(settings)
         listed, free = settings.identity_providers, settings.free
         self._providers = identity_providers(listed, credentials, private_networks(settings.server))
-        self._directories_by_key = {
+        self._directories_by_scim_key = {
             KeyDigest.parse(key): provider.options.directory
             for each, provider in zip(listed, self._providers, strict=True)
             for key in each.scim_keys
@@ -344,7 +344,7 @@ class AccountFrontend:
         retention.requests_days, retention.audit_days = kept.requests_days, kept.audit_days
         retention.contents_days = kept.contents_days
         self.backed.accounts.recordings.most_days = kept.contents_days
-        self._operator_keys = tuple(map(KeyDigest.parse, settings.console.operator_keys))
+        self._operator_key_digests = tuple(map(KeyDigest.parse, settings.console.operator_keys))
 
     def mount(self, running: RunningService, configuration: Reloading, alerts: AlertCenter) -> None:
         settings, edge = running.now.settings, running.edge
@@ -360,7 +360,7 @@ class AccountFrontend:
 
         management = Management(
             *(accounts, self.backed.key_cache.manager, clock, link_path, operations, most),
-            operator_keys=lambda: self._operator_keys,
+            operator_keys=lambda: self._operator_key_digests,
             proxies=running.proxies,
         )
         edge.mount("/api", management.answer)
@@ -371,9 +371,9 @@ class AccountFrontend:
             {name: read_logo(text) for name, text in settings.branding.logos.items()},
             settings.server.docs,
         )
-        scim = Scim(accounts.provisioning, lambda: self._directories_by_key, site.base, most)
+        scim = Scim(accounts.provisioning, lambda: self._directories_by_scim_key, site.base, most)
         edge.mount("/scim", scim.answer, scim.refuse)
-        sales = self._credit_sales(running, alerts)
+        sales = self._build_credit_sales(running, alerts)
         if sales.stripe is not None:
             edge.mount("/webhooks", sales.stripe.answer)
         console = ConsoleApplication(
@@ -381,13 +381,13 @@ class AccountFrontend:
             LiveServiceView(running, accounts.projects, operations),
             site,
             clock=clock,
-            open_to=self._open_pages(settings, sales),
+            open_to=self._build_public_page_options(settings, sales),
             providers=lambda: self._providers,
         )
         edge.mount("/console", console.answer, console.refuse, address=options.address or "")
         edge.mount("/", leading_to(f"{options.address or ''}/console/", settings.server))
 
-    def _open_pages(self, settings: Settings, sales: Sales) -> OpenPages:
+    def _build_public_page_options(self, settings: Settings, sales: Sales) -> OpenPages:
         options, chat = settings.console, structs.asdict(settings.public_chat)
         return OpenPages(
             options.sign_up,
@@ -401,12 +401,12 @@ class AccountFrontend:
             frozenset(options.public_apps),
         )
 
-    def _credit_sales(self, running: RunningService, alerts: AlertCenter) -> Sales:
-        settings, secrets = running.now.settings, self._credentials.payments
+    def _build_credit_sales(self, service: RunningService, alert_center: AlertCenter) -> Sales:
+        settings, secrets = service.now.settings, self._credentials.payments
         options, stripe = settings.payments, None
 
         async def alert(condition: Condition) -> None:
-            await alerts.observe([condition], alert_options(running.now.settings))
+            await alert_center.observe([condition], alert_options(service.now.settings))
 
         if options.stripe_key is not None:
             stripe = Stripe(

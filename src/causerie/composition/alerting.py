@@ -92,26 +92,26 @@ def provider_conditions(
             ("rejects", [each for each in every if each.breaker.rejecting]),
         ):
             if affected:
-                yield _provider_condition(key, name, affected, len(every))
+                yield _build_provider_alert(key, name, affected, len(every))
 
 
-def _provider_condition(
-    key: str, name: str, affected: Sequence[TargetState], all: int
+def _build_provider_alert(
+    key_prefix: str, provider: str, affected: Sequence[TargetState], total: int
 ) -> Condition:
-    where = "" if len(affected) == all else f" for {len(affected)} of {all} targets"
+    where = "" if len(affected) == total else f" for {len(affected)} of {total} targets"
     reasons = sorted({each.breaker.reason for each in affected if each.breaker.reason})
     targets, reason = ", ".join(sorted(each.name for each in affected)[:10]), ", ".join(reasons)
-    if key == "rejects":
+    if key_prefix == "rejects":
         words = ", ".join(_REJECTED.get(reason, reason) for reason in reasons)
         what = f"rejects all requests{where}, so others get them first ({words})"
     else:
         what = f"fails{where} and gets no requests ({reason.replace('_', ' ')})"
     return Condition(
-        f"{key}:{name}",
+        f"{key_prefix}:{provider}",
         AlertKind.PROVIDER,
-        f"Provider {name} {what}",
-        {"provider": name, "targets": targets, "reason": reason},
-        level=2 if len(affected) == all else 1,
+        f"Provider {provider} {what}",
+        {"provider": provider, "targets": targets, "reason": reason},
+        level=2 if len(affected) == total else 1,
     )
 
 
@@ -119,8 +119,8 @@ class ImpossibleUsage:
     """Remembers the providers that reported impossible usage lately."""
 
     def __init__(self) -> None:
-        self._report_counts: dict[str, int] = {}
-        self._last_seen_by_provider: dict[str, float] = {}
+        self._report_count_by_target: dict[str, int] = {}
+        self._last_report_at_by_provider: dict[str, float] = {}
 
     def look(
         self, settings: Settings, target_states: Sequence[TargetState], now: float
@@ -129,10 +129,10 @@ class ImpossibleUsage:
         for each in target_states:
             count = each.failures[IMPOSSIBLE_USAGE]
             name = providers.get(each.name)
-            if name is not None and count > self._report_counts.get(each.name, 0):
-                self._last_seen_by_provider[name] = now
-            self._report_counts[each.name] = count
-        for name, seen in sorted(self._last_seen_by_provider.items()):
+            if name is not None and count > self._report_count_by_target.get(each.name, 0):
+                self._last_report_at_by_provider[name] = now
+            self._report_count_by_target[each.name] = count
+        for name, seen in sorted(self._last_report_at_by_provider.items()):
             if now - seen <= _USAGE_SECONDS:
                 yield Condition(
                     f"usage:{name}",
@@ -182,90 +182,90 @@ class Alerting:
         self, running: RunningService, configuration: Reloading, accounts: AccountConditions | None
     ) -> None:
         clock = partial(datetime.now, UTC)
-        self._running = running
-        self._reloading = configuration
-        self._account_conditions = accounts
-        self._local_center = AlertCenter(MemoryBook(), clock, self._notification_channel)
-        shared = AlertCenter(accounts.book, clock, self._notification_channel) if accounts else None
+        self._service = running
+        self._reloader = configuration
+        self._account_alerts = accounts
+        self._local_center = AlertCenter(MemoryBook(), clock, self._build_channel)
+        shared = AlertCenter(accounts.book, clock, self._build_channel) if accounts else None
         self.center = shared or self._local_center
-        self._delivery_wanted = self.center.more = self._local_center.more = asyncio.Event()
-        self._error_rates = ErrorRates()
-        self._impossible_usage = ImpossibleUsage()
+        self._delivery_event = self.center.more = self._local_center.more = asyncio.Event()
+        self._error_rate_tracker = ErrorRates()
+        self._impossible_usage_tracker = ImpossibleUsage()
         self._is_first_look = True  # until the first look
-        self._accounts_due = self._forget_due = 0.0
+        self._next_accounts_check_at = self._next_cleanup_at = 0.0
 
     async def watch(self) -> None:
         while True:
-            await self._run_logged(self.look)
-            await asyncio.sleep(self._running.now.settings.alerts.check_seconds)
+            await self._run_and_log_failure(self.look)
+            await asyncio.sleep(self._service.now.settings.alerts.check_seconds)
 
     async def deliver(self) -> None:
         while True:
-            self._delivery_wanted.clear()
-            await self._run_logged(self._deliver_waiting)
-            await happens(self._delivery_wanted, _POLL_SECONDS)
+            self._delivery_event.clear()
+            await self._run_and_log_failure(self._deliver_pending_alerts)
+            await happens(self._delivery_event, _POLL_SECONDS)
 
     async def look(self) -> None:
-        settings = self._running.now.settings
-        if not _is_used(settings, accounts=self._account_conditions is not None):
+        settings = self._service.now.settings
+        if not _is_enabled(settings, accounts=self._account_alerts is not None):
             return
-        conditions, now = self._service_conditions(settings), monotonic()
+        conditions, now = self._collect_service_alerts(settings), monotonic()
         options = alert_options(settings)
         away: list[Condition] = []
         try:
-            if self._account_conditions is not None and now >= self._accounts_due:
-                self._accounts_due = now + settings.alerts.accounts_seconds
-                conditions += await self._account_conditions.look(settings.alerts)
+            if self._account_alerts is not None and now >= self._next_accounts_check_at:
+                self._next_accounts_check_at = now + settings.alerts.accounts_seconds
+                conditions += await self._account_alerts.look(settings.alerts)
             await self.center.observe(conditions, options)
-            if now >= self._forget_due:
-                self._forget_due = now + _FORGET_SECONDS
+            if now >= self._next_cleanup_at:
+                self._next_cleanup_at = now + _FORGET_SECONDS
                 await self.center.forget()
         except StoreUnavailable:
             away = [DATABASE_AWAY]
         if self.center is not self._local_center:
             await self._local_center.observe(away, options)
 
-    def _service_conditions(self, settings: Settings) -> list[Condition]:
-        alerts, target_states = settings.alerts, self._running.now.router.target_states()
-        counted = self._running.counters.outcomes()
-        rates = self._error_rates.look(counted, monotonic(), alerts.error_window_seconds)
+    def _collect_service_alerts(self, settings: Settings) -> list[Condition]:
+        alerts, target_states = settings.alerts, self._service.now.router.target_states()
+        counted = self._service.counters.outcomes()
+        rates = self._error_rate_tracker.look(counted, monotonic(), alerts.error_window_seconds)
         found = [
             *provider_conditions(settings, target_states),
-            *key_conditions(self._running.changing_keys()),
-            *self._impossible_usage.look(settings, target_states, monotonic()),
+            *key_conditions(self._service.changing_keys()),
+            *self._impossible_usage_tracker.look(settings, target_states, monotonic()),
             *error_conditions(alerts, rates),
-            *engine_conditions(self._running.engines.status()),
+            *engine_conditions(self._service.engines.status()),
         ]
-        if self._reloading.failed:
+        if self._reloader.failed:
             found.append(NOT_RELOADED)
-        place = self._running.place
+        place = self._service.place
         if place is not None and place.restarts and self._is_first_look:
             found.append(WORKER_ENDED)
         self._is_first_look = False
         return found
 
-    async def _deliver_waiting(self) -> None:
-        if not _is_used(self._running.now.settings, accounts=self._account_conditions is not None):
+    async def _deliver_pending_alerts(self) -> None:
+        if not _is_enabled(self._service.now.settings, accounts=self._account_alerts is not None):
             return
         while await self._local_center.deliver():
             pass
         while self.center is not self._local_center and await self.center.deliver():
             pass
 
-    async def _run_logged(self, work: Callable[[], Awaitable[None]]) -> None:
+    async def _run_and_log_failure(self, step: Callable[[], Awaitable[None]]) -> None:
         try:
-            await work()
+            await step()
         except StoreUnavailable:  # alerts wait for the database
             pass
         except Exception:
             log.exception("alerts failed")
 
-    def _notification_channel(self, name: str, to: str) -> NotificationChannel | None:
-        now = self._running.now
+    def _build_channel(self, channel_name: str, recipient: str) -> NotificationChannel | None:
+        now = self._service.now
         settings, credentials = now.settings, now.credentials
         for webhook in settings.alerts.webhooks:
-            if webhook.name == name:
-                secret = credentials.alerts.get(name)
+            if webhook.name == channel_name:
+                secret = credentials.alerts.get(channel_name)
                 return Webhook(
                     webhook.url,
                     None if secret is None else secret_bytes(secret),
@@ -275,10 +275,10 @@ class Alerting:
                 )
         server = mail_server(settings.mail, credentials.mail)
         written = [OWNERS] * settings.alerts.remind_owners
-        written += [each.name for each in settings.alerts.emails if to in each.to]
-        if server is None or name not in written:
+        written += [each.name for each in settings.alerts.emails if recipient in each.to]
+        if server is None or channel_name not in written:
             return None
-        return Email(server, to, settings.console.address or "")
+        return Email(server, recipient, settings.console.address or "")
 
 
 def alert_options(settings: Settings) -> AlertOptions:
@@ -299,6 +299,6 @@ def receivers(alerts: Alerts) -> list[Receiver]:
     return [Receiver(name, to, frozenset(map(AlertKind, kinds))) for name, to, kinds in listed]
 
 
-def _is_used(settings: Settings, *, accounts: bool) -> bool:
+def _is_enabled(settings: Settings, *, accounts: bool) -> bool:
     # With accounts the console shows alerts, also without a channel.
     return accounts or bool(alert_options(settings).receivers)

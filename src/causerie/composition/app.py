@@ -81,7 +81,7 @@ async def following_supervisor(
     place: WorkerPlace, stop: Callable[[], None]
 ) -> AsyncIterator[Callable[[WorkerReport], None]]:
     """Yield the function that sends a report; ``stop`` is called when the supervisor ends."""
-    reader, writer = await asyncio.open_unix_connection(sock=_inherited_socket(place.channel))
+    reader, writer = await asyncio.open_unix_connection(sock=_open_inherited_socket(place.channel))
 
     def report(line: WorkerReport) -> None:
         writer.write(msgspec.json.encode(line) + b"\n")
@@ -108,20 +108,20 @@ class WorkerAnnouncer(StartAnnouncer):
 
     def __init__(self, settings: Settings, report: Callable[[WorkerReport], None]) -> None:
         self.settings = settings
-        self._report = report
+        self._send_report = report
 
     @property
     def download(self) -> Progress:
         return Silent()
 
     def first_link(self, token: str) -> None:
-        self._report(WorkerReport(first_link=token))
+        self._send_report(WorkerReport(first_link=token))
 
     def ready(self, host: str, port: int) -> None:
-        self._report(WorkerReport(ready=True))
+        self._send_report(WorkerReport(ready=True))
 
 
-def _inherited_socket(descriptor: int) -> socket.socket:
+def _open_inherited_socket(descriptor: int) -> socket.socket:
     os.set_inheritable(descriptor, False)  # not for the processes that a worker starts
     return socket.socket(fileno=descriptor)
 
@@ -134,7 +134,7 @@ async def run_service(
     Raises :class:`CannotStart`, :class:`SettingsError` or :class:`WeightsError`.
     """
     with hangups() as hangup:
-        loaded, credentials, stored = await _with_entries(loaded, read)
+        loaded, credentials, stored = await _merge_stored_entries(loaded, read)
         settings = watcher.settings = loaded.settings
         for note in notes(settings):
             log.warning("settings", note=note)
@@ -147,7 +147,7 @@ async def run_service(
             if place is None:
                 bound = bound_sockets(settings, taken)
             else:
-                bound = Bound(*map(_inherited_socket, place.sockets))
+                bound = Bound(*map(_open_inherited_socket, place.sockets))
                 name = worker_socket(Path(place.supervisor), place.number).name
             address = bound.service
             async with (
@@ -165,11 +165,11 @@ async def run_service(
                 at = "{}:{}".format(*address.getsockname()[:2])
                 reloading = Reloading(loaded, read_checked, running, models, entries, stored, at)
                 async with (
-                    _running_pages(running, reloading),
+                    _run_pages(running, reloading),
                     answering(runtime_folder(variables()), reloading.answer, name) as control,
                     owned(reloaded(hangup, reloading.reload)),
-                    owned(_following_cache(reloading)),
-                    owned(_ending_unused(fleet, control if loaded.background else None)),
+                    owned(_reload_on_cache_change(reloading)),
+                    owned(_stop_when_unused(fleet, control if loaded.background else None)),
                 ):
                     try:
                         preload = preloaded(settings)
@@ -178,46 +178,46 @@ async def run_service(
                         raise makers.missing or failure from failure
 
 
-async def _following_cache(reloading: Reloading) -> None:
+async def _reload_on_cache_change(reloader: Reloading) -> None:
     """Reload when models of the cache come or go, while all of them are served."""
-    before = await asyncio.to_thread(weights_cache(reloading.loaded.settings).state)
+    before = await asyncio.to_thread(weights_cache(reloader.loaded.settings).state)
     while True:
         await asyncio.sleep(_LOOK_SECONDS)
-        settings = reloading.loaded.settings
+        settings = reloader.loaded.settings
         state = await asyncio.to_thread(weights_cache(settings).state)
         if settings.weights.serve and state != before:
-            _ = await reloading.reload()
+            _ = await reloader.reload()
         before = state
 
 
-async def _ending_unused(fleet: Fleet, control: Path | None) -> None:
+async def _stop_when_unused(fleet: Fleet, control_socket: Path | None) -> None:
     """Stop a background service when no model has been loaded for a while, and no chat is open.
 
     It also stops when commands cannot find it any more: its socket is gone.
     """
     used = time.monotonic()
-    while control is not None:
+    while control_socket is not None:
         await asyncio.sleep(_LOOK_SECONDS)
         has_models = any(status.state in _IN_USE for status in fleet.status())
-        if has_models or await asyncio.to_thread(is_chatting, control.parent):
+        if has_models or await asyncio.to_thread(is_chatting, control_socket.parent):
             used = time.monotonic()
-        found = await asyncio.to_thread(control.exists)
+        found = await asyncio.to_thread(control_socket.exists)
         if time.monotonic() - used > _UNUSED_SECONDS or not found:
             os.kill(os.getpid(), signal.SIGTERM)
             return
 
 
 @asynccontextmanager
-async def _running_pages(running: RunningService, reloading: Reloading) -> AsyncIterator[None]:
+async def _run_pages(running: RunningService, reloader: Reloading) -> AsyncIterator[None]:
     front = running.front
-    alerting = Alerting(running, reloading, front.backed.conditions if front is not None else None)
+    alerting = Alerting(running, reloader, front.backed.conditions if front is not None else None)
     async with AsyncExitStack() as stack:
         if front is None:
             mount_chat_page(running.edge, lambda: running.now.settings)
         else:
-            front.mount(running, reloading, alerting.center)
+            front.mount(running, reloader, alerting.center)
             changed = front.backed.key_cache.configuration_changed
-            follow = reloading.follow(front.backed.accounts.entries, changed)
+            follow = reloader.follow(front.backed.accounts.entries, changed)
             _ = await stack.enter_async_context(owned(follow))
         mount_docs(running.edge, lambda: running.now.settings)
         _ = await stack.enter_async_context(owned(alerting.watch()))
@@ -225,8 +225,8 @@ async def _running_pages(running: RunningService, reloading: Reloading) -> Async
         yield
 
 
-async def _with_entries(
-    loaded: Loaded, read: ReadWith
+async def _merge_stored_entries(
+    loaded: Loaded, read_settings: ReadWith
 ) -> tuple[Loaded, Credentials, Sequence[StoredEntry]]:
     credentials = await asyncio.to_thread(read_credentials, loaded)
     if not has_accounts(loaded.settings):
@@ -239,5 +239,5 @@ async def _with_entries(
     if not stored:
         return loaded, credentials, ()
     warn_of_unknown(stored)
-    loaded, credentials = await asyncio.to_thread(checked_with, read, stored, loaded.text)
+    loaded, credentials = await asyncio.to_thread(checked_with, read_settings, stored, loaded.text)
     return loaded, credentials, stored

@@ -1,5 +1,4 @@
-"""The catalog of all doors, from the settings: our models, aliases, and the router's entries; and
-tariffs of all that can be asked, from the settings and the price list."""
+"""The catalog of all doors, and tariffs of all targets, from the settings and the price list."""
 
 from __future__ import annotations
 
@@ -52,26 +51,26 @@ _MILLION = 1_000_000
 
 @lru_cache(maxsize=8192)
 def tariff(price: PriceSettings) -> Tariff:
-    tiers = sorted((each.above, _tariff(each, price)) for each in price.tiers)
-    return _tariff(price, price, tuple(tiers))
+    tiers = sorted((each.above, _build_tariff(each, price)) for each in price.tiers)
+    return _build_tariff(price, price, tuple(tiers))
 
 
-def _tariff(
-    tokens: TokenPrices, price: PriceSettings, tiers: tuple[tuple[int, Tariff], ...] = ()
+def _build_tariff(
+    token_prices: TokenPrices, price: PriceSettings, tiers: tuple[tuple[int, Tariff], ...] = ()
 ) -> Tariff:
     return Tariff(
-        prompt=money(tokens.prompt) / _MILLION,
-        completion=money(tokens.completion) / _MILLION,
-        cached=_per_token(tokens.cached),
-        written=_per_token(tokens.cache_write),
-        reasoning=_per_token(tokens.reasoning),
+        prompt=money(token_prices.prompt) / _MILLION,
+        completion=money(token_prices.completion) / _MILLION,
+        cached=_price_per_token(token_prices.cached),
+        written=_price_per_token(token_prices.cache_write),
+        reasoning=_price_per_token(token_prices.reasoning),
         request=money(price.request),
         tiers=tiers,
     )
 
 
-def _per_token(million: str | None) -> Decimal | None:
-    return None if million is None else money(million) / _MILLION
+def _price_per_token(price_per_million: str | None) -> Decimal | None:
+    return None if price_per_million is None else money(price_per_million) / _MILLION
 
 
 def target_tariffs(prices: Prices, alias: AliasSettings, rest: str = "") -> TargetTariffs:
@@ -87,14 +86,14 @@ def target_tariffs(prices: Prices, alias: AliasSettings, rest: str = "") -> Targ
 
 
 @cache
-def _open_library() -> Library:
+def _open_weights_library() -> Library:
     return own_library(variables())
 
 
 def is_fetchable(name: str) -> bool:
     """Return whether ``causerie pull`` takes the name: one of the library, or a repository."""
     try:
-        return _open_library().has(name) or Reference.parse(name).kind is not Kind.PATH
+        return _open_weights_library().has(name) or Reference.parse(name).kind is not Kind.PATH
     except (BadReference, BadLibrary):
         return False
 
@@ -119,7 +118,7 @@ def offered(
             model.id: TargetCapabilities(
                 Candidate(model.id),
                 of_engine(model.engine, speculates=model.llamacpp.speculates),
-                _own_profile(model, own[model.id], shows_load=bool(settings.weights.serve)),
+                _profile_reader(model, own[model.id], shows_load=bool(settings.weights.serve)),
                 frozenset({model.operation}),
             )
             for model in settings.models
@@ -132,14 +131,14 @@ def offered(
     )
     listings = []
     for entry in settings.catalog:
-        endpoints = tuple(_catalog_endpoint(one, known) for one in entry.endpoints)
+        endpoints = tuple(_build_endpoint(one, known) for one in entry.endpoints)
         day = entry.created
         created = 0 if day is None else int(datetime.combine(day, time_of_day(), UTC).timestamp())
         name = entry.name or entry.id
         card = ModelCard(entry.id, name, entry.description, created, entry.aliases)
         listings.append(Listing(card, endpoints, stats_of, figures_of, entry.ends))
     fetchable = is_fetchable if settings.weights.serve else None
-    return Catalog([*_served_models(settings, known, listed_by), *listings], fetchable)
+    return Catalog([*_build_served_models(settings, known, listed_by), *listings], fetchable)
 
 
 def parameters(probed: ProviderModelSettings | None) -> frozenset[str] | None:
@@ -166,81 +165,81 @@ class _Known(Struct, frozen=True):
                 must_think=probed.thinking == "always",
                 thinks=None if probed.thinking is None else probed.thinking != "never",
             )
-        claims = ProviderClaims() if probed is None else _provider_claims(probed.claims)
+        claims = ProviderClaims() if probed is None else _build_provider_claims(probed.claims)
         return TargetCapabilities(
             candidate, parameters(probed), lambda: profile, operations, provider, claims
         )
 
 
-def _provider_claims(claims: ClaimSettings) -> ProviderClaims:
-    parameters = of_provider(claims.supported_parameters, switches=False)
-    return ProviderClaims(parameters, claims.input_modalities, claims.output_modalities)
+def _build_provider_claims(settings: ClaimSettings) -> ProviderClaims:
+    parameters = of_provider(settings.supported_parameters, switches=False)
+    return ProviderClaims(parameters, settings.input_modalities, settings.output_modalities)
 
 
-def _served_models(
-    settings: Settings, known: _Known, listed_by: ListReader
+def _build_served_models(
+    settings: Settings, capabilities: _Known, list_models: ListReader
 ) -> Iterator[ServedModel]:
     created, prices = time.time_ns() // 1_000_000_000, Prices(settings)
     for model in settings.models:
         name = model.name or model.id
         card = ModelCard(model.id, name, model.description, created, model.aliases)
-        yield ServedModel(card, [known.own[model.id]], TargetTariffs(tariff(model.price)))
+        yield ServedModel(card, [capabilities.own[model.id]], TargetTariffs(tariff(model.price)))
     for alias in settings.aliases:
         card = ModelCard(alias.id, alias.name or alias.id, alias.description, created)
         answering = [
-            known.of(Candidate(one.name, one.priority, one.weight), one.provider, one.model)
+            capabilities.of(Candidate(one.name, one.priority, one.weight), one.provider, one.model)
             for one in alias.targets
         ]
         priced = partial(target_tariffs, prices, alias)
         if alias.id.endswith(WILDCARD):
-            rests = partial(_wildcard_matches, alias.targets, listed_by)
+            rests = partial(_expand_wildcards, alias.targets, list_models)
             yield WildcardModel(card, answering, priced, known=rests)
         else:
             yield ServedModel(card, answering, priced())
 
 
-def _wildcard_matches(targets: Sequence[AliasTarget], listed_by: ListReader) -> Iterator[str]:
+def _expand_wildcards(targets: Sequence[AliasTarget], list_models: ListReader) -> Iterator[str]:
     for target in targets:
         before, _, behind = target.model.partition("*")
-        for name in listed_by(target.provider) if target.provider is not None else ():
+        for name in list_models(target.provider) if target.provider is not None else ():
             fits = name.startswith(before) and name.endswith(behind)
             if fits and len(name) > len(before + behind):
                 yield name[len(before) : len(name) - len(behind)]
 
 
-def _catalog_endpoint(endpoint: CatalogEndpointSettings, known: _Known) -> CatalogEndpoint:
-    context, output = endpoint.context_length, endpoint.max_output_tokens
+def _build_endpoint(settings: CatalogEndpointSettings, capabilities: _Known) -> CatalogEndpoint:
+    context, output = settings.context_length, settings.max_output_tokens
     stated = context is not None or output is not None
     bounds = TokenBounds(context, output) if stated else UNBOUNDED_TOKENS
-    candidate = Candidate(endpoint.name, bounds=bounds)
-    found = known.of(candidate, endpoint.provider, endpoint.model)
-    own, derived = found.profile, lambda: _with_lengths(found.profile(), context, output)
+    candidate = Candidate(settings.name, bounds=bounds)
+    found = capabilities.of(candidate, settings.provider, settings.model)
+    own, derived = found.profile, lambda: _set_lengths(found.profile(), context, output)
     supported = found.parameters
-    if endpoint.supported_parameters is not None:
-        supported = of_provider(endpoint.supported_parameters, switches=False)
-    probed = known.probed.get(endpoint.name) if endpoint.provider is not None else None
+    if settings.supported_parameters is not None:
+        supported = of_provider(settings.supported_parameters, switches=False)
+    probed = capabilities.probed.get(settings.name) if settings.provider is not None else None
     return alike(
         CatalogEndpoint,
         found,
         parameters=supported,
         profile=derived if stated else own,
-        claims=found.claims if endpoint.claims is None else _provider_claims(endpoint.claims),
-        tariff=tariff(endpoint.price),
-        quantization=endpoint.quantization,
-        private=not endpoint.keeps_data,
+        claims=found.claims if settings.claims is None else _build_provider_claims(settings.claims),
+        tariff=tariff(settings.price),
+        quantization=settings.quantization,
+        private=not settings.keeps_data,
         probed=probed.probed if probed is not None else None,
     )
 
 
 # A page of the catalog reads thousands of profiles, so an unchanged one is not made again.
 @lru_cache(maxsize=4096)
-def _with_lengths(found: ModelProfile, context: int | None, output: int | None) -> ModelProfile:
-    context = found.context_length if context is None else context
-    output = found.max_output_tokens if output is None else output
-    return replace(found, context_length=context, max_output_tokens=output)
+def _set_lengths(profile: ModelProfile, context: int | None, output: int | None) -> ModelProfile:
+    context = profile.context_length if context is None else context
+    output = profile.max_output_tokens if output is None else output
+    return replace(profile, context_length=context, max_output_tokens=output)
 
 
-def _own_profile(model: ModelSettings, own: OwnModel, *, shows_load: bool) -> ProfileReader:
+def _profile_reader(model: ModelSettings, own: OwnModel, *, shows_load: bool) -> ProfileReader:
 
     def profile() -> ModelProfile:
         facts = own.engine.known

@@ -90,14 +90,14 @@ class EntryImport(Struct):
         findings, steps = Findings(), list[ImportStep]()
         for entry in filed:
             with findings.collecting():
-                steps.append(self._import_step(entry, by_key.get(entry.key), len(steps)))
+                steps.append(self._plan_import(entry, by_key.get(entry.key), len(steps)))
         if prune:
             named = {entry.key for entry in filed}
             left = [each for key, each in by_key.items() if key not in named]
             steps += [
                 ImportStep("deleted", entry_of(each), "", EntryChange(each, None)) for each in left
             ]
-        findings.problems += self._import_problems(stored, steps)
+        findings.problems += self._find_problems(stored, steps)
         findings.end()
         return steps
 
@@ -105,24 +105,24 @@ class EntryImport(Struct):
         """Write all of it, or nothing if an entry has changed since."""
         await self._entries.write(SYSTEM, [each.change for each in steps if each.change])
 
-    def _import_step(self, entry: Entry, before: StoredEntry | None, index: int) -> ImportStep:
+    def _plan_import(self, entry: Entry, stored: StoredEntry | None, position: int) -> ImportStep:
         taken = filed_index(entry, self._file_settings) is not None
         if taken and (locked := refusals(entry, self._file_settings)):
             return ImportStep("locked", entry, "; ".join(locked))
-        credential = self._imported_credential(entry, before)
+        credential = self._read_credential(entry, stored)
         draft = EntryDraft(entry.kind, entry.name, entry.body, credential)
-        if before is None:
+        if stored is None:
             made = self._entries.drafted(SYSTEM, draft)
-            moment = made.created_at + timedelta(microseconds=index)  # the file's order stays
+            moment = made.created_at + timedelta(microseconds=position)  # the file's order stays
             change = EntryChange(None, replace(made, created_at=moment))
             return ImportStep("new", entry, "", change)
-        after = self._entries.changed(SYSTEM, before, draft)
-        what = [*([] if before.enabled else ["switched on"]), *changed_settings(before, after)]
+        after = self._entries.changed(SYSTEM, stored, draft)
+        what = [*([] if stored.enabled else ["switched on"]), *changed_settings(stored, after)]
         if not what:
             return ImportStep("same", entry)
-        return ImportStep("changed", entry, ", ".join(what), EntryChange(before, after))
+        return ImportStep("changed", entry, ", ".join(what), EntryChange(stored, after))
 
-    def _imported_credential(self, entry: Entry, before: StoredEntry | None) -> str | None:
+    def _read_credential(self, entry: Entry, stored: StoredEntry | None) -> str | None:
         # None: the stored key stays.
         label = entry.table.key
         if entry.secret is None:
@@ -136,27 +136,27 @@ class EntryImport(Struct):
                 secret_bytes(value)
             return value
         except ValueError as error:
-            kept = before is not None and (before.credential is not None or before.unreadable)
-            if before is not None and kept and not moved(before.body, entry.body):
+            kept = stored is not None and (stored.credential is not None or stored.unreadable)
+            if stored is not None and kept and not moved(stored.body, entry.body):
                 return None
             advice = f"{error}; the import needs it"
             if kept:
                 advice += ", for the provider is reached at another place now"
             raise SettingsError([Problem(entry.place, label, advice)]) from error
 
-    def _import_problems(
-        self, stored: Sequence[StoredEntry], steps: Sequence[ImportStep]
+    def _find_problems(
+        self, entries: Sequence[StoredEntry], steps: Sequence[ImportStep]
     ) -> Sequence[Problem]:
         text = self._file_settings.text
         changing = [each for each in steps if each.change is not None]
         touched = {each.entry.key: each.entry for each in changing if each.action != "deleted"}
-        after = known(_entries_after(stored, [each.change for each in changing if each.change]))
+        after = known(_merge_changes(entries, [each.change for each in changing if each.change]))
         wanted = [
             touched.get(entry.key, entry)
             for entry, unreadable in ((entry_of(each), each.unreadable) for each in after)
             if entry.key in touched or not unreadable
         ]
-        now = merged_with(self._read, stored, text)
+        now = merged_with(self._read, entries, text)
         found = new_problems(wanted, merged(self._read, wanted, text), now, touched)
         return [Problem(entry.origin, "", reason) for entry, reason in found]
 
@@ -171,100 +171,100 @@ _TRIAL = TimeoutSettings(connect=5.0, first_token=20.0, between_chunks=20.0, tot
 class LiveConfiguration:
     """Implements :class:`Configuring` for one service; one change is made after the other."""
 
-    _running: RunningService
-    _reloading: Reloading
+    _service: RunningService
+    _reloader: Reloading
     _entries: Entries
     _change_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    _running_trials: int = 0
+    _running_trial_count: int = 0
 
     async def every(self, actor: Actor) -> Sequence[EntryView]:
         """Return providers first; of each kind those of the file first. Unknown kinds are last."""
         await self._entries.require(actor, Action.PROVIDERS_SEE)
-        loaded, stored = self._reloading.loaded, await self._entries.every()
+        loaded, stored = self._reloader.loaded, await self._entries.every()
         order = {kind: number for number, kind in enumerate(TABLES)}
-        found = [*_file_entries(loaded), *(_entry_view(each, loaded) for each in stored)]
+        found = [*_view_file_entries(loaded), *(_view_entry(each, loaded) for each in stored)]
         return sorted(found, key=lambda each: order.get(each.kind, len(order)))
 
     async def see(self, actor: Actor, id: str) -> EntryView:
         await self._entries.require(actor, Action.PROVIDERS_SEE)
-        return _entry_view(_entry_by_id(await self._entries.every(), id), self._reloading.loaded)
+        return _view_entry(_find_entry(await self._entries.every(), id), self._reloader.loaded)
 
     async def create(self, actor: Actor, kind: EntryKind, wish: EntryWish) -> EntryView:
-        async with self._locked_entries(actor) as stored:
-            change = EntryChange(None, self._wished_entry(actor, None, kind, wish))
-            return await self._store_entry(actor, stored, change)
+        async with self._lock_entries(actor) as stored:
+            change = EntryChange(None, self._build_entry(actor, None, kind, wish))
+            return await self._write_entry_change(actor, stored, change)
 
     async def change(self, actor: Actor, id: str, wish: EntryWish) -> EntryView:
-        async with self._locked_entries(actor) as stored:
-            before = _entry_by_id(stored, id)
-            after = self._wished_entry(actor, before, before.kind, wish)
-            return await self._store_entry(actor, stored, EntryChange(before, after))
+        async with self._lock_entries(actor) as stored:
+            before = _find_entry(stored, id)
+            after = self._build_entry(actor, before, before.kind, wish)
+            return await self._write_entry_change(actor, stored, EntryChange(before, after))
 
     async def switch(self, actor: Actor, id: str, *, enabled: bool) -> EntryView:
-        async with self._locked_entries(actor) as stored:
-            before = _check_known(_entry_by_id(stored, id))
+        async with self._lock_entries(actor) as stored:
+            before = _require_known_kind(_find_entry(stored, id))
             draft = EntryDraft(before.kind, before.name, before.body, enabled=enabled)
             after = self._entries.changed(actor, before, draft)
-            return await self._store_entry(actor, stored, EntryChange(before, after))
+            return await self._write_entry_change(actor, stored, EntryChange(before, after))
 
     async def delete(self, actor: Actor, id: str) -> None:
-        async with self._locked_entries(actor) as stored:
-            await self._apply_changes(actor, stored, [EntryChange(_entry_by_id(stored, id), None)])
+        async with self._lock_entries(actor) as stored:
+            await self._apply_changes(actor, stored, [EntryChange(_find_entry(stored, id), None)])
 
     async def apply(self, actor: Actor, steps: Sequence[EntryStep]) -> None:
-        async with self._locked_entries(actor) as stored:
+        async with self._lock_entries(actor) as stored:
             changes = []
             for step in steps:
-                before, after = _entry_by_id(stored, step.id) if step.id else None, None
+                before, after = _find_entry(stored, step.id) if step.id else None, None
                 if step.wish is not None:
-                    after = self._wished_entry(actor, before, step.kind, step.wish)
+                    after = self._build_entry(actor, before, step.kind, step.wish)
                 changes.append(EntryChange(before, after))
             await self._apply_changes(actor, stored, changes)
 
     @asynccontextmanager
-    async def _locked_entries(self, actor: Actor) -> AsyncIterator[Sequence[StoredEntry]]:
+    async def _lock_entries(self, actor: Actor) -> AsyncIterator[Sequence[StoredEntry]]:
         await self._entries.require(actor, Action.CONFIGURATION_CHANGE)
         async with self._change_lock:
             yield await self._entries.every()
 
     async def _apply_changes(
-        self, actor: Actor, stored: Sequence[StoredEntry], changes: Sequence[EntryChange]
+        self, actor: Actor, entries: Sequence[StoredEntry], changes: Sequence[EntryChange]
     ) -> None:
-        outcome = await self._write_changes(actor, stored, changes)
+        outcome = await self._write_and_reload(actor, entries, changes)
         if not outcome.applied:
-            raise _invalid_configuration(outcome.problems)
+            raise _build_config_error(outcome.problems)
 
-    async def _store_entry(
-        self, actor: Actor, stored: Sequence[StoredEntry], change: EntryChange
+    async def _write_entry_change(
+        self, actor: Actor, entries: Sequence[StoredEntry], change: EntryChange
     ) -> EntryView:
         assert change.after is not None
-        outcome = await self._write_changes(actor, stored, [change])
-        view = _entry_view(change.after, self._reloading.loaded)
+        outcome = await self._write_and_reload(actor, entries, [change])
+        view = _view_entry(change.after, self._reloader.loaded)
         if outcome.applied:
             return view
         return msgspec.structs.replace(view, in_force=False, problems=outcome.problems)
 
-    async def _write_changes(
-        self, actor: Actor, stored: Sequence[StoredEntry], changes: Sequence[EntryChange]
+    async def _write_and_reload(
+        self, actor: Actor, entries: Sequence[StoredEntry], changes: Sequence[EntryChange]
     ) -> ReloadOutcome:
         touched = [each.after for each in changes if each.after is not None]
-        await self._check_stored(_entries_after(stored, changes), *touched)
+        await self._load_entries(_merge_changes(entries, changes), *touched)
         await self._entries.write(actor, changes)
-        return await self._reloading.reload()
+        return await self._reloader.reload()
 
-    def _wished_entry(
-        self, actor: Actor, before: StoredEntry | None, kind: EntryKind, wish: EntryWish
+    def _build_entry(
+        self, actor: Actor, stored: StoredEntry | None, kind: EntryKind, wish: EntryWish
     ) -> StoredEntry:
-        if before is None:
-            after = self._entries.drafted(actor, _entry_draft(kind, wish))
+        if stored is None:
+            after = self._entries.drafted(actor, _build_draft(kind, wish))
         else:
-            _check_known(before)
-            if wish.version not in (None, before.version):
+            _require_known_kind(stored)
+            if wish.version not in (None, stored.version):
                 raise meanwhile()
-            after = self._entries.changed(actor, before, _entry_draft(before.kind, wish))
+            after = self._entries.changed(actor, stored, _build_draft(stored.kind, wish))
             # A stored key is never sent to somebody else than it was given for.
-            keeps = wish.key is None and before.credential is not None
-            if keeps and moved(before.body, after.body):
+            keeps = wish.key is None and stored.credential is not None
+            if keeps and moved(stored.body, after.body):
                 words = "Where the provider is reached has changed, so give its key anew."
                 raise InvalidRequest(words, param="key")
         # A webhook whose secret cannot be read now is left out until it is given anew.
@@ -276,23 +276,23 @@ class LiveConfiguration:
 
     async def listed(self, actor: Actor, provider: str) -> Trial:
         await self._entries.require(actor, Action.CONFIGURATION_CHANGE)
-        found = self._running.now.providers.get(provider)
+        found = self._service.now.providers.get(provider)
         if found is None:
             raise NotFound("No provider of this name is in force.", code="not_found")
         return await list_models(found.provider, found.key or "")
 
     async def test(self, actor: Actor, wanted: TestProvider) -> Trial:
         await self._entries.require(actor, Action.CONFIGURATION_CHANGE)
-        if self._running_trials >= _MAX_TRIALS:
+        if self._running_trial_count >= _MAX_TRIALS:
             raise Overloaded("Other providers are being tried; try again in a moment.")
-        self._running_trials += 1
+        self._running_trial_count += 1
         try:
-            tried = self._filed_provider(wanted.filed) if wanted.filed else None
-            one, credentials = tried or await self._entry_on_trial(wanted)
-            server = self._running.now.settings.server
-            outcome = await _connect_and_try(one, server, credentials, wanted.model)
+            tried = self._read_active_provider(wanted.filed) if wanted.filed else None
+            one, credentials = tried or await self._build_provider(wanted)
+            server = self._service.now.settings.server
+            outcome = await _test_provider(one, server, credentials, wanted.model)
         finally:
-            self._running_trials -= 1
+            self._running_trial_count -= 1
         steps = (outcome.listing, outcome.completion, outcome.stream)
         good = all(step is not None and step.ok for step in steps)
         await self._entries.record(
@@ -301,59 +301,59 @@ class LiveConfiguration:
         )
         return outcome
 
-    def _filed_provider(self, name: str) -> tuple[ProviderSettings, Credentials]:
-        now = self._running.now
-        one = next((each for each in now.settings.providers if each.name == name), None)
+    def _read_active_provider(self, provider_name: str) -> tuple[ProviderSettings, Credentials]:
+        now = self._service.now
+        one = next((each for each in now.settings.providers if each.name == provider_name), None)
         if one is None:
             raise NotFound("No provider of this name is in force.", code="not_found")
-        keys = {name: now.providers[name].key or ""}
+        keys = {provider_name: now.providers[provider_name].key or ""}
         return one, replace(now.credentials, keys=keys)
 
-    async def _entry_on_trial(self, wanted: TestProvider) -> tuple[ProviderSettings, Credentials]:
+    async def _build_provider(self, request: TestProvider) -> tuple[ProviderSettings, Credentials]:
         stored, name = await self._entries.every(), f"trial-{uuid4().hex}"
-        if wanted.entry:
-            tried = replace(_entry_by_id(stored, wanted.entry), id="", name=name, enabled=True)
+        if request.entry:
+            tried = replace(_find_entry(stored, request.entry), id="", name=name, enabled=True)
         else:
-            wish = EntryWish(settings={**wanted.settings, "name": name}, key=wanted.key)
-            tried = self._entries.drafted(SYSTEM, _entry_draft("provider", wish))
+            wish = EntryWish(settings={**request.settings, "name": name}, key=request.key)
+            tried = self._entries.drafted(SYSTEM, _build_draft("provider", wish))
         try:
-            loaded = await self._check_stored([*stored, tried], tried)
+            loaded = await self._load_entries([*stored, tried], tried)
         except InvalidRequest as failure:
             problems = failure.metadata.get("problems")
             if not isinstance(problems, list):
                 raise
-            typed = str(wanted.settings.get("name", ""))
+            typed = str(request.settings.get("name", ""))
             named = [problem.replace(name, typed) for problem in problems]
-            raise _invalid_configuration(named) from failure
+            raise _build_config_error(named) from failure
         [one] = [each for each in loaded.settings.providers if each.name == name]
         return one, Credentials(keys={name: tried.credential or ""})
 
-    async def _check_stored(self, stored: Sequence[StoredEntry], *touched: StoredEntry) -> Loaded:
+    async def _load_entries(self, stored: Sequence[StoredEntry], *touched: StoredEntry) -> Loaded:
         # What was broken before may stay so, other than what is `touched`.
         try:
-            loaded = await asyncio.to_thread(self._reloading.read, stored)
+            loaded = await asyncio.to_thread(self._reloader.read, stored)
         except SettingsError as error:
-            raise _invalid_configuration([str(problem) for problem in error.problems]) from error
+            raise _build_config_error([str(problem) for problem in error.problems]) from error
         entries = [entry_of(each) for each in known(stored)]
         keys = {entry_of(each).key for each in touched}
-        if found := new_problems(entries, loaded, self._reloading.loaded, keys):
-            raise _invalid_configuration([f"{entry.origin}: {reason}" for entry, reason in found])
+        if found := new_problems(entries, loaded, self._reloader.loaded, keys):
+            raise _build_config_error([f"{entry.origin}: {reason}" for entry, reason in found])
         return loaded
 
 
-async def _connect_and_try(
-    one: ProviderSettings, server: ServerSettings, credentials: Credentials, model: str
+async def _test_provider(
+    one: ProviderSettings, server: ServerSettings, credentials: Credentials, model_id: str
 ) -> Trial:
     brief = msgspec.structs.replace(one, timeouts=_TRIAL)
     reachable = ServerSettings(private_networks=server.private_networks)
     made = connected(Settings(providers=(brief,), server=reachable), credentials, {})
     try:
-        return await trial(made[one.name].provider, credentials.keys.get(one.name, ""), model)
+        return await trial(made[one.name].provider, credentials.keys.get(one.name, ""), model_id)
     finally:
         await close(list(made.values()))
 
 
-def _entry_draft(kind: EntryKind, wish: EntryWish) -> EntryDraft:
+def _build_draft(kind: EntryKind, wish: EntryWish) -> EntryDraft:
     body, table = dict(wish.settings), TABLES[kind]
     if (name := pop_name(kind, body)) is None:
         raise InvalidRequest(f"`settings` lacks `{table.name}`.", param="settings")
@@ -374,49 +374,49 @@ def _entry_draft(kind: EntryKind, wish: EntryWish) -> EntryDraft:
     return EntryDraft(kind, name, body, key, wish.enabled)
 
 
-def _entries_after(
-    stored: Sequence[StoredEntry], changes: Sequence[EntryChange]
+def _merge_changes(
+    entries: Sequence[StoredEntry], changes: Sequence[EntryChange]
 ) -> Sequence[StoredEntry]:
     after = {each.before.id: each.after for each in changes if each.before is not None}
-    kept = [one for each in stored if (one := after.get(each.id, each)) is not None]
+    kept = [one for each in entries if (one := after.get(each.id, each)) is not None]
     return [*kept, *(each.after for each in changes if each.before is None and each.after)]
 
 
-def _entry_by_id(stored: Sequence[StoredEntry], id: str) -> StoredEntry:
-    for each in stored:
-        if each.id == id:
+def _find_entry(entries: Sequence[StoredEntry], entry_id: str) -> StoredEntry:
+    for each in entries:
+        if each.id == entry_id:
             return each
     raise NotFound("There is no such entry in the database.", code="not_found")
 
 
-def _check_known(stored: StoredEntry) -> StoredEntry:
-    if stored.kind not in TABLES:
-        words = f"This version does not know entries of the kind {stored.kind!r}."
+def _require_known_kind(entry: StoredEntry) -> StoredEntry:
+    if entry.kind not in TABLES:
+        words = f"This version does not know entries of the kind {entry.kind!r}."
         raise InvalidRequest(f"{words} Change it with the version that made it.", status=409)
-    return stored
+    return entry
 
 
-def _invalid_configuration(problems: Sequence[str]) -> InvalidRequest:
+def _build_config_error(problems: Sequence[str]) -> InvalidRequest:
     words = "The configuration would not hold: " + "; ".join(problems)
     metadata = {"problems": list(problems)}
     return InvalidRequest(words, code="invalid_configuration", metadata=metadata)
 
 
-def _entry_view(stored: StoredEntry, loaded: Loaded) -> EntryView:
-    label = TABLES[stored.kind].name if stored.kind in TABLES else "name"
+def _view_entry(entry: StoredEntry, loaded: Loaded) -> EntryView:
+    label = TABLES[entry.kind].name if entry.kind in TABLES else "name"
     return alike(
         EntryView,
-        stored,
+        entry,
         origin="database",
         locked=False,
-        in_force=in_force(stored, loaded),
-        problems=reasons(stored, loaded),
-        settings={label: stored.name, **stored.body},
-        has_key=stored.credential is not None or stored.unreadable,
+        in_force=in_force(entry, loaded),
+        problems=reasons(entry, loaded),
+        settings={label: entry.name, **entry.body},
+        has_key=entry.credential is not None or entry.unreadable,
     )
 
 
-def _file_entries(loaded: Loaded) -> Iterator[EntryView]:
+def _view_file_entries(loaded: Loaded) -> Iterator[EntryView]:
     for kind, table in TABLES.items():
         path = table.path
         for index, one in enumerate(tables_of(loaded.settings, kind)):
@@ -425,7 +425,7 @@ def _file_entries(loaded: Loaded) -> Iterator[EntryView]:
                 continue
             said = {
                 name: value
-                for name, value in _shown_values(one).items()
+                for name, value in _hide_secrets(one).items()
                 if not loaded.where((*path, index, name)).startswith(_BY_ENTRY)
             }
             has_key = said.pop(table.key, None) is not None
@@ -446,14 +446,14 @@ def _file_entries(loaded: Loaded) -> Iterator[EntryView]:
             )
 
 
-def _shown_values(value: Any) -> Any:
-    if isinstance(value, Secret):
+def _hide_secrets(setting: Any) -> Any:
+    if isinstance(setting, Secret):
         return {}  # its place is for those who see the file
-    if isinstance(value, msgspec.Struct):
+    if isinstance(setting, msgspec.Struct):
         return {
-            field.name: _shown_values(getattr(value, field.name))
-            for field in fields(type(value)).values()
-            if (field.required or getattr(value, field.name) != field.default)
-            and not (field.name in _NOT_SHOWN and not isinstance(getattr(value, field.name), str))
+            field.name: _hide_secrets(getattr(setting, field.name))
+            for field in fields(type(setting)).values()
+            if (field.required or getattr(setting, field.name) != field.default)
+            and not (field.name in _NOT_SHOWN and not isinstance(getattr(setting, field.name), str))
         }
-    return [_shown_values(each) for each in value] if isinstance(value, tuple) else value
+    return [_hide_secrets(each) for each in setting] if isinstance(setting, tuple) else setting

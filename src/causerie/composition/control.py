@@ -99,13 +99,13 @@ def sockets(folder: Path) -> Sequence[ControlSocket]:
 
     None is asked in the folder of another user, to whom commands would send prompts and keys.
     """
-    if not _is_own(folder):
+    if not _is_owned_by_user(folder):
         return []
     found = []
     for path in sorted(folder.glob(f"*{_SUFFIX}")):
         with suppress(ValueError):
             found.append(ControlSocket(path, int(path.name.removesuffix(_SUFFIX))))
-    return [one for one in found if _listens(one.path)]
+    return [one for one in found if _is_listening(one.path)]
 
 
 def asked(path: Path, what: str, kind: type[A], seconds: float) -> A:
@@ -131,7 +131,7 @@ def asked(path: Path, what: str, kind: type[A], seconds: float) -> A:
 def chatting(folder: Path) -> Iterator[None]:
     """Keep background services from ending while the block runs and this process lives."""
     if sys.platform != "win32":
-        with _opened_lock(folder) as file:
+        with _open_chat_lock_file(folder) as file:
             fcntl.flock(file, fcntl.LOCK_SH)
             yield
     else:
@@ -142,7 +142,7 @@ def is_chatting(folder: Path) -> bool:
     """Return whether a process of this user is in a block of :func:`chatting`."""
     if sys.platform != "win32":
         try:
-            with _opened_lock(folder) as file:
+            with _open_chat_lock_file(folder) as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
@@ -151,20 +151,20 @@ def is_chatting(folder: Path) -> bool:
     return False
 
 
-def _opened_lock(folder: Path) -> BinaryIO:
+def _open_chat_lock_file(folder: Path) -> BinaryIO:
     return os.fdopen(os.open(folder / _CHATS, os.O_WRONLY | os.O_CREAT, 0o600), "wb")
 
 
 def own_folder(folder: Path) -> None:
     """Make a folder that only this user can read; raise :class:`OSError` if it is another's."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if not _is_own(folder):
+    if not _is_owned_by_user(folder):
         raise PermissionError(f"{folder} is not a folder of this user")
     if folder.stat().st_mode & 0o077:
         folder.chmod(0o700)
 
 
-def _is_own(folder: Path) -> bool:
+def _is_owned_by_user(folder: Path) -> bool:
     try:
         found = folder.lstat()
     except FileNotFoundError:
@@ -172,7 +172,7 @@ def _is_own(folder: Path) -> bool:
     return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
 
 
-def _listens(path: Path) -> bool:
+def _is_listening(path: Path) -> bool:
     try:
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(_SECONDS_TO_ASK)

@@ -54,7 +54,7 @@ def door_table(settings: Settings, proxies: tuple[Network, ...] = ()) -> DoorTab
     if settings.console.address is not None:
         names.append(urlsplit(settings.console.address).hostname or "")
     return DoorTable(
-        [_mounted_door(way, settings.server, proxies) for way in door_addresses(settings)],
+        [_build_mounted_door(way, settings.server, proxies) for way in door_addresses(settings)],
         default=default_address(settings).door.name,
         domains=[settings.server.public_host],
         names=names,
@@ -87,39 +87,39 @@ def scopes(settings: Settings, busy: Callable[[str], bool]) -> Scopes:
         requests_per_minute=settings.free.requests_per_minute, concurrent=settings.free.concurrent
     )
     free = FreeScopes(rates, busy)
-    return Scopes(_limit_scopes("model", models), _limit_scopes("door", doors), free)
+    return Scopes(_build_rate_scopes("model", models), _build_rate_scopes("door", doors), free)
 
 
-def _limit_scopes(
-    kind: ScopeKind, limits: Mapping[str, configured.LimitSettings]
+def _build_rate_scopes(
+    kind: ScopeKind, limits_by_name: Mapping[str, configured.LimitSettings]
 ) -> Mapping[str, RateScope]:
-    rates = {name: alike(Rates, each) for name, each in limits.items()}
+    rates = {name: alike(Rates, each) for name, each in limits_by_name.items()}
     return {name: RateScope(kind, name, each) for name, each in rates.items() if each != Rates()}
 
 
-def _mounted_door(
-    way: DoorAddress, server: ServerSettings, proxies: tuple[Network, ...]
+def _build_mounted_door(
+    address: DoorAddress, server_settings: ServerSettings, trusted_proxies: tuple[Network, ...]
 ) -> doors.MountedDoor:
-    keys = way.door.keys
-    origins = server.origins if way.door.origins is None else way.door.origins
+    keys = address.door.keys
+    origins = server_settings.origins if address.door.origins is None else address.door.origins
     local = origins is None and not isinstance(keys, tuple) and keys != "accounts"
     usual_scope = "project" if keys == "accounts" else "service"
     return doors.MountedDoor(
-        name=way.door.name,
-        prefix=way.prefix,
-        kind=way.door.kind,
-        hosts=frozenset(way.hosts),
+        name=address.door.name,
+        prefix=address.prefix,
+        kind=address.door.kind,
+        hosts=frozenset(address.hosts),
         keys=tuple(map(KeyDigest.parse, keys)) if isinstance(keys, tuple) else None,
-        models=frozenset(way.models),
+        models=frozenset(address.models),
         accounts=keys == "accounts",
-        reasoning_object=way.door.reasoning or way.door.kind == "router",
-        reject_unknown=way.door.unknown_params == "reject",
-        reject_long_output=way.door.long_output == "reject",
-        open_catalog=way.door.kind == "router",
-        origins=Origins.of(origins or (), local=local and is_loopback(server.host)),
-        separate_caches=(way.door.cache_scope or usual_scope) == "project",
-        networks=NetworkList.of(way.door.networks),
-        proxies=proxies,
+        reasoning_object=address.door.reasoning or address.door.kind == "router",
+        reject_unknown=address.door.unknown_params == "reject",
+        reject_long_output=address.door.long_output == "reject",
+        open_catalog=address.door.kind == "router",
+        origins=Origins.of(origins or (), local=local and is_loopback(server_settings.host)),
+        separate_caches=(address.door.cache_scope or usual_scope) == "project",
+        networks=NetworkList.of(address.door.networks),
+        proxies=trusted_proxies,
     )
 
 
@@ -152,7 +152,7 @@ def mount_chat_page(edge: Edge, settings: Callable[[], Settings]) -> None:
         if shown and exchange.path.startswith(f"{_CHAT_STATIC}/") and exchange.method in _READING:
             await (await asyncio.to_thread(page)).statics.answer(exchange)
             return
-        if _answered_plainly(exchange, settings().server):
+        if _answer_non_browser(exchange, settings().server):
             return
         if not shown:
             raise nothing_at(exchange.path)
@@ -165,7 +165,7 @@ def mount_chat_page(edge: Edge, settings: Callable[[], Settings]) -> None:
 def leading_to(location: str, server: ServerSettings) -> Callable[[Exchange], Awaitable[None]]:
 
     async def answer(exchange: Exchange) -> None:
-        if _answered_plainly(exchange, server):
+        if _answer_non_browser(exchange, server):
             return
         headers = {"location": location, "vary": "accept", "cache-control": "no-store"}
         exchange.respond(302, b"", headers=headers)
@@ -181,7 +181,7 @@ GET  /health                whether it can answer
 """
 
 
-def _answered_plainly(exchange: Exchange, server: ServerSettings) -> bool:
+def _answer_non_browser(exchange: Exchange, server: ServerSettings) -> bool:
     """Tell a client that is no browser what there is at `/`; return whether it was one.
 
     Raises :class:`NotFound` for another path or method.

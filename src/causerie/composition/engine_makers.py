@@ -73,17 +73,17 @@ async def fetch_weights(
 ) -> CachedWeights:
     """Return the weights for ``engine``, fetched if needed. Raises :class:`WeightsError`."""
     model = ModelSettings(id=ref, ref=ref, engine=engine)
-    return await _fetched_weights(settings, model, progress, _hub_options(settings))
+    return await _fetch_model_weights(settings, model, progress, _build_hub_options(settings))
 
 
 async def weights_here(settings: Settings, model: ModelSettings) -> CachedWeights | None:
     try:
-        return await _fetched_weights(settings, model, Silent(), HubOptions(offline=True))
+        return await _fetch_model_weights(settings, model, Silent(), HubOptions(offline=True))
     except WeightsError:
         return None
 
 
-async def _fetched_weights(
+async def _fetch_model_weights(
     settings: Settings, model: ModelSettings, progress: Progress, hub: HubOptions
 ) -> CachedWeights:
     from causerie.engines.weights import fetching  # noqa: PLC0415 - an HTTP client: 5 MB, if asked
@@ -122,7 +122,7 @@ def weights_cache(settings: Settings) -> Cache:
     return Cache(Path(settings.weights.cache))
 
 
-def _hub_options(settings: Settings) -> HubOptions:
+def _build_hub_options(settings: Settings) -> HubOptions:
     weights = settings.weights
     return HubOptions(endpoint=weights.hub_endpoint, token=weights.token, offline=weights.offline)
 
@@ -140,13 +140,13 @@ class EngineMakers(Struct):
     _settings: Settings
     _credentials: Credentials
     _watcher: StartAnnouncer
-    _one_download: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _download_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     reclaimable: Callable[[], int] = lambda: 0
     """Returns the bytes of models that give way to the one that is made."""
     missing: WeightsError | None = None
 
     def entries(self, preload: Sequence[str] = ()) -> Sequence[FleetEntry]:
-        return [self._fleet_entry(model, model.id in preload) for model in self._settings.models]
+        return [self._build_entry(model, model.id in preload) for model in self._settings.models]
 
     def renew(self, fleet: Fleet, settings: Settings, credentials: Credentials) -> None:
         """Give the fleet the models of other settings."""
@@ -156,7 +156,7 @@ class EngineMakers(Struct):
         preload = () if settings.weights.serve else preloaded(settings)
         fleet.replace(self.entries(preload), memory_budget=settings.engines.memory_budget_bytes)
 
-    def _fleet_entry(self, model: ModelSettings, preload: bool) -> FleetEntry:
+    def _build_entry(self, model: ModelSettings, preload: bool) -> FleetEntry:
         async def make() -> ManagedEngine:
             known = {"llamacpp": self._llamacpp, "openvino": self._openvino, "vllm": self._vllm}
             if model.engine in known:
@@ -183,7 +183,7 @@ class EngineMakers(Struct):
         )
 
     async def _llamacpp(self, model: ModelSettings) -> ManagedEngine:
-        weights, seconds = await self._cached_weights(model), self._settings.engines.load_seconds
+        weights, seconds = await self._fetch_weights(model), self._settings.engines.load_seconds
         known = {"embeddings": model.operation == "embeddings", "spare": self.reclaimable()}
 
         def make(part: MachinePart) -> LlamaCppEngine:
@@ -195,7 +195,7 @@ class EngineMakers(Struct):
         return await asyncio.to_thread(replicated, model.id, parts, make)
 
     async def _openvino(self, model: ModelSettings) -> ManagedEngine:
-        weights, seconds = await self._cached_weights(model), self._settings.engines.load_seconds
+        weights, seconds = await self._fetch_weights(model), self._settings.engines.load_seconds
 
         def make(part: MachinePart) -> OpenVinoEngine:
             options = alike(OpenVinoOptions, model.openvino, part=part)
@@ -209,22 +209,22 @@ class EngineMakers(Struct):
         # Imported here: its tokenizer's library takes memory, which other engines do not need.
         from causerie.composition.vllm_engines import vllm_engine  # noqa: PLC0415 - tokenizers: memory, for vLLM alone
 
-        weights = await self._cached_weights(model)
+        weights = await self._fetch_weights(model)
         key = self._credentials.models.get(model.id)
         return await vllm_engine(model, weights.path, key, self._settings.engines.load_seconds)
 
-    async def _cached_weights(self, model: ModelSettings) -> CachedWeights:
+    async def _fetch_weights(self, model: ModelSettings) -> CachedWeights:
         # One download at a time: it has all the bandwidth, and there is one bar.
         settings = self._settings
         try:
             try:
-                weights = await _fetched_weights(
+                weights = await _fetch_model_weights(
                     settings, model, Silent(), HubOptions(offline=True)
                 )
             except Offline:
-                async with self._one_download:
-                    bar, hub = self._watcher.download, _hub_options(settings)
-                    weights = await _fetched_weights(settings, model, bar, hub)
+                async with self._download_lock:
+                    bar, hub = self._watcher.download, _build_hub_options(settings)
+                    weights = await _fetch_model_weights(settings, model, bar, hub)
         except WeightsError as error:
             self.missing = error
             raise EngineFailed(str(error)) from error

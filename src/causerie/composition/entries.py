@@ -1,6 +1,4 @@
-"""The configuration as a whole: the file, entries that operators have made, secrets and files,
-all of it checked in one run.
-"""
+"""Check the configuration as a whole: its file, the entries of operators, secrets and paths."""
 
 from __future__ import annotations
 
@@ -60,23 +58,23 @@ def checked(
     with findings.collecting():
         chat_options(loaded.settings, loaded.where)
     if weights:
-        findings.add(_missing_files(loaded))
+        findings.add(_find_missing_files(loaded))
     findings.end()
     return loaded, credentials
 
 
-def _missing_files(loaded: Loaded) -> Iterator[Problem]:
+def _find_missing_files(loaded: Loaded) -> Iterator[Problem]:
     for index, model in enumerate(loaded.settings.models):
         command = model.llamacpp.command
         program = missing_program(command) if command is not None else None
         at: KeyPath = ("models", index)
-        faults = ((*at, "ref"), _missing_weights(model)), ((*at, "llamacpp", "command"), program)
+        faults = ((*at, "ref"), _weights_problem(model)), ((*at, "llamacpp", "command"), program)
         for path, advice in faults:
             if advice is not None:
                 yield Problem(loaded.where(path), dotted(path), advice)
 
 
-def _missing_weights(model: ModelSettings) -> str | None:
+def _weights_problem(model: ModelSettings) -> str | None:
     if model.ref is None or model.engine not in _WEIGHTS:
         return None
     try:
@@ -131,7 +129,7 @@ def checked_with(
 
     ``text`` is the text of the file, if known. Raises :class:`SettingsError` for a broken file.
     """
-    loaded, credentials = checked(lambda: _with_chosen(merged_with(read, stored, text)))
+    loaded, credentials = checked(lambda: _require_chosen_models(merged_with(read, stored, text)))
     keys, alerts = dict(credentials.keys), dict(credentials.alerts)
     for each in stored:
         if each.credential is not None and in_force(each, loaded):
@@ -139,7 +137,7 @@ def checked_with(
     return loaded, replace(credentials, keys=keys, alerts=alerts)
 
 
-def _with_chosen(loaded: Loaded) -> Loaded:
+def _require_chosen_models(loaded: Loaded) -> Loaded:
     ids = [one.id for one in loaded.settings.models]
     if missing := sorted(loaded.chosen - set(ids)):
         words = f"no model has the id {missing[0]}; there are: {', '.join(ids) or 'none'}"

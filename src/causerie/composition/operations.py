@@ -65,20 +65,20 @@ class ProviderViews:
     def __init__(self, now: InForce) -> None:
         self._settings = now.settings
         self._router = now.router
-        self._target_states = {one.name: one for one in now.router.status()}
-        self._turns = Turns()
-        self._models_by_target: dict[str | None, dict[str, str]] = {}  # of each provider
-        self._serving_by_target: dict[str, list[ports.Serving]] = {}
+        self._target_status_by_name = {one.name: one for one in now.router.status()}
+        self._loop_turns = Turns()
+        self._models_by_provider: dict[str | None, dict[str, str]] = {}  # of each provider
+        self._servings_by_target: dict[str, list[ports.Serving]] = {}
 
     @classmethod
     async def of(cls, now: InForce) -> Self:
         views, settings = cls(now), now.settings
         for target in settings.targets:
-            views._models_by_target.setdefault(target.provider, {})[target.name] = target.model
-            await views._turns.pause()
-        for name, serving in _each_serving(settings):
-            views._serving_by_target.setdefault(name, []).append(serving)
-            await views._turns.pause()
+            views._models_by_provider.setdefault(target.provider, {})[target.name] = target.model
+            await views._loop_turns.pause()
+        for name, serving in _iterate_target_servings(settings):
+            views._servings_by_target.setdefault(name, []).append(serving)
+            await views._loop_turns.pause()
         return views
 
     async def provider(
@@ -89,13 +89,13 @@ class ProviderViews:
     ) -> ports.ProviderView:
         known = {each.id: each for each in one.models}
         targets, models = [], []
-        for name, model in self._models_by_target.get(one.name, {}).items():
-            targets.append(self._target_view(name, model))
-            await self._turns.pause()
+        for name, model in self._models_by_provider.get(one.name, {}).items():
+            targets.append(self._view_target(name, model))
+            await self._loop_turns.pause()
         for id in dict.fromkeys([*(each.model for each in targets), *known]):
             told = known.get(id, ProviderModelSettings(id=id))
-            models.append(self._model_view(told, results.get(id, probes.NOTHING)))
-            await self._turns.pause()
+            models.append(self._view_model(told, results.get(id, probes.NOTHING)))
+            await self._loop_turns.pause()
         shown = probe_view(probe) if probe is not None else None
         return alike(
             ports.ProviderView, one, targets=tuple(targets), models=tuple(models), probe=shown
@@ -109,7 +109,7 @@ class ProviderViews:
             base_url="",
             dialect=OWN_PROVIDER,
             max_concurrent=None,
-            targets=tuple(self._target_view(one.id, one.id) for one in self._settings.models),
+            targets=tuple(self._view_target(one.id, one.id) for one in self._settings.models),
             models=tuple(
                 alike(
                     ports.ProbedModelView,
@@ -122,35 +122,35 @@ class ProviderViews:
             ),
         )
 
-    def _target_view(self, name: str, model: str) -> ports.TargetView:
-        stats = self._router.target_stats(name) or UNKNOWN_STATS
+    def _view_target(self, target_name: str, model_id: str) -> ports.TargetView:
+        stats = self._router.target_stats(target_name) or UNKNOWN_STATS
         first, speed = stats.first_token, stats.speed
         return alike(
             ports.TargetView,
-            self._target_states.get(name, _UNUSED),
-            name=name,
-            model=model,
+            self._target_status_by_name.get(target_name, _UNUSED),
+            name=target_name,
+            model=model_id,
             first_token_seconds=first.p50 if first is not None else None,
             slow_first_token_seconds=first.p99 if first is not None else None,
             tokens_per_second=speed.p50 if speed is not None else None,
             uptime_half_hour=stats.uptime_half_hour,
             uptime_day=stats.uptime_day,
-            serves=tuple(self._serving_by_target.get(name, ())),
+            serves=tuple(self._servings_by_target.get(target_name, ())),
         )
 
-    def _model_view(self, known: ProviderModelSettings, kept: probes.Kept) -> ports.ProbedModelView:
+    def _view_model(self, model: ProviderModelSettings, kept: probes.Kept) -> ports.ProbedModelView:
         newest = kept.newest
         results = (each for each in (kept.used, newest) if each is not None)
-        used = next((each for each in results if not changes(known, each)), None)
+        used = next((each for each in results if not changes(model, each)), None)
         return alike(
             ports.ProbedModelView,
-            known,
+            model,
             evidence=used.evidence if used is not None else "",
-            cells=tuple(probes.row(known.supported_parameters, parameters(known), used)),
-            cost=probe_cost(known.context_length),
+            cells=tuple(probes.row(model.supported_parameters, parameters(model), used)),
+            cost=probe_cost(model.context_length),
             used=used,
             newest=newest,
-            changes=tuple(changes(known, newest)) if newest is not None else (),
+            changes=tuple(changes(model, newest)) if newest is not None else (),
         )
 
 
@@ -168,7 +168,7 @@ def changes(known: ProviderModelSettings, result: probes.Result) -> list[ports.C
     for what in ("context_length", "thinking", "continues"):
         old, new = getattr(known, what), getattr(result, what)
         if new is not None and old != new:
-            found.append(ports.Change(what=what, before=_shown_value(old), now=_shown_value(new)))
+            found.append(ports.Change(what=what, before=_format_value(old), now=_format_value(new)))
     return found
 
 
@@ -185,7 +185,7 @@ def probe_cost(context_length: int | None) -> ports.ProbeCost:
     return alike(ports.ProbeCost, cost, words=str(cost))
 
 
-def _each_serving(settings: Settings) -> Iterator[tuple[str, ports.Serving]]:
+def _iterate_target_servings(settings: Settings) -> Iterator[tuple[str, ports.Serving]]:
     for own in settings.models:
         yield own.id, ports.Serving(model=own.id)
     for alias in settings.aliases:
@@ -197,12 +197,12 @@ def _each_serving(settings: Settings) -> Iterator[tuple[str, ports.Serving]]:
             yield endpoint.name, ports.Serving(model=entry.id, price=money)
 
 
-def _shown_value(value: date | str | int | bool | None) -> str:
-    if value is None:
+def _format_value(setting: date | str | int | bool | None) -> str:
+    if setting is None:
         return "not known"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    if isinstance(setting, bool):
+        return "yes" if setting else "no"
+    return f"{setting:,}" if isinstance(setting, int) else str(setting)
 
 
 _SHOWN = 50
@@ -211,13 +211,13 @@ _SHOWN = 50
 class LiveAlerts(Struct):
     """Implements :class:`AlertDesk` for one service, always by the parts that are in force."""
 
-    _running: RunningService
+    _service: RunningService
     _alert_center: AlertCenter
     _account_service: AccountService
 
     async def see(self, actor: Actor) -> ports.AlertsView:
         await self._account_service.require(actor, Action.SERVICE_SEE)
-        book, settings = self._alert_center.book, self._running.now.settings
+        book, settings = self._alert_center.book, self._service.now.settings
         # The path of an address can hold a secret, so only its host is shown.
         listed = [
             *((each, "webhook", (urlsplit(each.url).netloc,)) for each in settings.alerts.webhooks),
@@ -228,7 +228,7 @@ class LiveAlerts(Struct):
             channels=tuple(
                 alike(ports.AlertChannel, each, type=type, to=to) for each, type, to in listed
             ),
-            rules=tuple(_alert_rules(settings)),
+            rules=tuple(_describe_alert_rules(settings)),
             alerts=convert(
                 (await book.alerts())[:_SHOWN], tuple[ports.AlertView, ...], from_attributes=True
             ),
@@ -239,7 +239,7 @@ class LiveAlerts(Struct):
 
     async def test(self, actor: Actor, channel: str) -> ports.ChannelTest:
         await self._account_service.require(actor, Action.ALERTS_TEST)
-        settings = self._running.now.settings
+        settings = self._service.now.settings
         mine = [each for each in receivers(settings.alerts) if each.channel == channel]
         if not mine:
             raise NotFound("There is no such channel.", code="not_found")
@@ -254,7 +254,7 @@ class LiveAlerts(Struct):
         return ports.ChannelTest(channel=channel, delivered=delivered, answers=answers)
 
 
-def _alert_rules(settings: Settings) -> Iterator[ports.AlertRule]:
+def _describe_alert_rules(settings: Settings) -> Iterator[ports.AlertRule]:
     alerts = settings.alerts
     if alerts.budget_percent:
         shares = joined_by_or(f"{each} %" for each in sorted(alerts.budget_percent))
@@ -286,7 +286,7 @@ def _alert_rules(settings: Settings) -> Iterator[ports.AlertRule]:
 class LiveOperations:
     """Implements :class:`Operations` for one service; ``examinations`` own the probes."""
 
-    _running: RunningService
+    _service: RunningService
     reloading: InitVar[Reloading]
     center: InitVar[AlertCenter]
     _accounts: Accounts
@@ -294,41 +294,41 @@ class LiveOperations:
     _clock: Callable[[], datetime]
 
     def __post_init__(self, reloading: Reloading, center: AlertCenter) -> None:
-        self.configuration = LiveConfiguration(self._running, reloading, self._accounts.entries)
-        self.alerts = LiveAlerts(self._running, center, self._accounts.entries)
+        self.configuration = LiveConfiguration(self._service, reloading, self._accounts.entries)
+        self.alerts = LiveAlerts(self._service, center, self._accounts.entries)
 
     def doors(self) -> Sequence[str]:
-        names = [door.name for door in self._running.now.doors.doors]
-        usual = default_address(self._running.now.settings).door.name
+        names = [door.name for door in self._service.now.doors.doors]
+        usual = default_address(self._service.now.settings).door.name
         return sorted(names, key=lambda name: name != usual)
 
     def models(self) -> Sequence[str]:
-        return [entry.id for entry in self._running.now.catalog.visible(None)]
+        return [entry.id for entry in self._service.now.catalog.visible(None)]
 
     async def providers(self, actor: Actor) -> Sequence[ports.ProviderView]:
         await self._accounts.entries.require(actor, Action.PROVIDERS_SEE)
-        views = await ProviderViews.of(self._running.now)
+        views = await ProviderViews.of(self._service.now)
         found = [
-            await self._provider_view(views, one) for one in self._running.now.settings.providers
+            await self._view_provider(views, one) for one in self._service.now.settings.providers
         ]
         own = views.own()
         return found if own is None else [*found, own]
 
     async def provider(self, actor: Actor, name: str) -> ports.ProviderView:
         await self._accounts.entries.require(actor, Action.PROVIDERS_SEE)
-        views = await ProviderViews.of(self._running.now)
+        views = await ProviderViews.of(self._service.now)
         if name == OWN_PROVIDER and (own := views.own()) is not None:
             return own
-        return await self._provider_view(views, self._provider_named(name))
+        return await self._view_provider(views, self._require_provider(name))
 
     async def probe(
         self, actor: Actor, name: str, model: str, *, quick: bool = False
     ) -> ports.ProbeView:
         await self._accounts.entries.require(actor, Action.PROVIDERS_PROBE)
-        one = self._provider_named(name)
+        one = self._require_provider(name)
         if not model or len(model) > 1000:
             raise InvalidRequest("Name the model as the provider does.", param="model")
-        connected = self._running.now.providers[name]
+        connected = self._service.now.providers[name]
         examinee = probes.Examinee(
             provider=name,
             base_url=one.base_url,
@@ -345,7 +345,7 @@ class LiveOperations:
 
     async def cancel(self, actor: Actor, name: str) -> ports.ProbeView:
         await self._accounts.entries.require(actor, Action.PROVIDERS_PROBE)
-        last = self._examinations.last(self._provider_named(name).name)
+        last = self._examinations.last(self._require_provider(name).name)
         if last is None:
             words = f"No probe of {name} was started since the service was started."
             raise NotFound(words, code="not_found")
@@ -358,7 +358,7 @@ class LiveOperations:
 
     async def use(self, actor: Actor, name: str, model: str) -> ports.AppliedResult:
         await self._accounts.entries.require(actor, Action.PROVIDERS_PROBE)
-        one = self._provider_named(name)
+        one = self._require_provider(name)
         kept_results = await self._examinations.results.of(name)
         result = kept_results.get(model, probes.NOTHING).newest
         if result is None:
@@ -377,9 +377,9 @@ class LiveOperations:
         kept = provider_in_force(await self.configuration.every(actor), name)
         in_file = "the provider is in the configuration file, which the console does not change"
         used = (
-            _by_hand(result, in_file)
+            _build_unapplied_result(result, in_file)
             if kept.locked
-            else await self._apply_result(actor, kept, result)
+            else await self._apply_probe_result(actor, kept, result)
         )
         if used.in_force:
             await self._examinations.results.keep(structs.replace(result, used=True))
@@ -392,10 +392,10 @@ class LiveOperations:
 
     async def explain(self, actor: Actor, question: ports.RouteQuery) -> RoutingExplanation:
         await self._accounts.entries.require(actor, Action.PROVIDERS_SEE)
-        door = self._running.now.doors.named(question.door or self.doors()[0])
+        door = self._service.now.doors.named(question.door or self.doors()[0])
         try:
-            caller = await self._caller_of_key(actor, question.key, door)
-            rules = parsing_rules(door, limits(self._running.now.settings.server))
+            caller = await self._build_key_caller(actor, question.key, door)
+            rules = parsing_rules(door, limits(self._service.now.settings.server))
             if question.strict:
                 rules = structs.replace(rules, reject_unknown=True)
             request = parse(question.body, rules)
@@ -403,44 +403,44 @@ class LiveOperations:
             return RoutingExplanation(door=door.name, refusal=ExplainedRefusal.of(failure))
         if question.session and request.session_id is None:
             request = structs.replace(request, session_id=question.session)
-        return explanation(self._running.now.pipeline, door, caller, request, self._known_fields_of)
+        return explanation(self._service.now.pipeline, door, caller, request, self._known_fields_of)
 
-    def _known_fields_of(self, target: str) -> Known:
-        found = self._running.now.router.target_state(target)
+    def _known_fields_of(self, target_name: str) -> Known:
+        found = self._service.now.router.target_state(target_name)
         if found is not None and isinstance(found.target, ProviderTarget):
             return found.target.provider.dialect.lists
         return KNOWN
 
-    async def _provider_view(
-        self, views: ProviderViews, one: ProviderSettings
+    async def _view_provider(
+        self, views: ProviderViews, provider: ProviderSettings
     ) -> ports.ProviderView:
-        results = await self._examinations.results.of(one.name)
-        return await views.provider(one, results, self._examinations.last(one.name))
+        results = await self._examinations.results.of(provider.name)
+        return await views.provider(provider, results, self._examinations.last(provider.name))
 
-    def _provider_named(self, name: str) -> ProviderSettings:
-        for one in self._running.now.settings.providers:
-            if one.name == name:
+    def _require_provider(self, provider_name: str) -> ProviderSettings:
+        for one in self._service.now.settings.providers:
+            if one.name == provider_name:
                 return one
-        raise NotFound(f"No provider is named {name[:100]}.", code="not_found")
+        raise NotFound(f"No provider is named {provider_name[:100]}.", code="not_found")
 
-    async def _apply_result(
-        self, actor: Actor, kept: EntryView, result: probes.Result
+    async def _apply_probe_result(
+        self, actor: Actor, provider_entry: EntryView, probe_result: probes.Result
     ) -> ports.AppliedResult:
-        models = {each["id"]: each for each in kept.settings.get("models", ())}
-        before = models.get(result.model, {})
+        models = {each["id"]: each for each in provider_entry.settings.get("models", ())}
+        before = models.get(probe_result.model, {})
         known = {name: before[name] for name in ("context_length",) if name in before}
-        models[result.model] = {**known, **result.values()}
-        settings = {**kept.settings, "models": list(models.values())}
-        wish = EntryWish(settings=settings, version=kept.version)
+        models[probe_result.model] = {**known, **probe_result.values()}
+        settings = {**provider_entry.settings, "models": list(models.values())}
+        wish = EntryWish(settings=settings, version=provider_entry.version)
         try:
-            view = await self.configuration.change(actor, kept.id, wish)
+            view = await self.configuration.change(actor, provider_entry.id, wish)
         except InvalidRequest as failure:
-            return _by_hand(result, failure.message)
+            return _build_unapplied_result(probe_result, failure.message)
         return ports.AppliedResult(
             written=True, in_force=view.in_force, problem="; ".join(view.problems)
         )
 
-    async def _caller_of_key(self, actor: Actor, key_id: str, door: MountedDoor) -> Caller:
+    async def _build_key_caller(self, actor: Actor, key_id: str, door: MountedDoor) -> Caller:
         if not key_id:
             return Caller(key="", name="", door=door.name)
         key = await self._accounts.keys.see(actor, key_id)
@@ -451,6 +451,6 @@ class LiveOperations:
         return admitted(grant, door.name)
 
 
-def _by_hand(result: probes.Result, problem: str) -> ports.AppliedResult:
+def _build_unapplied_result(result: probes.Result, problem: str) -> ports.AppliedResult:
     table = table_text(("providers", "models"), result.values(), {"probed": result.evidence})
     return ports.AppliedResult(written=False, in_force=False, problem=problem, by_hand=table)

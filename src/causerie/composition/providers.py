@@ -70,18 +70,18 @@ class ProviderKey:
         self.provider = provider
         self.problem = ""
         """Why the last try to read it failed; empty if it did not."""
-        self._secret = place
+        self._key_source = place
         self._renewal_interval = renewal_seconds(place)
-        self._valid_until = monotonic() + (place.lifetime or _NEVER)
-        self._rejected_at = -_NEVER  # time of the last renewal after a rejection
+        self._key_valid_until = monotonic() + (place.lifetime or _NEVER)
+        self._last_retry_at = -_NEVER  # time of the last renewal after a rejection
         self._is_renewal_running = False
-        self._renewal_wanted, self._key_read = asyncio.Event(), asyncio.Event()
-        self._key_read.set()
+        self._renewal_request_event, self._key_read_event = asyncio.Event(), asyncio.Event()
+        self._key_read_event.set()
         provider.key_renewal = self
 
     @property
     def expired(self) -> bool:
-        return monotonic() >= self._valid_until
+        return monotonic() >= self._key_valid_until
 
     def use(self, key: str) -> None:
         """Use a key that was read just now."""
@@ -89,17 +89,17 @@ class ProviderKey:
             log.info("key of a provider renewed", provider=self.provider.name)
             self.provider.use(key)
         self.problem = ""
-        self._renewal_interval = renewal_seconds(self._secret)
-        self._valid_until = monotonic() + (self._secret.lifetime or _NEVER)
+        self._renewal_interval = renewal_seconds(self._key_source)
+        self._key_valid_until = monotonic() + (self._key_source.lifetime or _NEVER)
 
     async def renewed(self, rejected: str | None) -> bool:
         if self.provider.credential != rejected:
             return True
-        if self._is_renewal_running and monotonic() - self._rejected_at >= _REJECTED_SECONDS:
-            self._rejected_at = monotonic()
-            self._key_read.clear()
-            self._renewal_wanted.set()
-        await self._key_read.wait()
+        if self._is_renewal_running and monotonic() - self._last_retry_at >= _REJECTED_SECONDS:
+            self._last_retry_at = monotonic()
+            self._key_read_event.clear()
+            self._renewal_request_event.set()
+        await self._key_read_event.wait()
         return self.provider.credential != rejected
 
     async def run(self) -> None:
@@ -108,25 +108,25 @@ class ProviderKey:
         try:
             while True:
                 await happens(
-                    self._renewal_wanted,
+                    self._renewal_request_event,
                     None if self._renewal_interval == _NEVER else self._renewal_interval,
                 )
-                self._renewal_wanted.clear()
-                await self._read_again()
-                self._key_read.set()
+                self._renewal_request_event.clear()
+                await self._renew_key()
+                self._key_read_event.set()
         finally:
             self._is_renewal_running = False
-            self._key_read.set()
+            self._key_read_event.set()
 
-    async def _read_again(self) -> None:
+    async def _renew_key(self) -> None:
         try:
             loop = asyncio.get_running_loop()
-            self.use(await loop.run_in_executor(_threads, secret_value, self._secret, {}))
+            self.use(await loop.run_in_executor(_threads, secret_value, self._key_source, {}))
         except (ValueError, OSError) as error:
-            if self._secret.lifetime is not None:
-                pause = min(self._secret.lifetime / _RETRIES, _SLOWEST_RETRY)
+            if self._key_source.lifetime is not None:
+                pause = min(self._key_source.lifetime / _RETRIES, _SLOWEST_RETRY)
                 self._renewal_interval = max(pause, _FASTEST_RETRY)
-            if self._secret.file is None or not self.problem:  # of a file every few seconds
+            if self._key_source.file is None or not self.problem:  # of a file every few seconds
                 log.warning(
                     "key of a provider not renewed", provider=self.provider.name, reason=str(error)
                 )
@@ -181,8 +181,7 @@ def tls_digest(tls: TlsSettings) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class ConnectedProvider:
-    """A provider, its connections, and a digest of what it was made from; how it is reached, and
-    its key if that changes while the service runs."""
+    """A provider with its connections; ``recipe`` is a digest of the settings it was made from."""
 
     provider: Provider
     client: HttpClient
@@ -218,13 +217,13 @@ def connected(
             one = msgspec.structs.replace(one, always_stream=always)
         key, proxy = credentials.keys.get(one.name), credentials.proxies.get(one.name)
         try:
-            recipe = _recipe_digest(one, key, proxy, settings.server.private_networks)
+            recipe = _digest_connection_settings(one, key, proxy, settings.server.private_networks)
             way = reach(one, proxy, networks)
             kept = before.get(one.name)
             if kept is not None and kept.recipe == recipe:
                 made[one.name] = kept
             else:
-                made[one.name] = _connected_provider(one, key, way, recipe, place)
+                made[one.name] = _connect_provider(one, key, way, recipe, place)
                 made[one.name].provider.more_headers = aside
         except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
             reason = certificate_fault(error) if isinstance(error, OSError) else str(error)
@@ -253,41 +252,41 @@ async def close(providers: Sequence[ConnectedProvider]) -> None:
         await one.client.close()
 
 
-def _connected_provider(
-    one: described.ProviderSettings,
+def _connect_provider(
+    settings: described.ProviderSettings,
     key: str | None,
-    way: Reach,
-    recipe: bytes,
+    reach_options: Reach,
+    recipe_digest: bytes,
     place: WorkerPlace | None,
 ) -> ConnectedProvider:
-    client = HttpClient(one.base_url, way)
-    dialect = replace(DIALECTS[one.dialect], streams=bool(one.always_stream))
-    if one.api_version is not None:
-        dialect = replace(dialect, api=replace(dialect.api, version=one.api_version))
-    if one.fetches_images is not None:
-        dialect = replace(dialect, fetches=one.fetches_images)
-    if one.private_image_hosts:
-        dialect = replace(dialect, inside=InsideHosts.parse(one.private_image_hosts))
-    if one.passes or one.passes_privileged:
-        dialect = dialect.passing(one.passes, one.passes_privileged)
+    client = HttpClient(settings.base_url, reach_options)
+    dialect = replace(DIALECTS[settings.dialect], streams=bool(settings.always_stream))
+    if settings.api_version is not None:
+        dialect = replace(dialect, api=replace(dialect.api, version=settings.api_version))
+    if settings.fetches_images is not None:
+        dialect = replace(dialect, fetches=settings.fetches_images)
+    if settings.private_image_hosts:
+        dialect = replace(dialect, inside=InsideHosts.parse(settings.private_image_hosts))
+    if settings.passes or settings.passes_privileged:
+        dialect = dialect.passing(settings.passes, settings.passes_privileged)
     provider = Provider(
-        one.name,
+        settings.name,
         client,
         dialect,
         credential=key,
-        deadlines=alike(Deadlines, one.timeouts),
+        deadlines=alike(Deadlines, settings.timeouts),
         slots=RequestSlots(
-            one.max_concurrent if place is None else place.share(one.max_concurrent)
+            settings.max_concurrent if place is None else place.share(settings.max_concurrent)
         ),
     )
-    provider.max_reply_bytes, provider.retries = one.max_reply_bytes, one.retries
-    changing = _renewable_key(one)
+    provider.max_reply_bytes, provider.retries = settings.max_reply_bytes, settings.retries
+    changing = _find_renewable_key_source(settings)
     key_renewal = None if changing is None else ProviderKey(provider, changing)
-    return ConnectedProvider(provider, client, recipe, way, key_renewal)
+    return ConnectedProvider(provider, client, recipe_digest, reach_options, key_renewal)
 
 
-def _renewable_key(one: described.ProviderSettings) -> Secret | None:
-    return None if one.key is None or one.key.env is not None else one.key
+def _find_renewable_key_source(settings: described.ProviderSettings) -> Secret | None:
+    return None if settings.key is None or settings.key.env is not None else settings.key
 
 
 def private_networks(server: ServerSettings) -> Sequence[IpNetwork] | None:
@@ -313,16 +312,16 @@ def reach(
     )
 
 
-def _recipe_digest(
-    one: described.ProviderSettings,
+def _digest_connection_settings(
+    settings: described.ProviderSettings,
     key: str | None,
     proxy: str | None,
     networks: Sequence[str] | None,
 ) -> bytes:
     # Certificates count by their contents, so that a reload takes renewed ones. A key that changes
     # does not count: it is put in its place.
-    key = key if _renewable_key(one) is None else None
-    plain = msgspec.structs.replace(one, models=(), health=HealthCheckSettings())
+    key = key if _find_renewable_key_source(settings) is None else None
+    plain = msgspec.structs.replace(settings, models=(), health=HealthCheckSettings())
     digest = hashlib.sha256(msgspec.json.encode([plain, key, proxy, networks]))
-    digest.update(tls_digest(one.tls))
+    digest.update(tls_digest(settings.tls))
     return digest.digest()

@@ -86,7 +86,7 @@ class Reloading:
 
     loaded: Loaded
     _load_settings: Callable[[Sequence[StoredEntry]], tuple[Loaded, Credentials]]
-    _running: RunningService
+    _service: RunningService
     _replace_models: Callable[[Settings, Credentials], None]
     _entries: Entries | None = None
     stored: Sequence[StoredEntry] = ()
@@ -95,7 +95,7 @@ class Reloading:
     """True if the last reload left the settings as they were."""
 
     def __post_init__(self) -> None:
-        self._started_with = self.loaded
+        self._startup_configuration = self.loaded
         self._reload_lock = asyncio.Lock()
 
     async def answer(self, asked: str) -> object:
@@ -104,19 +104,19 @@ class Reloading:
             case ["reload"]:
                 return await self.reload()
             case ["metrics"]:
-                return self._running.counters.exposition().decode()
+                return self._service.counters.exposition().decode()
             case ["load", model]:
-                return await self._load_model(model)
+                return await self._run_load_command(model)
             case ["unload", model]:
                 with suppress(KeyError):  # it has gone meanwhile
-                    await self._running.engines.unload(model)
+                    await self._service.engines.unload(model)
             case ["stop"]:
                 os.kill(os.getpid(), signal.SIGTERM)  # handled by the loop, after this answer
             case ["facts"]:
                 pass
             case _:
                 raise ValueError(f"nobody knows how to {asked[:40]}")
-        loaded, running = self.loaded, self._running
+        loaded, running = self.loaded, self._service
         return ServiceFacts(
             os.getpid(),
             str(loaded.file.absolute()) if loaded.file else None,
@@ -127,11 +127,11 @@ class Reloading:
             causerie.__version__,
         )
 
-    async def _load_model(self, model: str) -> ReloadOutcome:
+    async def _run_load_command(self, model_id: str) -> ReloadOutcome:
         try:
-            await load_to_the_end(self._running.engines, model)
+            await load_to_the_end(self._service.engines, model_id)
         except KeyError:
-            return ReloadOutcome((f"the service has no model {model}",))
+            return ReloadOutcome((f"the service has no model {model_id}",))
         except EngineFailed as error:
             return ReloadOutcome((str(error),))
         return ReloadOutcome()
@@ -161,10 +161,10 @@ class Reloading:
         settings = prepared.settings
         # From here on nothing waits: a request sees all of the new parts or none.
         self._replace_models(settings, prepared.credentials)
-        self._running.replace(prepared)
+        self._service.replace(prepared)
         self.loaded, self.stored = loaded, stored
         return ReloadOutcome(
-            notes=tuple(waits_for_restart(self._started_with.settings, settings)),
+            notes=tuple(waits_for_restart(self._startup_configuration.settings, settings)),
             doors=len(prepared.doors.doors),
             models=len(settings.models),
             aliases=len(settings.aliases),
@@ -188,15 +188,15 @@ class Reloading:
             if differ:
                 await self.reload()
 
-    def _prepare_reload(self, stored: Sequence[StoredEntry]) -> tuple[Loaded, Prepared]:
+    def _prepare_reload(self, stored_entries: Sequence[StoredEntry]) -> tuple[Loaded, Prepared]:
         file = self.loaded.file
         if file is not None and file.is_fifo():
             advice = "is a pipe, which was read at the start; a reload needs a file"
             raise SettingsError([Problem(str(file), "", advice)])
-        loaded, credentials = self._load_settings(stored)
-        if problems := list(refusals(self._started_with, loaded)):
+        loaded, credentials = self._load_settings(stored_entries)
+        if problems := list(refusals(self._startup_configuration, loaded)):
             raise SettingsError(problems)
-        return loaded, self._running.prepare(loaded.settings, credentials)
+        return loaded, self._service.prepare(loaded.settings, credentials)
 
 
 def refusals(started: Loaded, wanted: Loaded) -> Iterator[Problem]:

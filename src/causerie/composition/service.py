@@ -100,7 +100,7 @@ async def tracing(settings: Tracing) -> AsyncIterator[Traces]:
 
         def traced(targets: Mapping[str, Target], settings: Settings) -> Mapping[str, Target]:
             nonlocal before
-            facts = _trace_facts(settings)
+            facts = _map_span_attributes(settings)
             made: dict[str, tracing.TracedTarget] = {}
             for name, target in targets.items():
                 kept = before.get(name)
@@ -113,7 +113,7 @@ async def tracing(settings: Tracing) -> AsyncIterator[Traces]:
         yield Traces(meter, traced, tracing.current)
 
 
-def _trace_facts(settings: Settings) -> Mapping[str, tuple[str, Mapping[str, str | int]]]:
+def _map_span_attributes(settings: Settings) -> Mapping[str, tuple[str, Mapping[str, str | int]]]:
     providers = {one.name: one for one in settings.providers}
     facts: dict[str, tuple[str, Mapping[str, str | int]]] = {
         one.id: (one.id, {"gen_ai.provider.name": one.engine, "causerie.target": one.id})
@@ -264,7 +264,7 @@ class RunningService:
         self.proxies = tuple(map(ip_network, settings.console.proxies))
         engines, shared, front = self.engines, self._shared, self.front
         self._retired_providers: list[ConnectedProvider] = []
-        self._providers_changed = asyncio.Event()
+        self._provider_change_event = asyncio.Event()
         health = _Health(
             engines.status,
             lambda: self.now.router.status(),
@@ -288,11 +288,11 @@ class RunningService:
         self.measurements = Measurements(
             lambda: self.now.router, None if front is None else front.backed.measurements
         )
-        self._metrics_apart = settings.metrics.listen is not None  # their socket is never replaced
+        self._has_metrics_socket = settings.metrics.listen is not None  # it is never replaced
         prepared = self._prepare_settings(settings, credentials, {})
-        self.now = self._make_in_force(prepared, Targets(), Router({}))
+        self.now = self._build_in_force(prepared, Targets(), Router({}))
         self.edge = Edge(self.now.doors, self.now.pipeline, health, self.counters)
-        self._serve_by_parts()
+        self._apply_parts_in_force()
 
     def prepare(self, settings: Settings, credentials: Credentials) -> Prepared:
         return self._prepare_settings(settings, credentials, self.now.providers)
@@ -300,7 +300,7 @@ class RunningService:
     def replace(self, prepared: Prepared) -> None:
         """Serve by these parts from now on. The engines have the models already."""
         before = self.now
-        self.now = self._make_in_force(prepared, before.targets, before.router)
+        self.now = self._build_in_force(prepared, before.targets, before.router)
         self._retired_providers = [
             one for one in self._retired_providers if one.client.open_connections
         ]
@@ -310,18 +310,18 @@ class RunningService:
                 self._retired_providers.append(one)
         for key in self.changing_keys():
             key.use(prepared.credentials.keys[key.provider.name])
-        self._providers_changed.set()
-        self._serve_by_parts()
+        self._provider_change_event.set()
+        self._apply_parts_in_force()
 
     async def check_providers(self) -> None:
         """Ask the providers in force whether they answer, and renew their keys, for ever."""
         while True:
-            self._providers_changed.clear()
+            self._provider_change_event.clear()
             checks = checking_health(
                 lambda name: self.now.router.target_state(name), self.now.checks
             )
             async with checks, renewing(self.changing_keys()):
-                await self._providers_changed.wait()
+                await self._provider_change_event.wait()
 
     def changing_keys(self) -> Sequence[ProviderKey]:
         every = [one.changing_key for one in self.now.providers.values()]
@@ -344,7 +344,7 @@ class RunningService:
             credentials,
         )
 
-    def _serve_by_parts(self) -> None:
+    def _apply_parts_in_force(self) -> None:
         settings, pipeline = self.now.settings, self.now.pipeline
         keys, place = settings.metrics.keys, self.place
         self._request_log.shows_door = len(settings.doors) > 1
@@ -357,16 +357,16 @@ class RunningService:
             own=OwnPaths(
                 docs=settings.server.docs,
                 metrics_keys=None if keys is None else tuple(map(KeyDigest.parse, keys)),
-                metrics_apart=self._metrics_apart,
+                metrics_apart=self._has_metrics_socket,
                 metrics_of_all=None if place is None else partial(metrics_of_all, place),
             ),
             teller=self.front.backed.statements if self.front is not None else None,
         )
 
-    def _make_in_force(self, prepared: Prepared, before: Targets, router: Router) -> InForce:
+    def _build_in_force(self, prepared: Prepared, old_targets: Targets, router: Router) -> InForce:
         settings, front = prepared.settings, self.front
-        own = own_models(settings, prepared.options, self.engines, self._chat_parts, before)
-        remote = provider_models(settings, prepared.providers, before)
+        own = own_models(settings, prepared.options, self.engines, self._chat_parts, old_targets)
+        remote = provider_models(settings, prepared.providers, old_targets)
         targets = Targets(own, remote)
         traced = self._traces.targets(targets.every(), settings)
         router = router.renewed(traced, targets.admission_queues())

@@ -53,7 +53,7 @@ async def reloaded(hangup: asyncio.Event, reload: Callable[[], Awaitable[object]
 
     After its terminal was closed the service ends instead.
     """
-    terminal = _terminal_descriptor()
+    terminal = _find_terminal_descriptor()
     while True:
         await hangup.wait()
         hangup.clear()
@@ -66,7 +66,7 @@ async def reloaded(hangup: asyncio.Event, reload: Callable[[], Awaitable[object]
         await reload()
 
 
-def _terminal_descriptor() -> int | None:
+def _find_terminal_descriptor() -> int | None:
     try:
         number = sys.stderr.fileno()
     except (OSError, ValueError):  # there is none, or a test has replaced it
@@ -207,12 +207,14 @@ class _Start:
     failure: CannotStart | None = None
 
     def __post_init__(self) -> None:
-        self._address: asyncio.Future[tuple[str, int]] = asyncio.get_running_loop().create_future()
+        self._address_future: asyncio.Future[tuple[str, int]] = (
+            asyncio.get_running_loop().create_future()
+        )
         self.stop = asyncio.Event()
         self._load_failures: list[CannotStart] = []
 
     def accepts(self, host: str, port: int) -> None:
-        self._address.set_result((host, port))
+        self._address_future.set_result((host, port))
 
     async def say_stop(self) -> None:
         await self.stop.wait()
@@ -221,9 +223,9 @@ class _Start:
 
     async def follow(self) -> None:
         """Load, then tell the address; when nothing loads, stop the service."""
-        address = await self._address
-        async with owned(self._show_progress()):
-            await asyncio.gather(*(self._load_model(model) for model in self._preload))
+        address = await self._address_future
+        async with owned(self._show_load_progress()):
+            await asyncio.gather(*(self._preload_model(model) for model in self._preload))
         if self._load_failures and len(self._load_failures) == len(self._preload):
             self.failure = self._load_failures[-1]
             self.stop.set()
@@ -231,21 +233,21 @@ class _Start:
         self._watcher.loading(self._engines.status())  # with what is known of the loaded ones
         self._watcher.ready(*address)
 
-    async def _load_model(self, model: str) -> None:
+    async def _preload_model(self, model_id: str) -> None:
         with suppress(KeyError):  # a reload may take the model away meanwhile
             while True:
-                engine = self._engines.engine(model)
+                engine = self._engines.engine(model_id)
                 try:
-                    await load_to_the_end(self._engines, model)
+                    await load_to_the_end(self._engines, model_id)
                     break
                 except EngineFailed as error:
-                    if engine == self._engines.engine(model):
-                        self._load_failures.append(CannotStart(f"{model} did not load: {error}"))
+                    if engine == self._engines.engine(model_id):
+                        self._load_failures.append(CannotStart(f"{model_id} did not load: {error}"))
                         if len(self._load_failures) < len(self._preload):
-                            log.warning(NOT_LOADED, model=model, why=str(error))
+                            log.warning(NOT_LOADED, model=model_id, why=str(error))
                         break
 
-    async def _show_progress(self) -> None:
+    async def _show_load_progress(self) -> None:
         while True:
             self._watcher.loading(self._engines.status())
             await asyncio.sleep(_REFRESH_SECONDS)

@@ -110,29 +110,29 @@ class Supervisor:
         server = self._loaded.settings.server
         self._worker_count = worker_count(server)
         self._stop_seconds = server.drain_seconds + server.shutdown_delay_seconds + _STOP_SECONDS
-        self._worker_ready = asyncio.Event()  # whether a worker has become ready
-        self._workers: dict[int, _Worker] = {}
+        self._worker_ready_event = asyncio.Event()  # whether a worker has become ready
+        self._workers_by_number: dict[int, _Worker] = {}
         self._restart_count = 0
-        self._past_metrics = ""  # the counts of workers that have ended
-        self._all_started = False
-        self._stop, self._stop_at_once = asyncio.Event(), asyncio.Event()
+        self._ended_metrics = ""  # the counts of workers that have ended
+        self._has_started_all_workers = False
+        self._stop_event, self._immediate_stop_event = asyncio.Event(), asyncio.Event()
         self._exit_status: int | None = None
-        self._control_socket = Path()
+        self._control_socket_path = Path()
 
     async def run(self) -> None:
         """Supervise until a signal comes, or a worker does not start."""
         loop, folder = asyncio.get_running_loop(), runtime_folder(variables())
-        with hangups() as hangup, stop_signals(loop, self._stop, self._stop_at_once):
+        with hangups() as hangup, stop_signals(loop, self._stop_event, self._immediate_stop_event):
             async with (
-                answering(folder, self._answer_control) as path,
+                answering(folder, self._answer_control_command) as path,
                 owned(reloaded(hangup, self.reload)),
             ):
                 if path is None:
                     why = f"workers need control sockets, which {folder} cannot have"
                     raise CannotStart(f"{why}; name a folder in XDG_RUNTIME_DIR")
-                self._control_socket = path
+                self._control_socket_path = path
                 try:
-                    await self._supervise()
+                    await self._supervise_workers()
                 finally:
                     # Those of killed workers are left.
                     for number in range(1, self._worker_count + 1):
@@ -140,18 +140,18 @@ class Supervisor:
         if self._exit_status is not None:
             raise SystemExit(self._exit_status)
 
-    async def _supervise(self) -> None:
+    async def _supervise_workers(self) -> None:
         async with asyncio.TaskGroup() as group:
             keeping = [group.create_task(self._keep_running(1))]
             starting = group.create_task(self._start_all(group, keeping))
-            await self._stop.wait()
+            await self._stop_event.wait()
             starting.cancel()
             if self._exit_status is None:
                 self._announcer.stopping()
             self._signal_workers(signal.SIGTERM)
 
             async def hasten() -> None:
-                await self._stop_at_once.wait()
+                await self._immediate_stop_event.wait()
                 # A second SIGTERM might be merged with one that waits.
                 self._signal_workers(signal.SIGINT)
 
@@ -159,63 +159,63 @@ class Supervisor:
                 await asyncio.wait(keeping, timeout=self._stop_seconds)
             self._signal_workers(signal.SIGKILL)
 
-    async def _start_all(self, group: asyncio.TaskGroup, keeping: list[asyncio.Task[None]]) -> None:
+    async def _start_all(self, group: asyncio.TaskGroup, tasks: list[asyncio.Task[None]]) -> None:
         # The first worker prepares what all share, so the others start after it.
-        await self._until_ready(1)
-        keeping += [
+        await self._wait_until_ready(1)
+        tasks += [
             group.create_task(self._keep_running(n)) for n in range(2, self._worker_count + 1)
         ]
-        await self._until_ready(self._worker_count)
-        self._all_started = True
+        await self._wait_until_ready(self._worker_count)
+        self._has_started_all_workers = True
         self._announcer.ready(*self._listeners.service.getsockname()[:2])
 
-    async def _until_ready(self, count: int) -> None:
-        while sum(each.ready for each in self._workers.values()) < count:
-            self._worker_ready.clear()
-            await self._worker_ready.wait()
+    async def _wait_until_ready(self, worker_count: int) -> None:
+        while sum(each.ready for each in self._workers_by_number.values()) < worker_count:
+            self._worker_ready_event.clear()
+            await self._worker_ready_event.wait()
 
-    def _signal_workers(self, number: int) -> None:
-        for each in self._workers.values():
-            each.signal(number)
+    def _signal_workers(self, signal_number: int) -> None:
+        for each in self._workers_by_number.values():
+            each.signal(signal_number)
 
-    async def _keep_running(self, number: int) -> None:
+    async def _keep_running(self, worker_number: int) -> None:
         pause, loop = _FIRST_PAUSE, asyncio.get_running_loop()
-        while not self._stop.is_set():
+        while not self._stop_event.is_set():
             began = loop.time()
-            status, was_ready = await self._run_worker(number)
-            if self._stop.is_set():
+            status, was_ready = await self._run_worker(worker_number)
+            if self._stop_event.is_set():
                 return
-            if not (was_ready or self._all_started):
+            if not (was_ready or self._has_started_all_workers):
                 self._exit_status = max(status, 1)  # below 0: a signal has ended it
-                self._stop.set()
+                self._stop_event.set()
                 return
             self._restart_count += 1
-            log.warning("worker process ended", worker=number, status=status)
+            log.warning("worker process ended", worker=worker_number, status=status)
             if loop.time() - began > _STABLE_SECONDS:
                 pause = _FIRST_PAUSE
-            await happens(self._stop, pause)
+            await happens(self._stop_event, pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
-    async def _run_worker(self, number: int) -> tuple[int, bool]:
+    async def _run_worker(self, worker_number: int) -> tuple[int, bool]:
         try:
-            worker = await self._start_worker(number)
+            worker = await self._start_worker(worker_number)
         except OSError as error:
-            log.error("worker process cannot be started", worker=number, why=str(error))
+            log.error("worker process cannot be started", worker=worker_number, why=str(error))
             return 1, False
-        self._workers[number] = worker
-        if self._stop.is_set():
+        self._workers_by_number[worker_number] = worker
+        if self._stop_event.is_set():
             worker.signal(signal.SIGTERM)
         try:
             async with owned(self._read_reports(worker)):
                 return await worker.process.wait(), worker.ready
         finally:
-            del self._workers[number]
-            self._past_metrics = counts([self._past_metrics, worker.metrics])
+            del self._workers_by_number[worker_number]
+            self._ended_metrics = counts([self._ended_metrics, worker.metrics])
             worker.writer.close()
             if worker.process.returncode is None:
                 worker.signal(signal.SIGKILL)
 
-    async def _start_worker(self, number: int) -> _Worker:
+    async def _start_worker(self, worker_number: int) -> _Worker:
         ours, theirs = socket.socketpair()
         reader, writer = await asyncio.open_unix_connection(sock=ours)
         reserved = [
@@ -225,12 +225,12 @@ class Supervisor:
             stack.enter_context(theirs)
             sockets = [stack.enter_context(socket_beside(each)).fileno() for each in reserved]
             place = WorkerPlace(
-                number=number,
+                number=worker_number,
                 count=self._worker_count,
                 restarts=self._restart_count,
                 channel=theirs.fileno(),
                 sockets=sockets,
-                supervisor=str(self._control_socket),
+                supervisor=str(self._control_socket_path),
             )
             process = await asyncio.create_subprocess_exec(
                 # -P: nothing in the working directory is taken for a module.
@@ -240,22 +240,22 @@ class Supervisor:
                 env={**variables(), WORKER: msgspec.json.encode(place).decode()},
                 start_new_session=True,  # the terminal's signals are for the supervisor
             )
-        return _Worker(number, process, reader, writer)
+        return _Worker(worker_number, process, reader, writer)
 
     async def _read_reports(self, worker: _Worker) -> None:
         # A worker that is killed may leave half a line.
-        while (line := await self._read_line(worker)).endswith(b"\n"):
+        while (line := await self._read_report_line(worker)).endswith(b"\n"):
             report = msgspec.json.decode(line, type=WorkerReport)
             if report.first_link is not None:
                 self._announcer.first_link(report.first_link)
             if report.ready:
                 worker.ready = True
                 log.info("worker process ready", worker=worker.number, pid=worker.process.pid)
-                self._worker_ready.set()
+                self._worker_ready_event.set()
                 if worker.outdated:
                     await self._ask_worker(worker, "reload", ReloadOutcome, _RELOAD_SECONDS)
 
-    async def _read_line(self, worker: _Worker) -> bytes:
+    async def _read_report_line(self, worker: _Worker) -> bytes:
         # Two waits: where all of the service stood still, as in a paused container, the first
         # one ends at once when it goes on.
         for _ in range(2):
@@ -270,28 +270,28 @@ class Supervisor:
         worker.signal(signal.SIGKILL)
         return b""
 
-    async def _answer_control(self, wanted: str) -> object:
-        if wanted == "metrics":
+    async def _answer_control_command(self, command: str) -> object:
+        if command == "metrics":
             for worker, answer in await self._ask_all("metrics", str, _ASK_SECONDS):
                 worker.metrics = answer
-            running = list(self._workers.values())
+            running = list(self._workers_by_number.values())
             texts, ready = [each.metrics for each in running], sum(each.ready for each in running)
-            return merged(texts, self._past_metrics, workers=ready, restarts=self._restart_count)
-        if wanted == "reload":
+            return merged(texts, self._ended_metrics, workers=ready, restarts=self._restart_count)
+        if command == "reload":
             return await self.reload()
-        if wanted in ("facts", "stop"):
-            if wanted == "stop":
-                self._stop.set()
+        if command in ("facts", "stop"):
+            if command == "stop":
+                self._stop_event.set()
             file = str(self._loaded.file.absolute()) if self._loaded.file else None
             address = "{}:{}".format(*self._listeners.service.getsockname()[:2])
             answers = await self._ask_all("facts", ServiceFacts, _ASK_SECONDS)
             models = answers[0][1].models if answers else ()
             return ServiceFacts(os.getpid(), file, address, models)
-        raise ValueError(f"nobody knows how to {wanted[:40]}")
+        raise ValueError(f"nobody knows how to {command[:40]}")
 
     async def reload(self) -> ReloadOutcome:
         """Have all workers read their configuration anew, and return the outcome of all."""
-        for each in self._workers.values():
+        for each in self._workers_by_number.values():
             each.outdated = not each.ready
         answers = await self._ask_all("reload", ReloadOutcome, _RELOAD_SECONDS)
         outcomes = [answer for _, answer in answers]
@@ -301,7 +301,7 @@ class Supervisor:
         return outcomes[0]
 
     async def _ask_all(self, wanted: str, kind: type[T], seconds: float) -> list[tuple[_Worker, T]]:
-        asking = [each for _, each in sorted(self._workers.items()) if each.ready]
+        asking = [each for _, each in sorted(self._workers_by_number.items()) if each.ready]
         answers = await asyncio.gather(
             *(self._ask_worker(each, wanted, kind, seconds) for each in asking)
         )
@@ -309,11 +309,11 @@ class Supervisor:
         return [(worker, answer) for worker, answer in pairs if answer is not None]
 
     async def _ask_worker(
-        self, worker: _Worker, wanted: str, kind: type[T], seconds: float
+        self, worker: _Worker, command: str, answer_type: type[T], timeout_seconds: float
     ) -> T | None:
-        path = worker_socket(self._control_socket, worker.number)
+        path = worker_socket(self._control_socket_path, worker.number)
         try:
-            return await asyncio.to_thread(asked, path, wanted, kind, seconds)
+            return await asyncio.to_thread(asked, path, command, answer_type, timeout_seconds)
         except ControlFailed as failure:
             log.warning("worker process does not answer", worker=worker.number, why=str(failure))
             return None

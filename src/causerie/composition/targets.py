@@ -32,8 +32,7 @@ _INTERLEAVED = 8  # requests for embeddings whose texts are read in turns
 
 
 class ChatParts(Struct, frozen=True):
-    """Processes that our own models share, for grammars, templates and images that nobody has
-    vetted."""
+    """Processes shared by our own models, for untrusted grammars, templates and images."""
 
     grammars: Compiler
     renderers: Renderers
@@ -116,7 +115,7 @@ def own_models(
             kept.engine != engine or isinstance(kept.chat, EmbeddingTarget) is not embeds
         ):
             kept = None
-        queue = kept.admission_queue if kept is not None else _admission_queue(model, engines)
+        queue = kept.admission_queue if kept is not None else _build_admission_queue(model, engines)
         if kept is None or kept.options != wanted:
             chat: TextChat | EmbeddingTarget = EmbeddingTarget(model.id, engine)
             if not embeds:
@@ -155,8 +154,8 @@ def provider_models(
     return made
 
 
-def _admission_queue(model: ModelSettings, engines: Fleet) -> SlotQueue:
-    engine = engines.engine(model.id)
+def _build_admission_queue(model: ModelSettings, fleet: Fleet) -> SlotQueue:
+    engine = fleet.engine(model.id)
     least = _INTERLEAVED if model.operation == "embeddings" else 0
     return SlotQueue(
         model.id,

@@ -41,34 +41,34 @@ async def vllm_engine(
     served = await asyncio.to_thread(read)
     engine = partial(VllmEngine, model.id, served, ref=model.ref or "", load_seconds=load_seconds)
     if not model.vllm.elsewhere:
-        replicas = _replica_options(model.vllm)
+        replicas = _build_replica_options(model.vllm)
         if len(replicas) == 1:
             return engine(*replicas.values())
-        return _pool_of_replicas(model, replicas, engine)
-    at = await asyncio.to_thread(_elsewhere_maker, model.vllm, key)
+        return _build_replica_pool(model, replicas, engine)
+    at = await asyncio.to_thread(_remote_factory, model.vllm, key)
     if model.vllm.address is not None:
         return engine(at(MemberAddress(model.vllm.address)))
     return EnginePool(
         model.id,
         model.vllm.addresses,
         lambda address: engine(at(address)),
-        events=partial(_kv_endpoints, model.vllm.kv_events),
+        events=partial(_list_kv_endpoints, model.vllm.kv_events),
     )
 
 
-def _pool_of_replicas(
+def _build_replica_pool(
     model: ModelSettings,
     replicas: Mapping[str, VllmOptions],
-    engine: Callable[[VllmOptions], VllmEngine],
+    make_engine: Callable[[VllmOptions], VllmEngine],
 ) -> EnginePool:
-    sockets = {name: KvSockets() for name in replicas} if _can_publish(model.vllm) else {}
+    sockets = {name: KvSockets() for name in replicas} if _can_publish_kv(model.vllm) else {}
     endpoints = {name: at.endpoint for name, at in sockets.items() if at.endpoint is not None}
 
     def make(address: MemberAddress) -> VllmEngine:
         options = replicas[address.url]
         if endpoint := endpoints.get(address.url):
             options = structs.replace(options, args=(*options.args, *events_arguments(endpoint)))
-        return engine(options)
+        return make_engine(options)
 
     def close() -> None:
         for each in sockets.values():
@@ -83,13 +83,13 @@ def _pool_of_replicas(
     )
 
 
-def _can_publish(vllm: Vllm) -> bool:
+def _can_publish_kv(vllm: Vllm) -> bool:
     # Ranks have ports of their own; whoever configures the events reads them elsewhere.
     configured = any(one.partition("=")[0].replace("_", "-") == EVENTS_OPTION for one in vllm.args)
     return find_spec("zmq") is not None and (vllm.data_parallel or 1) == 1 and not configured
 
 
-def _kv_endpoints(events: KvEvents | None, address: MemberAddress) -> Sequence[KvEndpoint]:
+def _list_kv_endpoints(events: KvEvents | None, address: MemberAddress) -> Sequence[KvEndpoint]:
     if events is None:
         return ()
     host = address.host or urlsplit(address.url).hostname or ""
@@ -103,14 +103,14 @@ def _kv_endpoints(events: KvEvents | None, address: MemberAddress) -> Sequence[K
     ]
 
 
-def _replica_options(vllm: Vllm) -> Mapping[str, VllmOptions]:
+def _build_replica_options(vllm: Vllm) -> Mapping[str, VllmOptions]:
     return {
         f"replica-{number}": structs.replace(vllm, devices=(devices,) if devices else ())
         for number, devices in enumerate(vllm.devices_of_replicas, 1)
     }
 
 
-def _elsewhere_maker(vllm: Vllm, key: str | None) -> Callable[[MemberAddress], Elsewhere]:
+def _remote_factory(vllm: Vllm, key: str | None) -> Callable[[MemberAddress], Elsewhere]:
     try:
         tls = tls_context(vllm.tls) if vllm.encrypted else None
     except OSError as error:  # ssl.SSLError is one

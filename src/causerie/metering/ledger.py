@@ -166,13 +166,13 @@ class Ledger:
         max_batch: int = 500,
         max_waiting: int = 50_000,
     ) -> None:
-        self._store = store
+        self._usage_store = store
         self._write_ahead_log = write_ahead_log
         self._max_batch_size = self._batch_size = max_batch
-        self._max_waiting = max_waiting
+        self._max_waiting_records = max_waiting
         self._waiting_records: deque[_Waiting] = deque()
-        self._records_waiting = asyncio.Event()
-        self._closing = self._database_away = False
+        self._new_record_event = asyncio.Event()
+        self._is_closing = self._is_database_unreachable = False
         self.journal_fails = False
         """Whether the journal did not take the last record."""
         self._writer_task: asyncio.Task[None] | None = None
@@ -185,18 +185,18 @@ class Ledger:
     @property
     def full(self) -> bool:
         """Return true if no further record fits, so that requests are refused."""
-        return len(self._waiting_records) >= self._max_waiting
+        return len(self._waiting_records) >= self._max_waiting_records
 
     @property
     def away(self) -> bool:
         """Return true if there is no journal and the database failed at the last attempt."""
-        return self._database_away and self._write_ahead_log is None
+        return self._is_database_unreachable and self._write_ahead_log is None
 
     def obstacle(self) -> str:
         """Return why no record would be safe now, or nothing; tries a journal if it is needed."""
         if self.full:
             return f"{len(self._waiting_records)} usage records wait for the database"
-        if not self._database_away:
+        if not self._is_database_unreachable:
             return ""
         if self._write_ahead_log is None:
             return "the database cannot be used, and there is no journal"
@@ -214,28 +214,28 @@ class Ledger:
             if interrupted := sum(each.code == INTERRUPTED for each in left):
                 log.warning("requests ended with the process before this one", records=interrupted)
             for start in range(0, len(left), self._max_batch_size):
-                await self._store_leftovers(left[start : start + self._max_batch_size])
+                await self._store_leftover_records(left[start : start + self._max_batch_size])
             self._write_ahead_log.begin()
         self._writer_task = asyncio.get_running_loop().create_task(self._write_records())
         return self
 
-    async def _store_leftovers(self, left: Sequence[UsageRecord]) -> None:
+    async def _store_leftover_records(self, records: Sequence[UsageRecord]) -> None:
         # What the database refuses now as it did before must not keep the service from starting.
         try:
-            await self._store.append(left)
+            await self._usage_store.append(records)
         except StoreUnavailable:
             raise
         except Exception:  # noqa: BLE001 - one bad record must not hold up all others
-            if len(left) == 1:
-                self._keep_refused_record(left[0])
+            if len(records) == 1:
+                self._set_aside_refused_record(records[0])
                 return
-            for each in left:
-                await self._store_leftovers([each])
+            for each in records:
+                await self._store_leftover_records([each])
 
     async def __aexit__(self, *failure: object) -> None:
         """Write the queue, and end; records that cannot be written stay in the journal."""
-        self._closing = True
-        self._records_waiting.set()
+        self._is_closing = True
+        self._new_record_event.set()
         if self._writer_task is not None:
             await asyncio.wait([self._writer_task])
             self._writer_task.result()
@@ -254,12 +254,12 @@ class Ledger:
                 pass
             else:
                 return
-        if self._database_away:
-            raise _usage_not_recordable()
+        if self._is_database_unreachable:
+            raise _build_unrecordable_error()
 
     def prepare(self, record: UsageRecord) -> None:
         """Leave the record if this process ends before :meth:`commit`, as far as that takes it."""
-        if not self.full and not self._closing:
+        if not self.full and not self._is_closing:
             with suppress(StoreUnavailable):
                 self.begin_request(record)
 
@@ -268,14 +268,14 @@ class Ledger:
 
         A cancelled caller does not withdraw the record.
         """
-        if self._closing or (self.full and not record.delivered):
-            raise _usage_not_recordable()
+        if self._is_closing or (self.full and not record.delivered):
+            raise _build_unrecordable_error()
         waiting = _Waiting(record)
         if self._write_ahead_log is not None:
             try:
                 waiting.mark = self._write_ahead_log.write(record)
                 self._waiting_records.append(waiting)
-                self._records_waiting.set()
+                self._new_record_event.set()
                 await self._write_ahead_log.flushed(waiting.mark)
                 self.journal_fails = False
                 return
@@ -284,8 +284,8 @@ class Ledger:
                 log.warning("the journal does not keep a usage record", reason=str(failure))
         if not waiting.mark:
             self._waiting_records.append(waiting)
-            self._records_waiting.set()
-        client_learns_anyway = self._database_away and record.status >= _FAILED
+            self._new_record_event.set()
+        client_learns_anyway = self._is_database_unreachable and record.status >= _FAILED
         if not waiting.done and not client_learns_anyway:
             waiting.kept = asyncio.get_running_loop().create_future()
             await waiting.kept  # whoever leaves is told nothing, so the record stays as it is
@@ -294,31 +294,31 @@ class Ledger:
         pause = _FIRST_PAUSE
         while True:
             while not self._waiting_records:
-                if self._closing:
+                if self._is_closing:
                     return
-                self._records_waiting.clear()
-                await self._records_waiting.wait()
-            if self._write_ahead_log is not None and not self._closing:
+                self._new_record_event.clear()
+                await self._new_record_event.wait()
+            if self._write_ahead_log is not None and not self._is_closing:
                 await asyncio.sleep(_GATHERED)  # nobody waits: fewer transactions cost less
             batch = list(islice(self._waiting_records, self._batch_size))
             try:
-                await self._store.append([each.record for each in batch])
+                await self._usage_store.append([each.record for each in batch])
             except StoreUnavailable as failure:
                 self._fail_waiting_callers(failure)
-                if self._closing:
+                if self._is_closing:
                     return
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, _LONGEST_PAUSE)
             except Exception as failure:  # noqa: BLE001 - one bad record must not hold up all others
-                self._isolate_refused(batch, failure)
+                self._isolate_refused_record(batch, failure)
             else:
                 pause = _FIRST_PAUSE
-                self._database_away = False
+                self._is_database_unreachable = False
                 self._finish_batch(batch)
 
     def _fail_waiting_callers(self, failure: StoreUnavailable) -> None:
         # While the database is away records stay here and nobody waits for it.
-        self._database_away = True
+        self._is_database_unreachable = True
         for each in self._waiting_records:
             if each.kept is not None and not each.kept.done():
                 each.record = unrecorded(each.record, failure)
@@ -327,16 +327,16 @@ class Ledger:
                         self._write_ahead_log.write(each.record)
                 _resolve_future(each.kept, failure)
 
-    def _isolate_refused(self, batch: Sequence[_Waiting], failure: Exception) -> None:
+    def _isolate_refused_record(self, batch: Sequence[_Waiting], failure: Exception) -> None:
         # Each record is tried alone to find the one that the database refuses.
-        self._database_away = False
+        self._is_database_unreachable = False
         if len(batch) > 1:
             self._batch_size = 1
             return
-        self._keep_refused_record(batch[0].record)
+        self._set_aside_refused_record(batch[0].record)
         self._finish_batch(batch, failure)
 
-    def _keep_refused_record(self, record: UsageRecord) -> None:
+    def _set_aside_refused_record(self, record: UsageRecord) -> None:
         log.error("the database refuses a usage record", record=to_builtins(record))
         if self._write_ahead_log is not None:
             self._write_ahead_log.set_aside(record)
@@ -352,7 +352,7 @@ class Ledger:
             self._batch_size = self._max_batch_size
 
 
-def _usage_not_recordable() -> StoreUnavailable:
+def _build_unrecordable_error() -> StoreUnavailable:
     return StoreUnavailable("Usage cannot be recorded now. Try again.")
 
 
@@ -368,11 +368,11 @@ def unrecorded(record: UsageRecord, failure: StoreUnavailable) -> UsageRecord:
     return told if told.charged else structs.replace(told, cost=0)
 
 
-def _resolve_future(kept: asyncio.Future[None] | None, failure: Exception | None) -> None:
-    if kept is None or kept.done():
+def _resolve_future(future: asyncio.Future[None] | None, failure: Exception | None) -> None:
+    if future is None or future.done():
         return
     if failure is None:
-        kept.set_result(None)
+        future.set_result(None)
     else:
-        kept.set_exception(failure)
-        kept.exception()  # seen, even where nobody waits any more
+        future.set_exception(failure)
+        future.exception()  # seen, even where nobody waits any more

@@ -62,7 +62,7 @@ class Contents(Struct, eq=False):
 
     def see(self, batch: events.Batch) -> None:
         """Keep events; beyond the bound only the ends of choices."""
-        self._kept_events += filter(self._keep_event, batch)
+        self._kept_events += filter(self._should_keep_event, batch)
 
     def forget(self) -> None:
         """Forget all events, as the reply starts anew."""
@@ -77,7 +77,7 @@ class Contents(Struct, eq=False):
         """
         sent = self._request.whole
         fields = _FIELDS if self._request.passed is None else sent
-        return _bounded_excerpt({name: sent[name] for name in fields if name in sent}, cut=False)
+        return _encode_excerpt({name: sent[name] for name in fields if name in sent}, cut=False)
 
     def reply(self, used: events.Usage) -> Excerpt:
         """Return the reply as a whole, also for a stream; empty if there was none.
@@ -89,9 +89,9 @@ class Contents(Struct, eq=False):
         broken_off = [one for one, is_open in self._is_open_by_choice.items() if is_open]
         ends = [events.Finished("error", one) for one in broken_off]
         whole = self._format_reply(self.context, [*self._kept_events, *ends, self._usage or used])
-        return _bounded_excerpt(whole, cut=self._is_cut)
+        return _encode_excerpt(whole, cut=self._is_cut)
 
-    def _keep_event(self, event: events.Event) -> bool:
+    def _should_keep_event(self, event: events.Event) -> bool:
         if isinstance(event, events.Usage):
             self._usage = event
             return False
@@ -101,12 +101,12 @@ class Contents(Struct, eq=False):
             self._is_open_by_choice[event.choice] = False
             return True
         self._is_open_by_choice.setdefault(event.choice, True)
-        self._kept_size += _event_size(event)
+        self._kept_size += _estimate_event_size(event)
         self._is_cut = self._is_cut or self._kept_size > _HELD
         return not self._is_cut
 
 
-def _event_size(event: events.Event) -> int:
+def _estimate_event_size(event: events.Event) -> int:
     match event:
         case events.TextDelta():
             return len(event.text) + sum(_LOGPROB * (1 + len(one.top)) for one in event.logprobs)
@@ -119,8 +119,8 @@ def _event_size(event: events.Event) -> int:
             return _LOGPROB
 
 
-def _bounded_excerpt(value: object, *, cut: bool) -> Excerpt:
-    whole = msgspec.json.encode(value)
+def _encode_excerpt(content: object, *, cut: bool) -> Excerpt:
+    whole = msgspec.json.encode(content)
     text = whole[:MOST_BYTES].decode(errors="ignore")  # a character that is cut through
     return Excerpt(text, cut or len(whole) > MOST_BYTES)
 
@@ -361,12 +361,12 @@ class RequestLog:
     """Writes a line for each record; a failure of the service is a warning."""
 
     def __init__(self, log_buffer: LogBuffer) -> None:
-        self._buffer_line = log_buffer.tell
+        self._add_to_log_buffer = log_buffer.tell
         self.shows_door = False
         """The line on a terminal names the door."""
 
     def write(self, record: Record) -> None:
-        self._buffer_line("warning" if record.status >= 500 else "info", self, record)
+        self._add_to_log_buffer("warning" if record.status >= 500 else "info", self, record)
 
     def line(self, subject: Record, when: datetime) -> RequestLine:
         """Return the JSON line; times are to a tenth of a millisecond."""
@@ -391,9 +391,9 @@ class RequestLog:
             cached=used.cached,
             reasoning=used.reasoning,
             estimated=used.estimated,
-            queue_ms=_milliseconds(subject.queue_seconds),
-            first_token_ms=None if first is None else _milliseconds(first),
-            duration_ms=_milliseconds(subject.duration_seconds),
+            queue_ms=_to_milliseconds(subject.queue_seconds),
+            first_token_ms=None if first is None else _to_milliseconds(first),
+            duration_ms=_to_milliseconds(subject.duration_seconds),
             trace_id=subject.trace_id or UNSET,
             cost=subject.cost / BILLION if subject.cost else UNSET,
             error_class=subject.error_class or UNSET,
@@ -413,7 +413,7 @@ class RequestLog:
         words = [
             f"{subject.status} {subject.model or subject.asked or '-'}",
             *filter(None, failure),
-            *_usage_words(subject),
+            *_describe_usage(subject),
             *([subject.operation] if subject.operation != "chat" else ()),
             *(["early start"] if subject.early_start else ()),
             *([subject.door] if self.shows_door else ()),
@@ -425,7 +425,7 @@ class RequestLog:
         return f"{_DIM}{clock}{_RESET} {colour}{text[:3]}{_RESET}{text[3:]}"
 
 
-def _usage_words(record: Record) -> Iterator[str]:
+def _describe_usage(record: Record) -> Iterator[str]:
     used, first, seconds = record.used, record.first_token_seconds, record.duration_seconds
     if used.prompt or used.completion:
         yield f"{used.prompt} in, {used.completion} out"
@@ -439,5 +439,5 @@ def _usage_words(record: Record) -> Iterator[str]:
         yield exact(amount_of(record.cost))
 
 
-def _milliseconds(seconds: float) -> float:
+def _to_milliseconds(seconds: float) -> float:
     return int(seconds * 10_000 + 0.5) / 10

@@ -43,22 +43,22 @@ class WriteAheadLog:
         """Raises :class:`WriteAheadLogTaken` and :class:`OSError`."""
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._folder = folder
-        self._waits_for_disk = sync
-        self._part_bytes = part_bytes
+        self._is_sync_required = sync
+        self._max_part_bytes = part_bytes
         self._folder_lock = FileLock(folder / "lock", timeout=0)
         try:
             self._folder_lock.acquire()
         except Timeout as failure:
             raise WriteAheadLogTaken(f"another process writes its usage to {folder}") from failure
         self._newest_mark = 0
-        self._synced_mark = 0
-        self._lost_marks = range(0)  # of what the disk did not keep when it was last asked to
+        self._newest_synced_mark = 0
+        self._failed_marks = range(0)  # of what the disk did not keep when it was last asked to
         self._flush_lock = asyncio.Lock()
-        self._current_file: int | None = None
-        self._full_files: list[int] = []  # files that are full and still to be flushed
-        self._begun_lines: dict[str, bytes] = {}  # the lines of requests that run, by their ids
-        self._part_size = 0
-        self._next_part_at = 0  # size of the file with which the next one is started
+        self._current_fd: int | None = None
+        self._unflushed_fds: list[int] = []  # files that are full and still to be flushed
+        self._open_lines: dict[str, bytes] = {}  # the lines of requests that run, by their ids
+        self._file_bytes = 0
+        self._next_part_at_bytes = 0  # size of the file with which the next one is started
         self._part_number = 0
         self._full_parts: deque[tuple[int, Path]] = deque()  # the last mark of each that is full
 
@@ -66,8 +66,8 @@ class WriteAheadLog:
         """Return records of an earlier process; the last are those of interrupted requests."""
         ended: list[UsageRecord] = []
         running: dict[str, UsageRecord] = {}
-        for part in self._part_files():
-            for record, ends in _read_part(part):
+        for part in self._list_part_files():
+            for record, ends in _read_part_records(part):
                 if ends:
                     ended.append(record)
                 else:
@@ -78,71 +78,71 @@ class WriteAheadLog:
 
     def begin(self) -> None:
         """Remove the files of earlier processes, and start a new one."""
-        for part in self._part_files():
+        for part in self._list_part_files():
             part.unlink()
         self._begin_next_part()
 
     def begin_request(self, record: UsageRecord) -> None:
         """Append what a request leaves if this process ends first; raise :class:`OSError`."""
-        line = _RUNNING + _record_line(record)
+        line = _RUNNING + _encode_record_line(record)
         self._append_line(line)
-        self._begun_lines[record.id] = line
+        self._open_lines[record.id] = line
 
     def write(self, record: UsageRecord) -> int:
         """Append the record of an ended request, and return its mark; raise :class:`OSError`."""
-        self._begun_lines.pop(record.id, None)
-        self._append_line(_record_line(record))
+        self._open_lines.pop(record.id, None)
+        self._append_line(_encode_record_line(record))
         self._newest_mark += 1
-        if self._part_size >= self._next_part_at:
-            self._next_part_at = self._part_size + self._part_bytes
+        if self._file_bytes >= self._next_part_at_bytes:
+            self._next_part_at_bytes = self._file_bytes + self._max_part_bytes
             with suppress(OSError):  # this one goes on until there can be another
                 self._begin_next_part()
         return self._newest_mark
 
     def _append_line(self, line: bytes) -> None:
-        if self._current_file is None:
+        if self._current_fd is None:
             raise OSError("the journal is not open")
-        written = os.write(self._current_file, line)
+        written = os.write(self._current_fd, line)
         if written != len(line):  # a full disk: the next line must not stand behind a piece
-            os.ftruncate(self._current_file, self._part_size)
+            os.ftruncate(self._current_fd, self._file_bytes)
             raise OSError("the disk takes no more")
-        self._part_size += written
+        self._file_bytes += written
 
     def check(self) -> None:
         """Raise :class:`OSError` if the disk would not take a record now."""
-        size = self._part_size
+        size = self._file_bytes
         try:
             self._append_line(bytes(_CHECK_BYTES))
         finally:
-            if self._current_file is not None:
-                os.ftruncate(self._current_file, size)
-                self._part_size = size
+            if self._current_fd is not None:
+                os.ftruncate(self._current_fd, size)
+                self._file_bytes = size
 
     async def flushed(self, mark: int) -> None:
         """Return when everything up to a mark is safe; raise :class:`OSError`."""
-        if not self._waits_for_disk:
+        if not self._is_sync_required:
             return
         async with self._flush_lock:
-            if mark in self._lost_marks:
+            if mark in self._failed_marks:
                 raise OSError("the disk did not keep it")  # it says so only once itself
-            if self._current_file is None or mark <= self._synced_mark:
+            if self._current_fd is None or mark <= self._newest_synced_mark:
                 return
-            reached, full = self._newest_mark, tuple(self._full_files)
+            reached, full = self._newest_mark, tuple(self._unflushed_fds)
             try:
-                for file in (*full, self._current_file):
+                for file in (*full, self._current_fd):
                     await asyncio.to_thread(_flush_and_close, os.dup(file))
             except OSError:
-                self._lost_marks = range(self._synced_mark + 1, reached + 1)
+                self._failed_marks = range(self._newest_synced_mark + 1, reached + 1)
                 raise
-            self._synced_mark = reached
-            del self._full_files[: len(full)]
+            self._newest_synced_mark = reached
+            del self._unflushed_fds[: len(full)]
             for file in full:
                 _close_file(file)
 
     def set_aside(self, record: UsageRecord) -> None:
         """Write a record that the database refuses to a file that is never removed."""
         with suppress(OSError), (self._folder / "refused").open("ab") as file:
-            file.write(_record_line(record))  # where it cannot be, the log has it
+            file.write(_encode_record_line(record))  # where it cannot be, the log has it
 
     def applied(self, mark: int) -> None:
         """Remove the files whose records the database has up to this mark."""
@@ -152,16 +152,16 @@ class WriteAheadLog:
                 part.unlink()
 
     def close(self) -> None:
-        if self._current_file is not None:
-            self._full_files.append(self._current_file)
-            self._current_file = None
-        while self._full_files:
-            _close_file(self._full_files.pop())
+        if self._current_fd is not None:
+            self._unflushed_fds.append(self._current_fd)
+            self._current_fd = None
+        while self._unflushed_fds:
+            _close_file(self._unflushed_fds.pop())
         self._folder_lock.release()
 
     def _begin_next_part(self) -> None:
         # Lines of all running requests are copied, so the files before it can be removed.
-        part, content = self._part_path(self._part_number + 1), b"".join(self._begun_lines.values())
+        part, content = self._part_path(self._part_number + 1), b"".join(self._open_lines.values())
         file = os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND, 0o600)
         try:
             written = os.write(file, content) if content else 0
@@ -171,44 +171,44 @@ class WriteAheadLog:
             os.close(file)
             part.unlink()
             raise
-        full, self._current_file, self._part_size = self._current_file, file, written
-        self._next_part_at = written + self._part_bytes
+        full, self._current_fd, self._file_bytes = self._current_fd, file, written
+        self._next_part_at_bytes = written + self._max_part_bytes
         if full is not None:
             self._full_parts.append((self._newest_mark, self._part_path(self._part_number)))
-            self._full_files.append(full)
+            self._unflushed_fds.append(full)
         self._part_number += 1
-        while self._full_files and not self._waits_for_disk:
-            _close_file(self._full_files.pop())
+        while self._unflushed_fds and not self._is_sync_required:
+            _close_file(self._unflushed_fds.pop())
 
-    def _part_path(self, number: int) -> Path:
-        return self._folder / f"{number:08d}{_SUFFIX}"
+    def _part_path(self, part_number: int) -> Path:
+        return self._folder / f"{part_number:08d}{_SUFFIX}"
 
-    def _part_files(self) -> list[Path]:
+    def _list_part_files(self) -> list[Path]:
         return sorted(self._folder.glob(f"*{_SUFFIX}"))
 
 
-def _record_line(record: UsageRecord) -> bytes:
+def _encode_record_line(record: UsageRecord) -> bytes:
     data = _encode(record)
     return b"%08x %s\n" % (zlib.crc32(data), data)
 
 
-def _close_file(file: int) -> None:
+def _close_file(descriptor: int) -> None:
     with suppress(OSError):  # what it says of data is told where that has to be safe
-        os.close(file)
+        os.close(descriptor)
 
 
-def _flush_and_close(file: int) -> None:
+def _flush_and_close(descriptor: int) -> None:
     try:
-        os.fdatasync(file)
+        os.fdatasync(descriptor)
     finally:
-        os.close(file)
+        os.close(descriptor)
 
 
-def _read_part(part: Path) -> Iterator[tuple[UsageRecord, bool]]:
-    lines = part.read_bytes().split(b"\n")
+def _read_part_records(path: Path) -> Iterator[tuple[UsageRecord, bool]]:
+    lines = path.read_bytes().split(b"\n")
     for line in lines[:-1]:  # the last is empty, or was cut off
         checksum, _, data = line.removeprefix(_RUNNING).partition(b" ")
         if checksum == b"%08x" % zlib.crc32(data):
             yield _decode(data), not line.startswith(_RUNNING)
         else:
-            log.warning("a line of the usage journal is damaged", file=part.name)
+            log.warning("a line of the usage journal is damaged", file=path.name)

@@ -47,28 +47,28 @@ class PassedThroughReply(Struct, frozen=True):
         raw = next((event.data for event in events if isinstance(event, PassedBytes)), None)
         if raw is None:
             text = "".join([event.text for event in events if isinstance(event, TextDelta)])
-            shown = {"usage": _shown_usage(None, context, usage)}
+            shown = {"usage": _encode_usage(None, context, usage)}
             return {"choices": [{"text": text}], **shown} if text else shown
         if raw.lstrip()[:1] == b"[":
             return Raw(raw)
-        fields = _with_model_name(raw, context)
+        fields = _replace_model_name(raw, context)
         if "usage" in fields or "results" not in fields:
-            fields["usage"] = _shown_usage(fields.get("usage"), context, usage)
+            fields["usage"] = _encode_usage(fields.get("usage"), context, usage)
         return fields
 
     def encoder(self, context: ResponseContext) -> PassedEncoder:
         return PassedEncoder(context, self.usage)
 
 
-def _with_model_name(raw: bytes, context: ResponseContext) -> dict[str, Raw]:
-    fields = members(raw)
+def _replace_model_name(reply_json: bytes, context: ResponseContext) -> dict[str, Raw]:
+    fields = members(reply_json)
     if "model" in fields:
         fields["model"] = Raw(_encode(context.model))
     return fields
 
 
-def _shown_usage(told: Raw | None, context: ResponseContext, usage: Usage) -> Raw:
-    found: object = None if told is None else msgspec.json.decode(told)
+def _encode_usage(provider_usage: Raw | None, context: ResponseContext, usage: Usage) -> Raw:
+    found: object = None if provider_usage is None else msgspec.json.decode(provider_usage)
     if not isinstance(found, dict):
         found = {"prompt_tokens": usage.prompt, "total_tokens": usage.prompt + usage.completion}
         if usage.completion:
@@ -84,27 +84,27 @@ class PassedEncoder(Struct, eq=False):
 
     _context: ResponseContext
     _shows_usage: bool
-    _common_members: dict[str, Raw] = {}  # what all chunks have in common
+    _shared_fields: dict[str, Raw] = {}  # what all chunks have in common
 
     def feed(self, batch: Batch) -> bytes:
         pieces: list[bytes] = []
         for event in batch:
             if isinstance(event, PassedBytes):
-                fields = _with_model_name(event.data, self._context)
+                fields = _replace_model_name(event.data, self._context)
                 fields.pop("usage", None)
-                self._common_members = {name: fields[name] for name in _IDENTITY if name in fields}
+                self._shared_fields = {name: fields[name] for name in _IDENTITY if name in fields}
                 # Line breaks stand between members of the provider's JSON only, never in strings.
                 line = _encode(fields).replace(b"\n", b" ").replace(b"\r", b" ")
                 pieces.append(sse.encode(line))
             elif isinstance(event, Usage) and self._shows_usage:
-                usage = _shown_usage(None, self._context, event)
+                usage = _encode_usage(None, self._context, event)
                 pieces.append(
-                    sse.encode(_encode({**self._common_members, "choices": [], "usage": usage}))
+                    sse.encode(_encode({**self._shared_fields, "choices": [], "usage": usage}))
                 )
         return b"".join(pieces)
 
     def broken(self, error: ErrorDetails) -> bytes:
-        return sse.encode(_encode({**self._common_members, "choices": [], "error": error}))
+        return sse.encode(_encode({**self._shared_fields, "choices": [], "error": error}))
 
     def end(self) -> bytes:
         return sse.DONE
@@ -136,9 +136,9 @@ def parse(operation: Operation, body: bytes, rules: ParsingRules) -> ChatRequest
     try:
         asked: Any = msgspec.convert(values, operations.BODIES[operation], str_keys=True)
     except msgspec.ValidationError as error:
-        raise _wrong_field_error(str(error)) from error
+        raise _build_field_error(str(error)) from error
     known, unlisted = sift(values, operations.FIELDS[operation])
-    facts = _request_facts(asked)
+    facts = _build_request_fields(asked)
     # Requests that begin alike go to the same target, all others are spread.
     value: Any = next(known[name] for name in ("query", "prompt", "input") if name in known)
     first = value if isinstance(value, str) or isinstance(value[0], int) else value[0]
@@ -158,49 +158,49 @@ def parse(operation: Operation, body: bytes, rules: ParsingRules) -> ChatRequest
     )
 
 
-def _request_facts(asked: Any) -> Mapping[str, Any]:
-    match asked:
+def _build_request_fields(request: Any) -> Mapping[str, Any]:
+    match request:
         case operations.EmbeddingsRequest():
-            body = PassedBody("embeddings", _input_tokens(asked.input, "input"))
+            body = PassedBody("embeddings", _estimate_input_tokens(request.input, "input"))
         case operations.RerankRequest():
-            query, documents = text_tokens(asked.query), asked.documents
+            query, documents = text_tokens(request.query), request.documents
             texts = [one if isinstance(one, str) else one.text for one in documents]
             tokens = sum(query + text_tokens(text) for text in texts)
             body = PassedBody("rerank", tokens, -(-len(documents) // _DOCUMENTS_OF_UNIT))
         case operations.CompletionsRequest():
-            tokens = _input_tokens(asked.prompt, "prompt") + text_tokens(asked.suffix)
-            options = asked.stream_options
+            tokens = _estimate_input_tokens(request.prompt, "prompt") + text_tokens(request.suffix)
+            options = request.stream_options
             return {
                 "passed": PassedBody("completions", tokens),
-                "stream": asked.stream or False,
+                "stream": request.stream or False,
                 "include_usage": options is not None and bool(options.include_usage),
-                "max_tokens": asked.max_tokens,
-                "n": (asked.n or 1) * _prompt_count(asked.prompt),
+                "max_tokens": request.max_tokens,
+                "n": (request.n or 1) * _count_prompts(request.prompt),
             }
     return {"passed": body, "max_tokens": 0}
 
 
-def _input_tokens(value: Any, name: str) -> int:
-    if isinstance(value, str):
-        return text_tokens(value)
-    kinds = {type(one) for one in value}
+def _estimate_input_tokens(input: Any, field: str) -> int:
+    if isinstance(input, str):
+        return text_tokens(input)
+    kinds = {type(one) for one in input}
     if len(kinds) > 1:
-        raise wrong_value(name, "mixes texts and tokens; send an array of one kind.")
+        raise wrong_value(field, "mixes texts and tokens; send an array of one kind.")
     if int in kinds:
-        return len(value)
-    return sum(text_tokens(one) if isinstance(one, str) else len(one) for one in value)
+        return len(input)
+    return sum(text_tokens(one) if isinstance(one, str) else len(one) for one in input)
 
 
-def _prompt_count(value: Any) -> int:
-    return 1 if isinstance(value, str) or isinstance(value[0], int) else len(value)
+def _count_prompts(prompt: Any) -> int:
+    return 1 if isinstance(prompt, str) or isinstance(prompt[0], int) else len(prompt)
 
 
-def _wrong_field_error(words: str) -> InvalidRequest:
-    if missing := _MISSING.search(words):
+def _build_field_error(message_words: str) -> InvalidRequest:
+    if missing := _MISSING.search(message_words):
         name = missing[1]
         return InvalidRequest(f"`{name}` is missing.", code="missing_parameter", param=name)
-    found = _PLACE.match(words)
-    message, param = found.groups() if found else (words, None)
+    found = _PLACE.match(message_words)
+    message, param = found.groups() if found else (message_words, None)
     code = "invalid_type" if "got `" in message else "invalid_value"
     place = f"`{param}`" if param else "The body"
     return InvalidRequest(f"{place} is wrong: {message}.", code=code, param=param or None)

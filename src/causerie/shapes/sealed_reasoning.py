@@ -37,7 +37,7 @@ class SealedReasoning(Struct, frozen=True, array_like=True):
 
 def seal(reasoning: SealedReasoning) -> str:
     data = msgspec.json.encode(reasoning)
-    return _MARK + urlsafe_b64encode(_checksum(data) + data).decode()
+    return _MARK + urlsafe_b64encode(_compute_checksum(data) + data).decode()
 
 
 def unseal(text: object) -> SealedReasoning | None:
@@ -47,7 +47,7 @@ def unseal(text: object) -> SealedReasoning | None:
     try:
         whole = urlsafe_b64decode(text.removeprefix(_MARK).encode())
         data = whole[_CHECKSUM:]
-        if whole[:_CHECKSUM] != _checksum(data):
+        if whole[:_CHECKSUM] != _compute_checksum(data):
             return None
         found: SealedReasoning = bounded_json.decode(data, SealedReasoning)
     except (Base64Error, UnicodeError, msgspec.MsgspecError, RecursionError):
@@ -55,7 +55,7 @@ def unseal(text: object) -> SealedReasoning | None:
     return SealedReasoning(found.text, blocks_of(list(found.blocks)))
 
 
-def _checksum(data: bytes) -> bytes:
+def _compute_checksum(data: bytes) -> bytes:
     return blake2b(data, digest_size=_CHECKSUM, person=b"reasoning").digest()
 
 
@@ -102,8 +102,8 @@ def reasoning_of(block: dict[str, Any], index: int) -> list[dict[str, Any]]:
     return [foreign_block(text, signature, index)]
 
 
-def is_ours(block: object) -> bool:
-    """Return true for a block of thinking that no other server knows."""
+def has_own_signature(block: object) -> bool:
+    """Return whether a block of thinking carries a signature that Causerie made."""
     if not isinstance(block, dict) or block.get("type") not in ("thinking", "redacted_thinking"):
         return False
     mark = block.get("signature") or block.get("data")

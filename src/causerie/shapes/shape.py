@@ -127,23 +127,23 @@ class PassingEncoder(Struct, eq=False):
     _encoder: StreamEncoder
     _resume_encoder: Callable[[Any, bytes, bytes], None] | None
     _last_events: list[bytes] = []
-    _first_event: bytes = b""  # event that passed
-    _newest_event: bytes = b""
+    _first_passed_event: bytes = b""  # event that passed
+    _newest_passed_event: bytes = b""
 
     def feed(self, batch: Batch) -> bytes:
         passed: list[bytes] = []
         for event in batch:
             if event.__class__ is PassedBytes:
-                self._newest_event = event.data
-                self._first_event = self._first_event or event.data
+                self._newest_passed_event = event.data
+                self._first_passed_event = self._first_passed_event or event.data
                 (self._last_events if event.last else passed).append(event.data)
-        return b"".join(passed) if self._first_event else self._encoder.feed(batch)
+        return b"".join(passed) if self._first_passed_event else self._encoder.feed(batch)
 
     def broken(self, error: ErrorDetails) -> bytes:
         self._last_events.clear()
-        if self._first_event and self._resume_encoder is not None:
-            self._resume_encoder(self._encoder, self._first_event, self._newest_event)
+        if self._first_passed_event and self._resume_encoder is not None:
+            self._resume_encoder(self._encoder, self._first_passed_event, self._newest_passed_event)
         return self._encoder.broken(error)
 
     def end(self) -> bytes:
-        return b"".join(self._last_events) if self._first_event else self._encoder.end()
+        return b"".join(self._last_events) if self._first_passed_event else self._encoder.end()

@@ -15,7 +15,7 @@ from causerie.protocol.body import ObjectReader
 from causerie.protocol.parameters import ParsingRules
 from causerie.protocol.response import CompletionIdentity, ResponseContext
 from causerie.shapes.responses.encoder import ResponseReply
-from causerie.shapes.responses.reader import RESPONSES, _parse_plain, _Translation
+from causerie.shapes.responses.reader import RESPONSES, _parse_fast_path, _Translation
 from causerie.shapes.shape import ParsedRequest, PassingReply
 
 RULES = ParsingRules()
@@ -52,7 +52,7 @@ def reply_of(parsed: ParsedRequest) -> tuple[Mapping[str, Any], ResponseReply]:
 
 @given(_BODIES)
 def test_both_readers_read_the_same(body: dict[str, Any]) -> None:
-    fast, slow = _parse_plain(json.dumps(body).encode(), RULES), whole(body)
+    fast, slow = _parse_fast_path(json.dumps(body).encode(), RULES), whole(body)
     assert fast is not None
     assert fast.places.messages == slow.places.messages
     assert reply_of(fast) == reply_of(slow)
@@ -80,7 +80,7 @@ def test_both_readers_read_the_same(body: dict[str, Any]) -> None:
     ],
 )
 def test_all_others_are_left_to_the_whole_reader(body: dict[str, Any]) -> None:
-    assert _parse_plain(json.dumps(body).encode(), RULES) is None
+    assert _parse_fast_path(json.dumps(body).encode(), RULES) is None
 
 
 def test_a_plain_request_passes_as_it_was_sent() -> None:

@@ -179,7 +179,7 @@ def completion(context: ResponseContext, events: Sequence[Event]) -> Completion:
         choices = [choice]
     else:
         by_choice = groupby(sorted(events[:-1], key=_choice_of), key=_choice_of)
-        choices = [_completion_choice(context, index, group) for index, group in by_choice]
+        choices = [_build_completion_choice(context, index, group) for index, group in by_choice]
     identity = context.identity
     return Completion(
         id=identity.id,
@@ -192,7 +192,7 @@ def completion(context: ResponseContext, events: Sequence[Event]) -> Completion:
     )
 
 
-def _completion_choice(
+def _build_completion_choice(
     context: ResponseContext, index: int, events: Iterable[Event]
 ) -> CompletionChoice:
     texts: list[str] = []
@@ -225,7 +225,7 @@ def _completion_choice(
         if context.router_names:
             message.reasoning = reasoning or UNSET
             message.reasoning_details = joined(
-                chain.from_iterable(map(_reasoning_blocks, thoughts))
+                chain.from_iterable(map(_build_reasoning_blocks, thoughts))
             )
     for place, call in calls.items():
         call.function.arguments = "".join(arguments[place])
@@ -239,7 +239,7 @@ def _completion_choice(
     )
 
 
-def _make_chunk(context: ResponseContext, choices: list[ChunkChoice]) -> Chunk:
+def _build_chunk(context: ResponseContext, choices: list[ChunkChoice]) -> Chunk:
     return Chunk(
         id=context.identity.id,
         created=context.identity.created,
@@ -259,7 +259,7 @@ class ChunkEncoder:
         self._context = context
         self._usage = usage
         # Common part of all events: a chunk up to its first choice.
-        self._prefix = sse.BEFORE + _encode_json(_make_chunk(context, [])).removesuffix(b"]}")
+        self._prefix = sse.BEFORE + _encode_json(_build_chunk(context, [])).removesuffix(b"]}")
         # By choice that has started: what its chunks have in common, up to what their delta holds.
         self._delta_heads: dict[int, bytes] = {}
         # The same, up to the text, or to the reasoning where that is shown under one name.
@@ -283,7 +283,7 @@ class ChunkEncoder:
                     pieces += (self._prefix, b'],"usage":', _encode_json(usage), b"}", _EVENT_END)
             elif not isinstance(event, PassedBytes):
                 if event.choice not in self._delta_heads:
-                    pieces += self._begin_choice(event.choice)
+                    pieces += self._encode_choice_start(event.choice)
                 pieces += self._encode_event(event, self._delta_heads[event.choice])
         return b"".join(pieces)
 
@@ -294,32 +294,32 @@ class ChunkEncoder:
             ChunkChoice(index=index, delta=Delta(), finish_reason="error")
             for index in sorted(prefixes - self._ended)
         ]
-        chunk = _make_chunk(self._context, choices)
+        chunk = _build_chunk(self._context, choices)
         chunk.error = error
         return sse.encode(_encode_json(chunk))
 
     def end(self) -> bytes:
         return sse.DONE
 
-    def _begin_choice(self, index: int) -> Sequence[bytes]:
+    def _encode_choice_start(self, index: int) -> Sequence[bytes]:
         before = b"".join((self._prefix, b'{"index":', _encode_json(index), b',"delta":{'))
         self._delta_heads[index], self._texts[index] = before, before + b'"content":'
         if self._context.reasoning_visible and not self._context.router_names:
             self._reasoning[index] = before + b'"reasoning_content":'
         return (before, b'"role":"assistant","content":""', _GOES_ON)
 
-    def _encode_event(self, event: ContentEvent | Finished, before: bytes) -> Sequence[bytes]:
+    def _encode_event(self, event: ContentEvent | Finished, head: bytes) -> Sequence[bytes]:
         if isinstance(event, Finished):
             self._ended.add(event.choice)
             end = b"}]}" if event.verified else b',"verified":false}]}'
-            return (before, b'},"finish_reason":', _encode_json(event.reason), end, _EVENT_END)
+            return (head, b'},"finish_reason":', _encode_json(event.reason), end, _EVENT_END)
         if not isinstance(event, ReasoningDelta):
             if isinstance(event, TextDelta) and not event.logprobs:
                 return (self._texts[event.choice], _encode_json(event.text), _GOES_ON)
-            return (self._prefix, _encode_json(self._content_choice(event)), b"]}", _EVENT_END)
+            return (self._prefix, _encode_json(self._build_choice(event)), b"]}", _EVENT_END)
         context = self._context
         if context.reasoning_visible and context.router_names:
-            delta = Delta(reasoning_details=_reasoning_blocks(event))
+            delta = Delta(reasoning_details=_build_reasoning_blocks(event))
             if event.text:
                 delta.reasoning_content = delta.reasoning = event.text
             choice = ChunkChoice(index=event.choice, delta=delta)
@@ -328,7 +328,7 @@ class ChunkEncoder:
             return (self._reasoning[event.choice], _encode_json(event.text), _GOES_ON)
         return ()
 
-    def _content_choice(self, event: TextDelta | ToolCallStarted | ToolCallDelta) -> ChunkChoice:
+    def _build_choice(self, event: TextDelta | ToolCallStarted | ToolCallDelta) -> ChunkChoice:
         match event:
             case TextDelta(text, logprobs):
                 told = Logprobs(content=list(map(logprob_body, logprobs))) if logprobs else UNSET
@@ -359,7 +359,7 @@ def usage_body(usage: Usage, cost: Callable[[Usage], float] | None = None) -> Us
     )
 
 
-def _reasoning_blocks(event: ReasoningDelta) -> Sequence[Block]:
+def _build_reasoning_blocks(event: ReasoningDelta) -> Sequence[Block]:
     return event.blocks or (block_of(event.text),)
 
 

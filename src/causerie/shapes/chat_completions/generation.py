@@ -121,7 +121,7 @@ def read_thinking(body: ObjectReader, rules: parameters.ParsingRules) -> request
     """
     if _THINKING_FIELDS.isdisjoint(body.values):
         return requests.Thinking()
-    reasoning = _reasoning_object(body, rules)
+    reasoning = _read_reasoning_object(body, rules)
     kwargs = body.child("chat_template_kwargs") or ObjectReader({})
     # Values of other types mean something else to some templates.
     switch, word = kwargs.get("thinking"), kwargs.get("reasoning_effort")
@@ -131,21 +131,21 @@ def read_thinking(body: ObjectReader, rules: parameters.ParsingRules) -> request
         (reasoning.boolean("enabled"), reasoning.param("enabled")),
     ]
     template_effort = word if isinstance(word, str) and word in parameters.EFFORTS else None
-    effort, effort_param = _agreed_setting(
+    effort, effort_param = _require_equal(
         (body.word("reasoning_effort", parameters.EFFORTS), "reasoning_effort"),
         (template_effort, kwargs.param("reasoning_effort")),
         (reasoning.word("effort", parameters.EFFORTS), reasoning.param("effort")),
     )
-    budget, budget_param = _agreed_setting(
+    budget, budget_param = _require_equal(
         (body.integer("thinking_token_budget", 0, MAX_INT32), "thinking_token_budget"),
         (reasoning.integer("max_tokens", 0, MAX_INT32), reasoning.param("max_tokens")),
     )
     hidden = reasoning.boolean("exclude")
-    visible, _ = _agreed_setting(
+    visible, _ = _require_equal(
         (body.boolean("include_reasoning"), "include_reasoning"),
         (None if hidden is None else not hidden, reasoning.param("exclude")),
     )
-    enabled, enabled_param = _agreed_setting(
+    enabled, enabled_param = _require_equal(
         *switches,
         (None if effort is None else effort != "none", effort_param),
         (False if budget == 0 else None, budget_param),  # some tokens only bound it
@@ -153,7 +153,7 @@ def read_thinking(body: ObjectReader, rules: parameters.ParsingRules) -> request
     if enabled is None and reasoning.get("max_tokens"):
         enabled = True
     if enabled is False and budget:
-        raise _contradicting_fields(enabled_param, budget_param)
+        raise _build_contradiction(enabled_param, budget_param)
     usual = enabled and reasoning.boolean("enabled") and effort is None and budget is None
     return requests.Thinking(
         enabled=enabled,
@@ -164,7 +164,7 @@ def read_thinking(body: ObjectReader, rules: parameters.ParsingRules) -> request
     )
 
 
-def _reasoning_object(body: ObjectReader, rules: parameters.ParsingRules) -> ObjectReader:
+def _read_reasoning_object(body: ObjectReader, rules: parameters.ParsingRules) -> ObjectReader:
     if body.has("reasoning") and not rules.reasoning_object:
         raise unsupported(
             "reasoning",
@@ -182,15 +182,15 @@ def _reasoning_object(body: ObjectReader, rules: parameters.ParsingRules) -> Obj
     return fields
 
 
-def _agreed_setting(*settings: _Setting[T]) -> _Setting[T]:
+def _require_equal(*settings: _Setting[T]) -> _Setting[T]:
     given = [setting for setting in settings if setting[0] is not None]
     for value, param in given[1:]:
         if value != given[0][0]:
-            raise _contradicting_fields(given[0][1], param)
+            raise _build_contradiction(given[0][1], param)
     return given[0] if given else (None, "")
 
 
-def _contradicting_fields(first: str, second: str) -> InvalidRequest:
+def _build_contradiction(first: str, second: str) -> InvalidRequest:
     return InvalidRequest(
         f"`{second}` contradicts `{first}`; send one of them, or the same in both.", param=second
     )
@@ -201,17 +201,17 @@ _STRUCTURED_KINDS = StructuredOutputs.__struct_fields__
 
 
 def read_output(body: ObjectReader) -> requests.OutputFormat | None:
-    output, structured = _response_format(body), body.child("structured_outputs")
+    output, structured = _read_response_format(body), body.child("structured_outputs")
     if output is not None and structured is not None:
         raise InvalidRequest(
             "`response_format` and `structured_outputs` both give the answer a shape; "
             "send one of them.",
             param="structured_outputs",
         )
-    return output if structured is None else _structured_output(structured)
+    return output if structured is None else _read_structured_output(structured)
 
 
-def _response_format(body: ObjectReader) -> requests.OutputFormat | None:
+def _read_response_format(body: ObjectReader) -> requests.OutputFormat | None:
     fields = body.child("response_format", 'an object like {"type": "json_object"}')
     if fields is None:
         return None
@@ -237,7 +237,7 @@ def _response_format(body: ObjectReader) -> requests.OutputFormat | None:
     return requests.JsonSchema(wanted.values, name or "response")
 
 
-def _structured_output(fields: ObjectReader) -> requests.OutputFormat:
+def _read_structured_output(fields: ObjectReader) -> requests.OutputFormat:
     given = [name for name in _STRUCTURED_KINDS if fields.has(name)]
     if not given:
         raise InvalidRequest(

@@ -60,7 +60,7 @@ def read_messages(values: Iterable[tuple[int, object]]) -> tuple[Message, ...]:
     messages = []
     for index, value in values:
         fields = as_object(value, f"messages[{index}]", "an object with `role` and `content`")
-        message = _parsed_message(fields, known_calls)
+        message = _read_message(fields, known_calls)
         if message.tool_calls:
             known_calls.update(call.id for call in message.tool_calls)
         messages.append(message)
@@ -80,7 +80,7 @@ def plain_length(messages: Sequence[Message]) -> int | None:
     return characters
 
 
-def _parsed_message(fields: ObjectReader, known_calls: set[str]) -> Message:
+def _read_message(fields: ObjectReader, known_call_ids: set[str]) -> Message:
     value = fields.required_string("role", expected=f"one of {', '.join(ROLES)}")
     if value == "function":
         raise unsupported(fields.param("role"), _SEND_RESULT)
@@ -91,8 +91,8 @@ def _parsed_message(fields: ObjectReader, known_calls: set[str]) -> Message:
         )
     name = fields.string("name", most=MAX_NAME)
     if role == "assistant":
-        return _assistant_message(fields, name)
-    content = _message_content(fields, role)
+        return _read_assistant_message(fields, name)
+    content = _read_message_content(fields, role)
     if content is None:
         raise missing(fields.param("content"), "a string or an array of parts")
     if role != "tool":
@@ -100,7 +100,7 @@ def _parsed_message(fields: ObjectReader, known_calls: set[str]) -> Message:
     param, answered = fields.param("tool_call_id"), fields.string("tool_call_id")
     if answered is None:
         raise missing(param, "the `id` of the tool call that the message answers")
-    if answered not in known_calls:
+    if answered not in known_call_ids:
         raise wrong_value(
             param,
             f"is {shown(answered)}, which no earlier assistant message has in its `tool_calls`; "
@@ -109,14 +109,14 @@ def _parsed_message(fields: ObjectReader, known_calls: set[str]) -> Message:
     return Message(role=role, content=content, name=name, tool_call_id=answered)
 
 
-def _assistant_message(fields: ObjectReader, name: str | None) -> Message:
+def _read_assistant_message(fields: ObjectReader, name: str | None) -> Message:
     if fields.has("function_call"):
         raise unsupported(fields.param("function_call"), "Send past calls in `tool_calls`.")
-    content, refusal = _message_content(fields, "assistant"), fields.string("refusal")
+    content, refusal = _read_message_content(fields, "assistant"), fields.string("refusal")
     if content is None:
         content = refusal  # said instead, as clients send it back
-    reasoning = _past_reasoning(fields)
-    calls = tuple(_past_call(call) for call in fields.objects("tool_calls", most=MAX_PAST_CALLS))
+    reasoning = _read_reasoning(fields)
+    calls = tuple(_read_call(call) for call in fields.objects("tool_calls", most=MAX_PAST_CALLS))
     if content is None and not calls and reasoning is None:
         raise missing(fields.param("content"), "a string, unless there are `tool_calls`")
     return Message(
@@ -124,7 +124,7 @@ def _assistant_message(fields: ObjectReader, name: str | None) -> Message:
     )
 
 
-def _past_reasoning(fields: ObjectReader) -> str | None:
+def _read_reasoning(fields: ObjectReader) -> str | None:
     reasoning = fields.string("reasoning_content")
     if reasoning is None:
         reasoning = fields.string("reasoning")
@@ -134,7 +134,7 @@ def _past_reasoning(fields: ObjectReader) -> str | None:
     return reasoning
 
 
-def _past_call(fields: ObjectReader) -> ToolCall:
+def _read_call(fields: ObjectReader) -> ToolCall:
     if fields.get("type") != "function":
         raise unsupported(fields.param("type"), 'Only calls of type "function" are known.')
     fields.child("extra_content")  # goes to its provider as it is
@@ -154,7 +154,7 @@ def _past_call(fields: ObjectReader) -> ToolCall:
     )
 
 
-def _message_content(fields: ObjectReader, role: Role) -> str | tuple[Part, ...] | None:
+def _read_message_content(fields: ObjectReader, role: Role) -> str | tuple[Part, ...] | None:
     value = fields.get("content")
     if value is None or isinstance(value, str):
         return value
@@ -192,7 +192,7 @@ def read_part(fields: ObjectReader, role: Role) -> Part:
     image = fields.required_object("image_url", "an object with a `url`")
     image.word("detail", ("auto", "low", "high", "original"))
     part = ImagePart(image.required_string("url"), optional=role == "tool")
-    if part.enclosed and not _holds_image(part.url):
+    if part.enclosed and not _is_image_data_url(part.url):
         raise wrong_value(image.param("url"), "must have the form `data:image/TYPE;base64,DATA`.")
     if not part.enclosed and (role == "tool" or not _WEB_ADDRESS.fullmatch(part.url)):
         raise wrong_value(
@@ -203,7 +203,7 @@ def read_part(fields: ObjectReader, role: Role) -> Part:
     return part
 
 
-def _holds_image(url: str) -> bool:
+def _is_image_data_url(url: str) -> bool:
     # At memory speed: the address may be long.
     head = _DATA_IMAGE.match(url)
     if head is None or not url.isascii():

@@ -65,23 +65,23 @@ def mend(values: Sequence[Any], mark: str = "") -> tuple[list[tuple[int, Any]], 
         role = past.get(index)
         if role is not None:
             mender = _MessageMender(f"messages[{index}]", role, changes)
-            value = mender.mended(_without_half_marks(value, index, mark, changes))
+            value = mender.mended(_replace_half_marks(value, index, mark, changes))
         mended.append((index, value))
-    return _paired_results(mended, changes), changes.reported()
+    return _pair_results(mended, changes), changes.reported()
 
 
 class Changes(Struct, eq=False):
     """A bounded list of changes to a request, to be reported in a header."""
 
     _named_changes: dict[str, None] = {}
-    _unnamed_count: int = 0
+    _unlisted_count: int = 0
 
     def note(self, change: str) -> None:
         """Note a change once; the first ones are named, the others counted."""
         if len(self._named_changes) < 32:
             self._named_changes[change] = None
         else:
-            self._unnamed_count += 1
+            self._unlisted_count += 1
 
     def note_others(self, fields: ObjectReader, known: Collection[str]) -> None:
         for name in fields.values:
@@ -89,14 +89,14 @@ class Changes(Struct, eq=False):
                 self.note(f"{fields.param(quote(name[:64], safe=''))} dropped")
 
     def reported(self) -> Sequence[str]:
-        more = [f"{self._unnamed_count} more repairs of messages"] if self._unnamed_count else []
+        more = [f"{self._unlisted_count} more repairs of messages"] if self._unlisted_count else []
         return (*self._named_changes, *more)
 
 
-def _without_half_marks(value: Entry, index: int, mark: str, changes: Changes) -> Entry:
+def _replace_half_marks(message: Entry, index: int, mark: str, changes: Changes) -> Entry:
     if not mark:
-        return value
-    whole: Entry = {name.replace(mark, _REPLACEMENT): each for name, each in value.items()}
+        return message
+    whole: Entry = {name.replace(mark, _REPLACEMENT): each for name, each in message.items()}
     for name, each in whole.items():
         text = msgspec.json.encode(each)
         if mark.encode() in text:
@@ -112,11 +112,11 @@ class _MessageMender(Struct, eq=False):
 
     def mended(self, value: Entry) -> Entry:
         message = dict(value)
-        self._drop_unless(message, "name", str, MAX_NAME)
+        self._drop_invalid(message, "name", str, MAX_NAME)
         if self._role == "assistant":
             for name in ("refusal", "reasoning_content", "reasoning"):
-                self._drop_unless(message, name, str)
-            self._drop_unless(message, "reasoning_details", list)
+                self._drop_invalid(message, name, str)
+            self._drop_invalid(message, "reasoning_details", list)
             blocks = message.get("reasoning_details")
             kept = [block for block in blocks or () if isinstance(block, dict)][:MAX_PARTS]
             if blocks is not None and len(kept) < len(blocks):
@@ -126,18 +126,18 @@ class _MessageMender(Struct, eq=False):
             if old is not None and not message.get("tool_calls"):
                 message["tool_calls"] = [{"type": "function", "function": old}]
                 self._note_change("function_call->tool_calls", "repaired")
-            self._drop_unless(message, "tool_calls", list)
+            self._drop_invalid(message, "tool_calls", list)
             calls = message.get("tool_calls")
             if calls:
-                made = [self._mended_call(call, at) for at, call in enumerate(calls)]
+                made = [self._mend_call(call, at) for at, call in enumerate(calls)]
                 message["tool_calls"] = [call for call in made if call is not None]
         self._mend_content(message)
         return message
 
-    def _note_change(self, place: str, what: str) -> None:
-        self._changes.note(f"{self._place}.{place} {what}")
+    def _note_change(self, path: str, change: str) -> None:
+        self._changes.note(f"{self._place}.{path} {change}")
 
-    def _drop_unless(
+    def _drop_invalid(
         self, message: Entry, name: str, kind: type[str] | type[list[Any]], most: int | None = None
     ) -> None:
         value = message.get(name)
@@ -146,10 +146,10 @@ class _MessageMender(Struct, eq=False):
         del message[name]
         self._note_change(name, "dropped")
 
-    def _mended_call(self, call: Any, at: int) -> Entry | None:
-        place = f"tool_calls[{at}]"
+    def _mend_call(self, call: Any, index: int) -> Entry | None:
+        place = f"tool_calls[{index}]"
         function = call.get("function") if isinstance(call, dict) else None
-        if not isinstance(function, dict) or at >= MAX_PAST_CALLS:
+        if not isinstance(function, dict) or index >= MAX_PAST_CALLS:
             self._note_change(place, "dropped")
             return None
         if call.get("type") != "function":
@@ -162,7 +162,7 @@ class _MessageMender(Struct, eq=False):
             function = {**function, "name": _UNKNOWN}
             self._note_change(f"{place}.function.name", "repaired")
         if not is_object(function.get("arguments")):
-            function = {**function, "arguments": _mended_arguments(function.get("arguments"))}
+            function = {**function, "arguments": _mend_arguments(function.get("arguments"))}
             self._note_change(f"{place}.function.arguments", "repaired")
         return {**call, "function": function}
 
@@ -178,7 +178,7 @@ class _MessageMender(Struct, eq=False):
         elif isinstance(content, list):
             kept: list[Entry] = []
             for at, part in enumerate(content):
-                made = self._mended_part(part) if at < MAX_PARTS else None
+                made = self._mend_part(part) if at < MAX_PARTS else None
                 if made is not part:
                     self._note_change(f"content[{at}]", "dropped" if made is None else "repaired")
                 if made is not None:
@@ -188,14 +188,14 @@ class _MessageMender(Struct, eq=False):
             message["content"] = msgspec.json.encode(content).decode()
             self._note_change("content", "repaired")
 
-    def _mended_part(self, part: Any) -> Entry | None:
+    def _mend_part(self, part: Any) -> Entry | None:
         if isinstance(part, str):
             return {"type": "text", "text": part}
         if not isinstance(part, dict):
             return None
         kind = part.get("type")
         if kind in _TEXTS or (kind == "refusal" and self._role == "assistant"):
-            return _text_part(part, "refusal" if kind == "refusal" else "text")
+            return _mend_text_part(part, "refusal" if kind == "refusal" else "text")
         if kind != "image_url":
             return None
         try:
@@ -205,7 +205,7 @@ class _MessageMender(Struct, eq=False):
         return part
 
 
-def _text_part(part: Entry, kind: str) -> Entry | None:
+def _mend_text_part(part: Entry, kind: str) -> Entry | None:
     text = part.get(kind)
     if not isinstance(text, str):
         return None
@@ -215,10 +215,10 @@ def _text_part(part: Entry, kind: str) -> Entry | None:
     return {**others, "type": kind, kind: text}
 
 
-def _mended_arguments(given: Any) -> str:
-    if given is None or (isinstance(given, str) and not given.strip()):
+def _mend_arguments(arguments: Any) -> str:
+    if arguments is None or (isinstance(arguments, str) and not arguments.strip()):
         return "{}"
-    text = given if isinstance(given, str) else msgspec.json.encode(given).decode()
+    text = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
     return text if is_object(text) else msgspec.json.encode({"malformed": text}).decode()
 
 
@@ -231,22 +231,22 @@ class _Call(Struct, eq=False):
 
 class _CallIds:
     def __init__(self) -> None:
-        self._used_ids: set[str] = set()
-        self._replacement_counts: Counter[str] = Counter()
+        self._used_call_ids: set[str] = set()
+        self._replacement_counts_by_id: Counter[str] = Counter()
 
     def take(self, given: str | None) -> str:
         made = given = given or ""
-        while made in self._used_ids or not 0 < len(made) <= MAX_NAME:
-            self._replacement_counts[given] += 1
-            text = f"{self._replacement_counts[given]} {given}"
+        while made in self._used_call_ids or not 0 < len(made) <= MAX_NAME:
+            self._replacement_counts_by_id[given] += 1
+            text = f"{self._replacement_counts_by_id[given]} {given}"
             made = f"call_{hashlib.sha256(text.encode()).hexdigest()[:24]}"
-        self._used_ids.add(made)
+        self._used_call_ids.add(made)
         return made
 
 
 class _OpenCalls:
     def __init__(self) -> None:
-        self._groups_by_id: dict[object, deque[deque[_Call]]] = {}
+        self._call_groups_by_id: dict[object, deque[deque[_Call]]] = {}
         self._newest_calls: deque[_Call] = deque()
 
     def add(self, calls: Iterable[_Call]) -> None:
@@ -255,7 +255,7 @@ class _OpenCalls:
         for call in self._newest_calls:
             groups.setdefault(call.given, deque()).append(call)
         for given, group in groups.items():
-            self._groups_by_id.setdefault(given, deque()).append(group)
+            self._call_groups_by_id.setdefault(given, deque()).append(group)
 
     def take(self, given: str | None) -> _Call | None:
         if given is None:
@@ -265,7 +265,7 @@ class _OpenCalls:
         return self.take_later(given, newest=True)
 
     def take_later(self, given: str | None, *, newest: bool = False) -> _Call | None:
-        groups = self._groups_by_id.get(given)
+        groups = self._call_groups_by_id.get(given)
         while groups:
             group = groups[-1 if newest else 0]
             while group:
@@ -276,45 +276,45 @@ class _OpenCalls:
         return None
 
 
-def _paired_results(messages: Sequence[tuple[int, Any]], changes: Changes) -> list[tuple[int, Any]]:
+def _pair_results(messages: Sequence[tuple[int, Any]], changes: Changes) -> list[tuple[int, Any]]:
     ids = _CallIds()
     calls: dict[int, list[_Call]] = {}
     for index, message in messages:
         if role_of(message) == "assistant" and message.get("tool_calls"):
             for call in message["tool_calls"]:
-                given = _text_or_none(call.get("id"))
+                given = _string_or_none(call.get("id"))
                 made = _Call(given, ids.take(given), call["function"]["name"])
                 calls.setdefault(index, []).append(made)
-    orphans = _match_results(messages, calls)
+    orphans = _assign_results(messages, calls)
     names = {call.given: call.name for group in calls.values() for call in group}
     placed: list[tuple[int, Any]] = []
     for index, message in messages:
         if index in calls:
-            placed += _with_results(index, message, calls[index], changes)
+            placed += _add_results(index, message, calls[index], changes)
         elif index in orphans:
-            placed += _with_added_call(index, message, ids, names, changes)
+            placed += _add_missing_call(index, message, ids, names, changes)
         elif role_of(message) != "tool":
             placed.append((index, message))
     return placed
 
 
-def _match_results(
-    messages: Sequence[tuple[int, Any]], calls: Mapping[int, Sequence[_Call]]
+def _assign_results(
+    messages: Sequence[tuple[int, Any]], calls_by_message: Mapping[int, Sequence[_Call]]
 ) -> Mapping[int, Entry]:
     unanswered = _OpenCalls()
     early: list[tuple[int, Entry]] = []
     for index, message in messages:
-        if index in calls:
-            unanswered.add(calls[index])
+        if index in calls_by_message:
+            unanswered.add(calls_by_message[index])
         elif role_of(message) == "tool":
-            call = unanswered.take(_text_or_none(message.get("tool_call_id")))
+            call = unanswered.take(_string_or_none(message.get("tool_call_id")))
             if call is None:
                 early.append((index, message))
             else:
                 call.result = index, message
     orphans: dict[int, Entry] = {}
     for index, message in early:
-        call = unanswered.take_later(_text_or_none(message.get("tool_call_id")))
+        call = unanswered.take_later(_string_or_none(message.get("tool_call_id")))
         if call is None:
             orphans[index] = message
         else:
@@ -322,11 +322,11 @@ def _match_results(
     return orphans
 
 
-def _text_or_none(id: Any) -> str | None:
-    return id if isinstance(id, str) else None
+def _string_or_none(call_id: Any) -> str | None:
+    return call_id if isinstance(call_id, str) else None
 
 
-def _with_results(
+def _add_results(
     index: int, message: Entry, calls: Sequence[_Call], changes: Changes
 ) -> Iterator[tuple[int, Entry]]:
     renamed: dict[str, str] = {}
@@ -361,14 +361,14 @@ def _with_results(
         yield place, {**result, "tool_call_id": call.id}
 
 
-def _with_added_call(
-    index: int, message: Entry, ids: _CallIds, names: Mapping[str | None, str], changes: Changes
+def _add_missing_call(
+    index: int, result: Entry, ids: _CallIds, names: Mapping[str | None, str], changes: Changes
 ) -> Iterator[tuple[int, Entry]]:
-    given = _text_or_none(message.get("tool_call_id"))
-    name = message.get("name") or (given and names.get(given)) or _UNKNOWN
+    given = _string_or_none(result.get("tool_call_id"))
+    name = result.get("name") or (given and names.get(given)) or _UNKNOWN
     call_id = ids.take(given)
     changes.note(f"messages[{index}] call added")
     function = {"name": name, "arguments": "{}"}
     call = {"id": call_id, "type": "function", "function": function}
     yield index, {"role": "assistant", "content": "", "tool_calls": [call]}
-    yield index, {**message, "tool_call_id": call_id}
+    yield index, {**result, "tool_call_id": call_id}

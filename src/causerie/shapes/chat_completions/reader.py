@@ -103,10 +103,10 @@ def read_tool_choice(body: ObjectReader, tools: tuple[Tool, ...]) -> ToolChoice:
     return choice
 
 
-def _read_choice(fields: ObjectReader, defined: set[str]) -> ToolChoice:
+def _read_choice(fields: ObjectReader, defined_names: set[str]) -> ToolChoice:
     sort = fields.required_string("type", expected='"function"')
     if sort == "function":
-        return ToolChoice("required", (_function_name(fields, defined),))
+        return ToolChoice("required", (_read_function_name(fields, defined_names),))
     if sort != "allowed_tools":
         raise wrong_value(
             "tool_choice.type",
@@ -121,16 +121,16 @@ def _read_choice(fields: ObjectReader, defined: set[str]) -> ToolChoice:
     for one in allowed.objects("tools", most=body_types.MAX_TOOLS):
         if one.get("type") != "function":
             raise wrong_value(one.param("type"), 'must be "function".')
-        names.append(_function_name(one, defined))
+        names.append(_read_function_name(one, defined_names))
     if not names:
         raise missing(allowed.param("tools"), "an array of at least one function")
     return ToolChoice(_CHOICE_MODES[mode], tuple(dict.fromkeys(names)))
 
 
-def _function_name(fields: ObjectReader, defined: set[str]) -> str:
+def _read_function_name(fields: ObjectReader, defined_names: set[str]) -> str:
     function = fields.required_object("function", "an object with a `name`")
     name = function.required_string("name")
-    if name not in defined:
+    if name not in defined_names:
         raise wrong_value(
             function.param("name"), f"is {shown(name)}, which `tools` does not define."
         )
@@ -158,10 +158,10 @@ def names_for_all(tools: Iterable[Tool], messages: Iterable[Message]) -> Functio
     if not others:
         return {}
     taken = names.difference(others)
-    shared = Counter(map(_plain_name, others))
+    shared = Counter(map(_sanitize_name, others))
     made: dict[str, str] = {}
     for name in others:
-        plain = _plain_name(name)
+        plain = _sanitize_name(name)
         if len(name) > _MAX_NAME_LENGTH or shared[plain] > 1 or plain in taken:
             digest = hashlib.sha256(name.encode()).hexdigest()
             digits = (digest[at : at + _DIGITS] for at in range(len(digest) - _DIGITS))
@@ -172,7 +172,7 @@ def names_for_all(tools: Iterable[Tool], messages: Iterable[Message]) -> Functio
     return made
 
 
-def _plain_name(name: str) -> str:
+def _sanitize_name(name: str) -> str:
     return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:_MAX_NAME_LENGTH]
 
 
@@ -184,13 +184,13 @@ def with_names(value: Any, names: FunctionNames) -> Any:
         return value
     made = {**value, **{key: with_names(value[key], names) for key in _NAMING if key in value}}
     if isinstance(value.get("function"), dict):
-        made["function"] = _with_own_name(value["function"], names)
-    return _with_own_name(made, names) if value.get("role") == "tool" else made
+        made["function"] = _rename_function(value["function"], names)
+    return _rename_function(made, names) if value.get("role") == "tool" else made
 
 
-def _with_own_name(named: dict[str, Any], names: FunctionNames) -> dict[str, Any]:
-    name = named.get("name")
-    return {**named, "name": names[name]} if isinstance(name, str) and name in names else named
+def _rename_function(entry: dict[str, Any], names: FunctionNames) -> dict[str, Any]:
+    name = entry.get("name")
+    return {**entry, "name": names[name]} if isinstance(name, str) and name in names else entry
 
 
 def name_changes(tools: Sequence[Tool], names: FunctionNames) -> Sequence[str]:
@@ -245,37 +245,37 @@ def read_preferences(fields: ObjectReader) -> Preferences:
     sorting, name = (provider.required_object("sort"), "by") if by_object else (provider, "sort")
     return Preferences(
         order=tuple(provider.strings("order", most=body_types.MAX_PROVIDER_NAMES)),
-        only=_name_set(provider, "only"),
-        ignore=_name_set(provider, "ignore") or frozenset(),
-        quantizations=_name_set(provider, "quantizations"),
+        only=_read_name_set(provider, "only"),
+        ignore=_read_name_set(provider, "ignore") or frozenset(),
+        quantizations=_read_name_set(provider, "quantizations"),
         allow_fallbacks=allow is not False,
         require_parameters=require or False,
         private=collection == "deny" or provider.boolean("zdr") or False,
         sort=_SORTS.get(sorting.word(name, _SORTS) or ""),
         max_price=MostPrice(
-            *(_price_limit(prices, name) for name in body_types.PriceCeiling.__struct_fields__)
+            *(_read_price_limit(prices, name) for name in body_types.PriceCeiling.__struct_fields__)
         )
         if (prices := provider.child("max_price"))
         else ANY_PRICE,
     )
 
 
-def _name_set(fields: ObjectReader, name: str) -> frozenset[str] | None:
+def _read_name_set(fields: ObjectReader, field: str) -> frozenset[str] | None:
     # Programs send an empty list where nothing was chosen.
-    return frozenset(fields.strings(name, most=body_types.MAX_PROVIDER_NAMES)) or None
+    return frozenset(fields.strings(field, most=body_types.MAX_PROVIDER_NAMES)) or None
 
 
-def _price_limit(prices: ObjectReader, name: str) -> Decimal | None:
-    value = prices.get(name)
+def _read_price_limit(prices: ObjectReader, field: str) -> Decimal | None:
+    value = prices.get(field)
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise wrong_type(prices.param(name), "a number", value)
+        raise wrong_type(prices.param(field), "a number", value)
     try:
         return money(value)
     except ValueError as failure:
         raise wrong_value(
-            prices.param(name), f"must be an amount of money: {failure}."
+            prices.param(field), f"must be an amount of money: {failure}."
         ) from failure
 
 
@@ -341,7 +341,7 @@ def plain_request(
         else parameters.SamplingParams(temperature)
         if top_p is None
         else parameters.SamplingParams(temperature, top_p=top_p),
-        params=_params_by_given.get(given) or _names_of_given(given),
+        params=_params_by_given.get(given) or _list_given_fields(given),
         keeps_output_limit=rules.reject_long_output,
         sent=fields,
         native=native,
@@ -350,17 +350,17 @@ def plain_request(
     )
 
 
-def _names_of_given(given: _Given) -> frozenset[str]:
-    sent = [name for name, there in zip(_OPTIONAL, given, strict=True) if there]
-    names = _params_by_given[given] = frozenset(["model", "messages", *sent])
+def _list_given_fields(is_given: _Given) -> frozenset[str]:
+    sent = [name for name, there in zip(_OPTIONAL, is_given, strict=True) if there]
+    names = _params_by_given[is_given] = frozenset(["model", "messages", *sent])
     return names
 
 
 def parse(body: bytes, rules: parameters.ParsingRules) -> ChatRequest:
-    return read_fast_path(body, rules) or _parse_fields(body, rules)
+    return read_fast_path(body, rules) or _parse_slow_path(body, rules)
 
 
-def _parse_fields(body: bytes, rules: parameters.ParsingRules) -> ChatRequest:
+def _parse_slow_path(body: bytes, rules: parameters.ParsingRules) -> ChatRequest:
     if len(body) <= SMALL:
         check_work(body, rules)
     document, mark = decode_marked(body)
@@ -372,7 +372,7 @@ def read_fields(
 ) -> ChatRequest:
     """Read a request field by field; ``mark`` stands for halves of characters in the past."""
     _refuse_unsupported_fields(fields)
-    fields, messages, tools, names, changes = _mended_request(fields, rules, mark)
+    fields, messages, tools, names, changes = _mend_request(fields, rules, mark)
     sent, unlisted = sift(without_router_fields(fields.values, rules), KNOWN)
     max_tokens, min_tokens = generation.read_length(fields)
     model, fallbacks = read_models(fields, rules)
@@ -413,7 +413,7 @@ def read_fields(
         changes=changes,
         strict=rules.reject_unknown,
         keeps_output_limit=rules.reject_long_output,
-        params=_given_parameters(fields),
+        params=_list_sent_parameters(fields),
         sent=sent,
     )
 
@@ -426,13 +426,13 @@ def without_router_fields(
     return {name: value for name, value in values.items() if name not in ROUTER_FIELDS}
 
 
-def _given_parameters(fields: ObjectReader) -> frozenset[str]:
+def _list_sent_parameters(fields: ObjectReader) -> frozenset[str]:
     names = {name for name in parameters.HONOURED & fields.values.keys() if fields.has(name)}
     # Some clients always send `logprobs: false`.
     return frozenset(names - {"logprobs"} if fields.get("logprobs") is False else names)
 
 
-def _mended_request(
+def _mend_request(
     fields: ObjectReader, rules: parameters.ParsingRules, mark: str
 ) -> tuple[ObjectReader, tuple[Message, ...], tuple[Tool, ...], Mapping[str, str], Sequence[str]]:
     fields, messages, changes = _read_conversation(fields, rules, mark)
@@ -474,8 +474,8 @@ def _read_conversation(
     return fields, messages, changes
 
 
-def _refuse_marked_halves(new: object, mark: str) -> None:
-    if mark.encode() in msgspec.json.encode(new):
+def _refuse_marked_halves(content: object, mark: str) -> None:
+    if mark.encode() in msgspec.json.encode(content):
         raise invalid_json(
             "The body is not valid JSON (an unpaired surrogate); send both halves of each "
             "surrogate pair in what is new: the last message of the user, and the parameters."
@@ -539,16 +539,16 @@ def with_reply(request: ChatRequest) -> ParsedRequest:
     return ParsedRequest(request, _REPLIES[request.include_usage])
 
 
-def _parse_usual(body: bytes, rules: parameters.ParsingRules) -> ParsedRequest | None:
+def _parse_fast_path(body: bytes, rules: parameters.ParsingRules) -> ParsedRequest | None:
     request = read_fast_path(body, rules) if len(body) <= LARGE else None
     return None if request is None else with_reply(request)
 
 
-def _parsed_request(
+def _parse_request(
     body: bytes, rules: parameters.ParsingRules, _: Mapping[str, str]
 ) -> ParsedRequest:
-    request = read_fast_path(body, rules) or _parse_fields(body, rules)
+    request = read_fast_path(body, rules) or _parse_slow_path(body, rules)
     return ParsedRequest(request, _REPLIES[request.include_usage])
 
 
-CHAT_COMPLETIONS = Shape("chat", "/chat/completions", "chatcmpl-", _parsed_request, _parse_usual)
+CHAT_COMPLETIONS = Shape("chat", "/chat/completions", "chatcmpl-", _parse_request, _parse_fast_path)

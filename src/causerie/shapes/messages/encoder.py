@@ -67,7 +67,7 @@ class OutputDetails(Struct, frozen=True, gc=False):
 
 
 class MessageUsage(Struct, frozen=True, gc=False):
-    """Tokens; all of the prompt are the three kinds of input together."""
+    """Token counts of a reply; the three kinds of input tokens add up to the prompt."""
 
     input_tokens: int = 0
     cache_creation_input_tokens: int = 0
@@ -184,23 +184,23 @@ class _Blocks(Struct, eq=False):
 
     _context: ResponseContext
     _reply: MessagesReply
-    _next_block: int = 0  # index of the next block
-    _open_block: int = 0
-    _kind: str = ""  # of the open block
+    _next_block_index: int = 0  # index of the next block
+    _open_block_index: int = 0
+    _block_kind: str = ""  # of the open block
     _open_calls: dict[int, tuple[int, Brackets]] = {}  # blocks of those that are not complete
-    _key: object = None  # the provider's index of the open block of thinking
+    _block_key: object = None  # the provider's index of the open block of thinking
     _thinking_digest: Digest = field(default_factory=Digest)
-    _signed: bool = False
-    _held_thinking: list[str] = []  # text that is kept back
+    _is_signed: bool = False
+    _withheld_texts: list[str] = []  # text that is kept back
     finish: Finished = Finished("stop")
     usage: Usage | None = None
 
     def blocks_of(self, event: Event) -> Iterator[BlockEvent]:
         match event:
             case TextDelta(text) if text:
-                if self._kind != "text":
+                if self._block_kind != "text":
                     yield from self._begin_block("text", TextBlock())
-                yield BlockDelta(self._open_block, TextPiece(text))
+                yield BlockDelta(self._open_block_index, TextPiece(text))
             case ReasoningDelta() if self._context.reasoning_visible:
                 yield from self._add_reasoning(event)
             case ToolCallStarted():
@@ -223,59 +223,63 @@ class _Blocks(Struct, eq=False):
 
     def _begin_block(self, kind: str, block: ContentBlock) -> Iterator[BlockEvent]:
         yield from self._close_block()
-        self._open_block, self._kind = self._next_block, kind
-        self._next_block += 1
-        yield BlockStart(self._open_block, block)
+        self._open_block_index, self._block_kind = self._next_block_index, kind
+        self._next_block_index += 1
+        yield BlockStart(self._open_block_index, block)
 
     def _close_block(self) -> Iterator[BlockEvent]:
-        if self._kind == "thinking" and not self._signed:
-            text = "".join(self._held_thinking)
+        if self._block_kind == "thinking" and not self._is_signed:
+            text = "".join(self._withheld_texts)
             signature = (
                 seal(SealedReasoning(text))
                 if self._reply.omits_thinking
                 else self._thinking_digest.signature()
             )
-            yield BlockDelta(self._open_block, SignaturePiece(signature))
-        if self._kind:
-            yield BlockStop(self._open_block)
-        self._kind = ""
+            yield BlockDelta(self._open_block_index, SignaturePiece(signature))
+        if self._block_kind:
+            yield BlockStop(self._open_block_index)
+        self._block_kind = ""
 
     def _start_call(self, event: ToolCallStarted) -> Iterator[BlockEvent]:
         if event.extra and not self._context.reasoning_visible:  # else it was said as reasoning
             yield from self._add_redacted(seal_of(event.id, event.extra))
         name = self._context.function_name(event.name)
         yield from self._begin_block("call", ToolUseBlock(id=event.id, name=name))
-        self._open_calls[event.index] = self._open_block, Brackets()
-        self._kind = ""
+        self._open_calls[event.index] = self._open_block_index, Brackets()
+        self._block_kind = ""
 
     def _add_reasoning(self, event: ReasoningDelta) -> Iterator[BlockEvent]:
-        if event.text and not any(_readable_text(block) for block in event.blocks):
-            yield from self._add_thinking(event.text, self._key, "")
+        if event.text and not any(_block_text(block) for block in event.blocks):
+            yield from self._add_thinking(event.text, self._block_key, "")
         for block in event.blocks:
             if block["type"] in READABLE:
                 signature = block.get("signature") or ""
-                yield from self._add_thinking(_readable_text(block), block.get("index"), signature)
+                yield from self._add_thinking(_block_text(block), block.get("index"), signature)
             else:
                 yield from self._add_redacted(block)
 
     def _add_thinking(self, text: str, key: object, signature: str) -> Iterator[BlockEvent]:
-        if self._kind != "thinking" or self._signed or (key != self._key and self._key is not None):
+        if (
+            self._block_kind != "thinking"
+            or self._is_signed
+            or (key != self._block_key and self._block_key is not None)
+        ):
             yield from self._close_block()  # by what is kept of that block
-            self._thinking_digest, self._held_thinking, self._signed = Digest(), [], False
+            self._thinking_digest, self._withheld_texts, self._is_signed = Digest(), [], False
             yield from self._begin_block("thinking", ThinkingBlock())
-        self._key = key
+        self._block_key = key
         if text and self._reply.omits_thinking:
-            self._held_thinking.append(text)
+            self._withheld_texts.append(text)
         elif text:
             self._thinking_digest.add(text)
-            yield BlockDelta(self._open_block, ThinkingPiece(text))
+            yield BlockDelta(self._open_block_index, ThinkingPiece(text))
         if signature:
-            self._signed = True
+            self._is_signed = True
             if self._reply.omits_thinking:
-                said = {"text": "".join(self._held_thinking), "signature": signature}
+                said = {"text": "".join(self._withheld_texts), "signature": signature}
                 sealed = {"type": "reasoning.text", **said, "format": MESSAGES_FORMAT}
                 signature = seal(SealedReasoning("", [sealed]))
-            yield BlockDelta(self._open_block, SignaturePiece(signature))
+            yield BlockDelta(self._open_block_index, SignaturePiece(signature))
 
     def _add_redacted(self, block: Block) -> Iterator[BlockEvent]:
         data = block.get("data")
@@ -291,13 +295,13 @@ class _Blocks(Struct, eq=False):
         return Ending(_REASONS.get(self.finish.reason, "end_turn"))
 
 
-def _readable_text(block: Block) -> str:
+def _block_text(block: Block) -> str:
     field = READABLE.get(block["type"])
     text = block.get(field) if field else None
     return text if isinstance(text, str) else ""
 
 
-def _message_usage(usage: Usage) -> MessageUsage:
+def _build_message_usage(usage: Usage) -> MessageUsage:
     return MessageUsage(
         usage.prompt - usage.cached - usage.written,
         usage.written,
@@ -333,7 +337,7 @@ class MessagesReply(Struct, frozen=True):
         if blocks.usage is None:
             raise InternalError("The answer ended before it was complete; please try again.")
         for index, texts in pieces.items():
-            _fill_block(content[index], "".join(texts))
+            _set_block_content(content[index], "".join(texts))
         ending = blocks.ending()
         return MessageObject(
             id=context.identity.id,
@@ -341,14 +345,14 @@ class MessagesReply(Struct, frozen=True):
             content=content,
             stop_reason=ending.stop_reason,
             stop_sequence=ending.stop_sequence,
-            usage=_message_usage(blocks.usage),
+            usage=_build_message_usage(blocks.usage),
         )
 
     def encoder(self, context: ResponseContext) -> MessagesEncoder:
         return MessagesEncoder(context, self)
 
 
-def _fill_block(block: ContentBlock, text: str) -> None:
+def _set_block_content(block: ContentBlock, text: str) -> None:
     match block:
         case TextBlock():
             block.text = text
@@ -364,43 +368,43 @@ def _fill_block(block: ContentBlock, text: str) -> None:
 class MessagesEncoder(_Blocks, eq=False):
     """Encodes the events of a reply as a stream; the last events come from :meth:`end`."""
 
-    _started: bool = False
-    _failed: bool = False
-    _text_block: int = -1
+    _has_started: bool = False
+    _has_failed: bool = False
+    _prefix_block_index: int = -1
     _text_prefix: bytes = b""  # beginning of a piece of text in that block
 
     def feed(self, batch: Batch) -> bytes:
-        pieces = [] if self._started else [self._start_message()]
+        pieces = [] if self._has_started else [self._encode_message_start()]
         for event in batch:
-            if isinstance(event, TextDelta) and self._kind == "text" and event.text:
-                if self._open_block != self._text_block:
-                    empty = encoded(BlockDelta(self._open_block, TextPiece("")))
+            if isinstance(event, TextDelta) and self._block_kind == "text" and event.text:
+                if self._open_block_index != self._prefix_block_index:
+                    empty = encoded(BlockDelta(self._open_block_index, TextPiece("")))
                     self._text_prefix = empty.removesuffix(b'""' + _TEXT_GOES_ON)
-                    self._text_block = self._open_block
+                    self._prefix_block_index = self._open_block_index
                 pieces += (self._text_prefix, _encode_json(event.text), _TEXT_GOES_ON)
             else:
                 pieces += map(encoded, self.blocks_of(event))
         return b"".join(pieces)
 
     def broken(self, error: ErrorDetails) -> bytes:
-        self._failed = True
+        self._has_failed = True
         request_id = self._context.identity.request_id
         return encoded(error_body(error, request_id))
 
     def end(self) -> bytes:
         usage = self.usage
-        if self._failed or usage is None:
+        if self._has_failed or usage is None:
             return b""
-        last = MessageDelta(self.ending(), _message_usage(usage))
+        last = MessageDelta(self.ending(), _build_message_usage(usage))
         return encoded(last) + encoded(MessageStop())
 
-    def _start_message(self) -> bytes:
-        self._started = True
+    def _encode_message_start(self) -> bytes:
+        self._has_started = True
         context = self._context
         message = MessageObject(id=context.identity.id, model=context.model)
         used = None if context.used is None else context.used()
         if used is not None and not used.estimated:
-            message.usage = msgspec.structs.replace(_message_usage(used), output_tokens=0)
+            message.usage = msgspec.structs.replace(_build_message_usage(used), output_tokens=0)
         return encoded(MessageStart(message))
 
 

@@ -32,7 +32,7 @@ from causerie.shapes.chat_completions.reader import (
     without_router_fields,
 )
 from causerie.shapes.messages.encoder import PING, MessagesReply, error_body
-from causerie.shapes.sealed_reasoning import is_ours, reasoning_of
+from causerie.shapes.sealed_reasoning import has_own_signature, reasoning_of
 from causerie.shapes.shape import ParsedRequest, PassingReply, Places, Shape
 from causerie.shapes.translation import Translation, decoded, is_image, without
 
@@ -98,7 +98,7 @@ class MessagesTranslation(Translation, eq=False):
             raise wrong_type("system", "a string or an array of text blocks", system)
         content = system
         if isinstance(system, list):
-            content = self._translated_parts(system, "system", new=True, only_text=True)
+            content = self._translate_parts(system, "system", new=True, only_text=True)
         self.names["messages[0].content"] = "system"
         self._add_message({"role": "system", "content": content}, "system")
 
@@ -113,29 +113,29 @@ class MessagesTranslation(Translation, eq=False):
         for index, turn in enumerate(turns):
             self._add_turn(turn, f"messages[{index}]", new=index >= last)
 
-    def _add_turn(self, turn: object, place: str, *, new: bool) -> None:
+    def _add_turn(self, turn: object, path: str, *, new: bool) -> None:
         if not isinstance(turn, dict):
-            raise wrong_type(place, "an object with `role` and `content`", turn)
+            raise wrong_type(path, "an object with `role` and `content`", turn)
         role = turn.get("role")
         if role not in _ROLES:
             if role is None:
-                raise missing(f"{place}.role", f"one of {', '.join(_ROLES)}")
+                raise missing(f"{path}.role", f"one of {', '.join(_ROLES)}")
             raise wrong_value(
-                f"{place}.role", f"must be one of {', '.join(_ROLES)}, not {shown(role)}."
+                f"{path}.role", f"must be one of {', '.join(_ROLES)}, not {shown(role)}."
             )
         content = turn.get("content")
         others = {name: value for name, value in turn.items() if name not in ("role", "content")}
         if not isinstance(content, list):
-            self._add_message({"role": role, "content": content, **others}, place)
+            self._add_message({"role": role, "content": content, **others}, path)
         elif role == "assistant":
-            self._add_assistant_turn(content, place, others)
+            self._add_assistant_turn(content, path, others)
         elif role == "system":
-            parts = self._translated_parts(content, f"{place}.content", new=new, only_text=True)
-            self._add_message({"role": role, "content": parts, **others}, place)
+            parts = self._translate_parts(content, f"{path}.content", new=new, only_text=True)
+            self._add_message({"role": role, "content": parts, **others}, path)
         else:
-            self._add_user_turn(content, place, others, new=new)
+            self._add_user_turn(content, path, others, new=new)
 
-    def _add_message(self, message: Entry, place: str) -> None:
+    def _add_message(self, message: Entry, path: str) -> None:
         index = len(self.messages)
         if isinstance(message.get("content"), list):
             sources = message["content"]
@@ -150,32 +150,32 @@ class MessagesTranslation(Translation, eq=False):
             if first.keys() == {"type", "text"} and isinstance(first["text"], str):
                 message["content"] = first["text"]
         self.messages.append(message)
-        self.places.append(place)
+        self.places.append(path)
 
-    def _add_user_turn(self, blocks: list[Any], place: str, others: Entry, *, new: bool) -> None:
+    def _add_user_turn(self, blocks: list[Any], path: str, others: Entry, *, new: bool) -> None:
         # Results come first, as their calls were just before; images in them follow, since a
         # message with a result is text alone.
         said: list[tuple[Entry, str]] = []
         shown_images: list[tuple[Entry, str]] = []
         results = 0
         for at, block in enumerate(blocks):
-            where = f"{place}.content[{at}]"
+            where = f"{path}.content[{at}]"
             if isinstance(block, dict) and block.get("type") == "tool_result":
                 results += 1
-                shown_images += self._add_result(block, where)
+                shown_images += self._add_tool_result(block, where)
                 if said:
                     self.note(f"{where} moved")
             else:
-                said += self._translated_block(block, where, new=new)
+                said += self._translate_block(block, where, new=new)
         parts = shown_images + said
         if parts or not results:
-            self._add_message({"role": "user", "content": parts, **others}, place)
+            self._add_message({"role": "user", "content": parts, **others}, path)
 
-    def _add_result(self, block: Entry, where: str) -> list[tuple[Entry, str]]:
+    def _add_tool_result(self, block: Entry, path: str) -> list[tuple[Entry, str]]:
         content = block.get("content")
         images: list[tuple[Entry, str]] = []
         if isinstance(content, list):
-            parts = self._translated_parts(content, f"{where}.content", new=False)
+            parts = self._translate_parts(content, f"{path}.content", new=False)
             content = [each for each in parts if each[0]["type"] != "image_url"]
             for image, source in parts:
                 if image["type"] != "image_url":
@@ -191,21 +191,21 @@ class MessagesTranslation(Translation, eq=False):
             "role": "tool",
             "tool_call_id": block.get("tool_use_id"),
             "content": content or "",
-            **_unknown_members(block),
+            **_unknown_fields(block),
         }
         if message.get("is_error") is False:
             del message["is_error"]
-        self.names[f"messages[{len(self.messages)}].tool_call_id"] = f"{where}.tool_use_id"
-        self._add_message(message, where)
+        self.names[f"messages[{len(self.messages)}].tool_call_id"] = f"{path}.tool_use_id"
+        self._add_message(message, path)
         return images
 
-    def _add_assistant_turn(self, blocks: list[Any], place: str, others: Entry) -> None:
+    def _add_assistant_turn(self, blocks: list[Any], path: str, other_fields: Entry) -> None:
         index = len(self.messages)
         said: list[tuple[Entry, str]] = []
         calls: list[Entry] = []
         thoughts: list[Entry] = []
         for at, block in enumerate(blocks):
-            where = f"{place}.content[{at}]"
+            where = f"{path}.content[{at}]"
             kind = block.get("type") if isinstance(block, dict) else None
             if kind in ("thinking", "redacted_thinking"):
                 found = reasoning_of(block, len(thoughts) + len(said) + len(calls))
@@ -218,11 +218,11 @@ class MessagesTranslation(Translation, eq=False):
                 here = f"messages[{index}].tool_calls[{len(calls)}]"
                 self.names[here] = self.names[f"{here}.function"] = where
                 self.names[f"{here}.function.arguments"] = f"{where}.input"
-                calls.append(_tool_call(block))
+                calls.append(_translate_call(block))
                 self.called.add(str(block.get("name")))
             else:
-                said += self._translated_block(block, where, new=False)
-        message: Entry = {"role": "assistant", "content": said or None, **others}
+                said += self._translate_block(block, where, new=False)
+        message: Entry = {"role": "assistant", "content": said or None, **other_fields}
         if said == [] and not calls:
             message["content"] = ""
         if calls:
@@ -231,67 +231,67 @@ class MessagesTranslation(Translation, eq=False):
             message["reasoning_content"] = "".join(plain)
         if signed := [block for block in thoughts if block.keys() != {"text"}]:
             message["reasoning_details"] = signed
-        self._add_message(message, place)
+        self._add_message(message, path)
 
-    def _translated_parts(
-        self, blocks: Sequence[Any], place: str, *, new: bool, only_text: bool = False
+    def _translate_parts(
+        self, blocks: Sequence[Any], path: str, *, new: bool, only_text: bool = False
     ) -> list[tuple[Entry, str]]:
         parts: list[tuple[Entry, str]] = []
         for at, block in enumerate(blocks):
-            where = f"{place}[{at}]"
-            made = self._translated_block(block, where, new=new)
+            where = f"{path}[{at}]"
+            made = self._translate_block(block, where, new=new)
             if only_text and any(part.get("type") == "image_url" for part, _ in made):
                 raise unsupported(f"{where}.type", "The system prompt is text.")
             parts += made
         return parts
 
-    def _translated_block(
-        self, block: object, where: str, *, new: bool
+    def _translate_block(
+        self, block: object, path: str, *, new: bool
     ) -> Iterable[tuple[Entry, str]]:
         if not isinstance(block, dict):
             if new:
-                raise wrong_type(where, "an object with a `type`", block)
-            self.note(f"{where} dropped")
+                raise wrong_type(path, "an object with a `type`", block)
+            self.note(f"{path} dropped")
             return ()
         match block.get("type"):
             case "text":
                 return (
-                    ({"type": "text", "text": block.get("text"), **_unknown_members(block)}, where),
+                    ({"type": "text", "text": block.get("text"), **_unknown_fields(block)}, path),
                 )
-            case "image" if (url := _image_address(block.get("source"))) is not None:
-                self.unread.note_addresses(block, where)
-                image = {"type": "image_url", "image_url": {"url": url}, **_unknown_members(block)}
-                return ((image, where),)
+            case "image" if (url := _read_image_url(block.get("source"))) is not None:
+                self.unread.note_addresses(block, path)
+                image = {"type": "image_url", "image_url": {"url": url}, **_unknown_fields(block)}
+                return ((image, path),)
             case "document":
-                self.unread.note_addresses(block, where)
-                parts = list(_document_parts(block, self))
+                self.unread.note_addresses(block, path)
+                parts = list(_translate_document(block, self))
                 if parts:
-                    return [(part, where) for part in parts]
-                what = f"{where}.source"
+                    return [(part, path) for part in parts]
+                what = f"{path}.source"
                 advice = "Documents are texts here: send a `source` of type text or content."
             case "tool_reference" if not new:
                 self.called.add(str(block.get("tool_name")))
                 words = f"The tool {block.get('tool_name')} can be called now."
-                return (({"type": "text", "text": words}, where),)
+                return (({"type": "text", "text": words}, path),)
             case "image":
-                what = f"{where}.source"
+                what = f"{path}.source"
                 advice = "Send the image itself (base64) or its `https` address (url)."
             case _:
-                what, advice = f"{where}.type", f"Blocks are {_KINDS}."
-        self.unread.add(block, where)
+                what, advice = f"{path}.type", f"Blocks are {_KINDS}."
+        self.unread.add(block, path)
         if new:
             self.refuse(unsupported(what, advice))
         else:
-            self.note(f"{where} dropped")
+            self.note(f"{path} dropped")
         return ()
 
 
-def _unknown_members(block: Entry) -> Entry:
+def _unknown_fields(block: Entry) -> Entry:
     known = _NOT_PASSED[block["type"]]
     return {name: value for name, value in block.items() if name not in known}
 
 
-def _tool_call(block: Entry) -> Entry:
+def _translate_call(block: Entry) -> Entry:
     given = block.get("input")
     arguments = given if isinstance(given, str) else msgspec.json.encode(given or {}).decode()
     function = {"name": block.get("name"), "arguments": arguments}
@@ -299,11 +299,11 @@ def _tool_call(block: Entry) -> Entry:
         "id": block.get("id"),
         "type": "function",
         "function": function,
-        **_unknown_members(block),
+        **_unknown_fields(block),
     }
 
 
-def _image_address(source: object) -> str | None:
+def _read_image_url(source: object) -> str | None:
     if not isinstance(source, dict):
         return None
     url = source.get("url")
@@ -315,7 +315,7 @@ def _image_address(source: object) -> str | None:
     return None
 
 
-def _document_parts(block: Entry, made: MessagesTranslation) -> Iterable[Entry]:
+def _translate_document(block: Entry, translation: MessagesTranslation) -> Iterable[Entry]:
     source = block.get("source")
     content: object = None
     if isinstance(source, dict):
@@ -330,11 +330,11 @@ def _document_parts(block: Entry, made: MessagesTranslation) -> Iterable[Entry]:
         kind = part.get("type") if isinstance(part, dict) else None
         if kind == "text":
             yield {"type": "text", "text": part.get("text")}
-        elif kind == "image" and (url := _image_address(part.get("source"))) is not None:
+        elif kind == "image" and (url := _read_image_url(part.get("source"))) is not None:
             yield {"type": "image_url", "image_url": {"url": url}}
         else:
-            made.note("a part of a document dropped")
-    yield {"type": "text", "text": "\n</document>", **_unknown_members(block)}
+            translation.note("a part of a document dropped")
+    yield {"type": "text", "text": "\n</document>", **_unknown_fields(block)}
 
 
 class _PlainBody(Unread, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
@@ -351,7 +351,7 @@ _decode_plain = msgspec.json.Decoder(_PlainBody).decode
 _PLAIN_REPLY = PassingReply(MessagesReply())
 
 
-def _read_plain(
+def _read_fast_path(
     body: bytes, rules: parameters.ParsingRules, headers: Mapping[str, str]
 ) -> ParsedRequest | None:
     # Turns of plain text, in one native pass; whatever is wrong is reported by the other reader.
@@ -384,7 +384,7 @@ def _read_plain(
 def parse(body: bytes, rules: parameters.ParsingRules, headers: Mapping[str, str]) -> ParsedRequest:
     if (size := len(body)) > SMALL:  # else reading all of it does no harm
         check_work(body, rules)
-    if size <= LARGE and (plain := _read_plain(body, rules, headers)) is not None:
+    if size <= LARGE and (plain := _read_fast_path(body, rules, headers)) is not None:
         return plain
     document, mark = decoded(body, rules)
     made = _translate_body(document, rules, headers)
@@ -394,7 +394,7 @@ def parse(body: bytes, rules: parameters.ParsingRules, headers: Mapping[str, str
     if not made.decided:
         adaptive = thinking.enabled is True and "thinking" in document.values
         thinking = structs.replace(thinking, enabled=None, adaptive=adaptive, usual_effort=None)
-    native = None if mark else _native_form(without_router_fields(document.values, rules), headers)
+    native = None if mark else _build_native(without_router_fields(document.values, rules), headers)
     request = structs.replace(
         request,
         thinking=thinking,
@@ -405,14 +405,14 @@ def parse(body: bytes, rules: parameters.ParsingRules, headers: Mapping[str, str
     return ParsedRequest(request, PassingReply(reply), places)
 
 
-def _native_form(body: Mapping[str, Any], headers: Mapping[str, str]) -> NativeRequest:
+def _build_native(body: Mapping[str, Any], headers: Mapping[str, str]) -> NativeRequest:
     # No server of others takes thinking that was signed here, nor a turn of nothing else.
     betas = {name: value for name, value in headers.items() if name == "anthropic-beta"}
     changes, turns = Changes(), list(body["messages"])
     for at, turn in enumerate(turns):
         content = turn.get("content")
-        if isinstance(content, list) and any(map(is_ours, content)):
-            kept = without(content, is_ours, f"messages[{at}].content", changes)
+        if isinstance(content, list) and any(map(has_own_signature, content)):
+            kept = without(content, has_own_signature, f"messages[{at}].content", changes)
             turns[at] = {**turn, "content": kept or [{"type": "text", "text": "…"}]}
     told = changes.reported()
     unsealed = {**body, "messages": turns} if told else None
@@ -467,8 +467,8 @@ def _refuse_continued_thread(body: ObjectReader) -> None:
     )
 
 
-def _write_tools(made: MessagesTranslation) -> None:
-    body, called = made.body, made.called
+def _write_tools(translation: MessagesTranslation) -> None:
+    body, called = translation.body, translation.called
     choice = body.child("tool_choice", 'an object like {"type": "auto"}')
     demanded = choice.string("name") if choice is not None else None
     tools: list[dict[str, object]] = []
@@ -476,20 +476,20 @@ def _write_tools(made: MessagesTranslation) -> None:
     for tool in body.objects("tools", most=2 * MAX_TOOLS):
         kind, name = tool.string("type"), tool.string("name")
         if kind not in (None, "custom"):
-            made.note(f"{tool.path} ({quote(kind[:64])}) dropped")
+            translation.note(f"{tool.path} ({quote(kind[:64])}) dropped")
             foreign.add(name or "")
         elif tool.get("defer_loading") is not True or name in called or name == demanded:
             here = f"tools[{len(tools)}]"
-            made.names[here] = made.names[f"{here}.function"] = tool.path
-            made.names[f"{here}.function.parameters"] = f"{tool.path}.input_schema"
-            tools.append(_function_tool(tool))
+            translation.names[here] = translation.names[f"{here}.function"] = tool.path
+            translation.names[f"{here}.function.parameters"] = f"{tool.path}.input_schema"
+            tools.append(_translate_tool(tool))
     if tools:
-        made.values["tools"] = tools
+        translation.values["tools"] = tools
     if choice is not None:
-        _write_choice(made, choice, foreign)
+        _write_tool_choice(translation, choice, foreign)
 
 
-def _function_tool(tool: ObjectReader) -> dict[str, object]:
+def _translate_tool(tool: ObjectReader) -> dict[str, object]:
     name = tool.required_string("name")
     schema = tool.required_object("input_schema", "a JSON Schema of type object")
     function: dict[str, object] = {"name": name, "parameters": schema.values}
@@ -500,7 +500,7 @@ def _function_tool(tool: ObjectReader) -> dict[str, object]:
     return {"type": "function", "function": function, **others}
 
 
-def _write_choice(made: MessagesTranslation, choice: ObjectReader, foreign: set[str]) -> None:
+def _write_tool_choice(made: MessagesTranslation, choice: ObjectReader, foreign: set[str]) -> None:
     kind = choice.word("type", (*_CHOICES, "tool"))
     if kind is None:
         raise missing("tool_choice.type", "auto, any, tool or none")
@@ -521,43 +521,43 @@ def _write_choice(made: MessagesTranslation, choice: ObjectReader, foreign: set[
         made.values["parallel_tool_calls"] = False
 
 
-def _write_thinking(made: MessagesTranslation) -> None:
-    body = made.body
+def _write_thinking(translation: MessagesTranslation) -> None:
+    body = translation.body
     output = body.child("output_config") or ObjectReader({})
     effort = output.get("effort")
     if effort is not None and effort not in parameters.EFFORTS:
-        made.note("output_config.effort dropped")
+        translation.note("output_config.effort dropped")
         effort = None
     by_effort = {} if effort is None else {"effort": effort}
     thinking = body.child("thinking", 'an object like {"type": "adaptive"}')
     if thinking is None:
         if by_effort:
-            made.values["reasoning"], made.decided = by_effort, False
+            translation.values["reasoning"], translation.decided = by_effort, False
         return
     kind = thinking.word("type", ("enabled", "adaptive", "between_tools", "disabled"))
-    made.omits_thinking = thinking.get("display") == "omitted"
+    translation.omits_thinking = thinking.get("display") == "omitted"
     if kind is None:
         raise missing("thinking.type", "enabled, adaptive or disabled")
     if kind in ("adaptive", "between_tools"):
-        made.values["reasoning"], made.decided = by_effort or {"enabled": True}, False
+        translation.values["reasoning"], translation.decided = by_effort or {"enabled": True}, False
         return
-    made.values["reasoning"] = {"enabled": False}
+    translation.values["reasoning"] = {"enabled": False}
     if kind == "enabled":
         budget = thinking.integer("budget_tokens", 1, 2**31 - 1)
         if budget is None:
             raise missing("thinking.budget_tokens", "the most tokens of thinking")
-        made.values["reasoning"] = {"max_tokens": budget}
+        translation.values["reasoning"] = {"max_tokens": budget}
     if by_effort:
-        made.note("output_config.effort dropped")
+        translation.note("output_config.effort dropped")
 
 
-def _write_other_fields(made: MessagesTranslation) -> None:
-    body, values = made.body, made.values
+def _write_other_fields(translation: MessagesTranslation) -> None:
+    body, values = translation.body, translation.values
     if body.has("stop_sequences"):
         values["stop"] = body.array("stop_sequences", most=1024)
     output = body.child("output_config") or ObjectReader({})
     for name in output.values.keys() - {"effort", "format"}:
-        made.note(f"output_config.{quote(name[:64], safe='')} dropped")
+        translation.note(f"output_config.{quote(name[:64], safe='')} dropped")
     format = output.child("format") or body.child("output_format")
     if format is not None:
         if format.string("type") != "json_schema":
@@ -572,7 +572,7 @@ def _write_other_fields(made: MessagesTranslation) -> None:
         if isinstance(metadata.get("user_id"), str):
             values["user"] = metadata["user_id"]
         for name in metadata.keys() - {"user_id"}:
-            made.note(f"metadata.{quote(name[:64], safe='')} dropped")
+            translation.note(f"metadata.{quote(name[:64], safe='')} dropped")
 
 
 class TokenCount(Struct, frozen=True):

@@ -205,14 +205,14 @@ _CODES = {"rate_limit_error": "rate_limit_exceeded"}
 """Codes of a failed response by the types of errors; all others are the server's."""
 
 
-def _usage_body(used: Usage, context: ResponseContext) -> ResponseUsage:
+def _build_usage(usage: Usage, context: ResponseContext) -> ResponseUsage:
     return ResponseUsage(
-        used.prompt,
-        InputTokenDetails(used.cached, used.written),
-        used.completion,
-        OutputTokenDetails(used.reasoning),
-        used.prompt + used.completion,
-        None if context.cost is None else context.cost(used),
+        usage.prompt,
+        InputTokenDetails(usage.cached, usage.written),
+        usage.completion,
+        OutputTokenDetails(usage.reasoning),
+        usage.prompt + usage.completion,
+        None if context.cost is None else context.cost(usage),
     )
 
 
@@ -253,7 +253,7 @@ class _OpenCall(Struct, eq=False):
 class ResponseEncoder(Struct, eq=False):
     """Builds the response from events, and encodes each step as an event unless it is collecting.
 
-    A message or a reasoning item is open, or neither: both keep their text in ``_open_texts``.
+    A message or a reasoning item is open, or neither: both keep their text in ``_item_texts``.
     """
 
     _reply: ResponseReply
@@ -261,54 +261,54 @@ class ResponseEncoder(Struct, eq=False):
     _is_collecting: bool = False
     _sequence_number: int = 0
     _output_pieces: list[bytes] = []
-    _started: bool = False
+    _has_started: bool = False
     _output_items: list[Item] = []
-    _open_message: MessageItem | None = None
-    _open_reasoning: ReasoningItem | None = None
-    _open_place: dict[str, Any] = {}  # what events say of the item that is open, and its only part
-    _open_texts: list[str] = []
+    _message_item: MessageItem | None = None
+    _reasoning_item: ReasoningItem | None = None
+    _item_place: dict[str, Any] = {}  # what events say of the item that is open, and its only part
+    _item_texts: list[str] = []
     _logprobs: list[TokenLogprobBody] = []
     _text_prefix: bytes = b""
     _reasoning_blocks: list[Block] = []
     _open_calls: dict[int, _OpenCall] = {}  # by the index of their events
     _call_count: int = 0
     _status: Status = "in_progress"
-    _incomplete: IncompleteDetails | None = None
+    _incompletion: IncompleteDetails | None = None
     _is_verified: bool = True
     _usage: Usage | None = None
     _failure: Failure | None = None
-    _request_echo: Mapping[str, Any] = {}
+    _echoed_fields: Mapping[str, Any] = {}
 
     def feed(self, batch: Batch) -> bytes:
-        if not self._started:
+        if not self._has_started:
             self._start_response()
         for event in batch:
             if isinstance(event, TextDelta):
                 self._add_text(event)
             elif isinstance(event, ToolCallDelta):
-                self._add_arguments(event)
+                self._add_call_arguments(event)
             elif isinstance(event, ReasoningDelta):
                 self._add_reasoning(event)
             elif isinstance(event, ToolCallStarted):
                 self._begin_call(event)
             elif isinstance(event, Finished):
                 self._is_verified = event.verified
-                self._incomplete = _INCOMPLETE.get(event.reason)
-                status: ItemStatus = "completed" if self._incomplete is None else "incomplete"
+                self._incompletion = _INCOMPLETE.get(event.reason)
+                status: ItemStatus = "completed" if self._incompletion is None else "incomplete"
                 self._close_all(status)
                 self._status = status
             elif isinstance(event, Usage):
                 self._usage = event
-        return self._pop_output()
+        return self._take_output()
 
     def end(self) -> bytes:
         if self._status == "failed":
             return b""
         self._send_event(f"response.{self._status}", response=self.response())
-        return self._pop_output() + _DONE
+        return self._take_output() + _DONE
 
     def broken(self, error: ErrorDetails) -> bytes:
-        if not self._started:
+        if not self._has_started:
             self._start_response()
         self._close_all("incomplete")
         self._status = "failed"
@@ -317,11 +317,11 @@ class ResponseEncoder(Struct, eq=False):
         shown = {"message": error.message, "param": error.param}
         self._send_event("error", error={"type": error.type, "code": str(error.code), **shown})
         self._send_event("response.failed", response=self.response())
-        return self._pop_output() + _DONE
+        return self._take_output() + _DONE
 
     def resume(self, first: bytes, newest: bytes) -> None:
         """Go on after events that a provider sent, of which these are the first and the newest."""
-        self._started, self._request_echo = True, self._reply.echo()
+        self._has_started, self._echoed_fields = True, self._reply.echo()
         if numbers := _SEQUENCE_NUMBER.findall(newest):
             self._sequence_number = int(numbers[-1]) + 1
         if named := _RESPONSE_ID.search(first):
@@ -331,20 +331,20 @@ class ResponseEncoder(Struct, eq=False):
     def response(self) -> ResponseBody:
         context, identity = self._context, self._context.identity
         return ResponseBody(
-            **self._request_echo,
+            **self._echoed_fields,
             id=identity.id,
             created_at=identity.created,
             completed_at=time_ns() // 1_000_000_000 if self._status == "completed" else None,
             status=self._status,
             error=self._failure,
-            incomplete_details=self._incomplete,
+            incomplete_details=self._incompletion,
             model=context.model,
             output=list(self._output_items) if self._status != "in_progress" else [],
-            usage=None if self._usage is None else _usage_body(self._usage, context),
+            usage=None if self._usage is None else _build_usage(self._usage, context),
             verified=UNSET if self._is_verified else False,
         )
 
-    def _pop_output(self) -> bytes:
+    def _take_output(self) -> bytes:
         data = b"".join(self._output_pieces)
         self._output_pieces.clear()
         return data
@@ -356,13 +356,13 @@ class ResponseEncoder(Struct, eq=False):
             self._sequence_number += 1
 
     def _start_response(self) -> None:
-        self._started = True
-        self._request_echo = self._reply.echo()
+        self._has_started = True
+        self._echoed_fields = self._reply.echo()
         response = None if self._is_collecting else self.response()
         self._send_event("response.created", response=response)
         self._send_event("response.in_progress", response=response)
 
-    def _new_id(self, prefix: str) -> str:
+    def _new_item_id(self, prefix: str) -> str:
         id = self._context.identity.id
         return f"{prefix}_{id.partition('_')[2] or id}_{len(self._output_items)}"
 
@@ -372,7 +372,7 @@ class ResponseEncoder(Struct, eq=False):
         self._output_items.append(item)
         return {"item_id": item.id, "output_index": at}
 
-    def _end_item(self, item: Item, place: Mapping[str, Any], status: ItemStatus) -> None:
+    def _end_output_item(self, item: Item, place: Mapping[str, Any], status: ItemStatus) -> None:
         item.status = status
         at = place["output_index"]
         self._send_event("response.output_item.done", output_index=at, item=item)
@@ -380,18 +380,18 @@ class ResponseEncoder(Struct, eq=False):
     # The text of the answer.
 
     def _add_text(self, event: TextDelta) -> None:
-        if self._open_message is None:
+        if self._message_item is None:
             if not event.text and not event.logprobs:
                 return
             self._close_all("completed")
-            self._open_message = MessageItem(id=self._new_id("msg"))
-            self._open_place = {**self._add_item(self._open_message), "content_index": 0}
-            self._open_texts, self._logprobs = [], []
-            self._send_event("response.content_part.added", **self._open_place, part=OutputText())
-            delta = {"type": "response.output_text.delta", **self._open_place}
+            self._message_item = MessageItem(id=self._new_item_id("msg"))
+            self._item_place = {**self._add_item(self._message_item), "content_index": 0}
+            self._item_texts, self._logprobs = [], []
+            self._send_event("response.content_part.added", **self._item_place, part=OutputText())
+            delta = {"type": "response.output_text.delta", **self._item_place}
             start = _encode(delta).removesuffix(b"}")
             self._text_prefix = b"event: response.output_text.delta\ndata: " + start + b',"delta":'
-        self._open_texts.append(event.text)
+        self._item_texts.append(event.text)
         if self._is_collecting:
             self._logprobs += map(logprob_body, event.logprobs)
             return
@@ -408,45 +408,45 @@ class ResponseEncoder(Struct, eq=False):
         self._sequence_number += 1
 
     def _close_message(self, status: ItemStatus) -> None:
-        item, self._open_message = self._open_message, None
+        item, self._message_item = self._message_item, None
         if item is None:
             return
-        text, place = "".join(self._open_texts), self._open_place
+        text, place = "".join(self._item_texts), self._item_place
         part = OutputText(text=text, logprobs=self._logprobs)
         self._send_event("response.output_text.done", **place, text=text, logprobs=part.logprobs)
         self._send_event("response.content_part.done", **place, part=part)
         item.content = [part]
-        self._end_item(item, place, status)
+        self._end_output_item(item, place, status)
 
     # Reasoning: a summary that is streamed, or content that comes with the finished item.
 
     def _add_reasoning(self, event: ReasoningDelta) -> None:
         if not self._context.reasoning_visible:
             return
-        if self._open_reasoning is None:
+        if self._reasoning_item is None:
             if not event.text and not (event.blocks and self._reply.encrypted):
                 return
             self._close_all("completed")
-            self._open_reasoning = ReasoningItem(id=self._new_id("rs"))
-            self._open_place = {**self._add_item(self._open_reasoning), "summary_index": 0}
-            self._open_texts, self._reasoning_blocks = [], []
+            self._reasoning_item = ReasoningItem(id=self._new_item_id("rs"))
+            self._item_place = {**self._add_item(self._reasoning_item), "summary_index": 0}
+            self._item_texts, self._reasoning_blocks = [], []
         self._reasoning_blocks += event.blocks
         if event.text:
             if self._reply.summarized:
                 self._send_summary_delta(event.text)
-            self._open_texts.append(event.text)
+            self._item_texts.append(event.text)
 
     def _send_summary_delta(self, text: str) -> None:
-        if not self._open_texts:
+        if not self._item_texts:
             part = SummaryText("")
-            self._send_event("response.reasoning_summary_part.added", **self._open_place, part=part)
-        self._send_event("response.reasoning_summary_text.delta", **self._open_place, delta=text)
+            self._send_event("response.reasoning_summary_part.added", **self._item_place, part=part)
+        self._send_event("response.reasoning_summary_text.delta", **self._item_place, delta=text)
 
     def _close_reasoning(self, status: ItemStatus) -> None:
-        item, self._open_reasoning = self._open_reasoning, None
+        item, self._reasoning_item = self._reasoning_item, None
         if item is None:
             return
-        text, place = "".join(self._open_texts), self._open_place
+        text, place = "".join(self._item_texts), self._item_place
         if text and self._reply.summarized:
             part = SummaryText(text)
             self._send_event("response.reasoning_summary_text.done", **place, text=text)
@@ -457,7 +457,7 @@ class ResponseEncoder(Struct, eq=False):
         if self._reply.encrypted:
             blocks = [] if are_plain(self._reasoning_blocks) else joined(self._reasoning_blocks)
             item.encrypted_content = seal(SealedReasoning(text, blocks))
-        self._end_item(item, place, status)
+        self._end_output_item(item, place, status)
 
     # Calls.
 
@@ -471,24 +471,24 @@ class ResponseEncoder(Struct, eq=False):
         for call in list(self._open_calls.values()):
             if is_object("".join(call.arguments)):
                 self._close_call(call, "completed")
-        item = self._call_item(event)
+        item = self._build_call_item(event)
         reader = InputReader() if isinstance(item, CustomCallItem) else None
         self._open_calls[event.index] = _OpenCall(event.index, self._add_item(item), item, reader)
 
-    def _call_item(self, event: ToolCallStarted) -> CallItem:
+    def _build_call_item(self, event: ToolCallStarted) -> CallItem:
         name = self._context.function_name(event.name)
         form = self._reply.forms.get(name) or ToolForm("function", name)
         if form.kind == "tool_search":
-            return SearchCallItem(id=self._new_id("tsc"), call_id=event.id)
+            return SearchCallItem(id=self._new_item_id("tsc"), call_id=event.id)
         is_custom = form.kind == "custom"
         return (CustomCallItem if is_custom else FunctionCallItem)(
-            id=self._new_id("ctc" if is_custom else "fc"),
+            id=self._new_item_id("ctc" if is_custom else "fc"),
             call_id=event.id,
             name=form.name,
             namespace=form.namespace or UNSET,
         )
 
-    def _add_arguments(self, event: ToolCallDelta) -> None:
+    def _add_call_arguments(self, event: ToolCallDelta) -> None:
         call = self._open_calls.get(event.index)
         if call is None or not event.arguments:
             return
@@ -519,17 +519,17 @@ class ResponseEncoder(Struct, eq=False):
             self._send_event("response.custom_tool_call_input.done", **place, input=item.input)
         elif is_object(arguments):
             item.arguments = msgspec.json.decode(arguments)
-        self._end_item(item, place, status)
+        self._end_output_item(item, place, status)
 
     # The end.
 
-    def _close_all(self, last: ItemStatus) -> None:
+    def _close_all(self, last_status: ItemStatus) -> None:
         newest = self._output_items[-1] if self._output_items else None
 
         def status(item: Item | None) -> ItemStatus:
-            return last if item is newest else "completed"
+            return last_status if item is newest else "completed"
 
-        self._close_message(status(self._open_message))
-        self._close_reasoning(status(self._open_reasoning))
+        self._close_message(status(self._message_item))
+        self._close_reasoning(status(self._reasoning_item))
         for call in list(self._open_calls.values()):
             self._close_call(call, status(call.item))

@@ -58,7 +58,7 @@ class ItemReader(Translation, eq=False):
 
     tools: ToolReader = field(default_factory=ToolReader)
     _assistant_turn: Entry | None = None  # the message of the model that further items add to
-    _turn_place: str = ""
+    _turn_path: str = ""
     _last_item_type: str = ""  # type of the item before
     _tool_images: list[Entry] = field(
         default_factory=list
@@ -72,13 +72,13 @@ class ItemReader(Translation, eq=False):
         if isinstance(value, str):
             self.add({"role": "user", "content": value}, "input")
         elif isinstance(value, list):
-            newest = max((at for at, item in enumerate(value) if _is_new_input(item)), default=0)
+            newest = max((at for at, item in enumerate(value) if _is_client_input(item)), default=0)
             for at, item in enumerate(value):
                 self._read_item(
                     as_object(item, f"input[{at}]", "an object with a `type`"), at < newest
                 )
-            self._close_turn()
-            self._add_images()
+            self._end_assistant_turn()
+            self._add_tool_images()
         elif value is not None:
             raise wrong_type("input", "a string or an array of items", value)
 
@@ -86,7 +86,7 @@ class ItemReader(Translation, eq=False):
         self.messages.append(message)
         self.places.append(place)
 
-    def _read_item(self, item: ObjectReader, past: bool) -> None:
+    def _read_item(self, item: ObjectReader, is_past: bool) -> None:
         sort = item.get("type") or ("message" if item.has("role") else None)
         if not isinstance(sort, str):
             item.required_string("type", expected="the type of an item, like message")
@@ -98,7 +98,7 @@ class ItemReader(Translation, eq=False):
                 "many clients do with `store: false`.",
             )
         if sort not in _OUTPUTS and self._last_item_type in _OUTPUTS:
-            self._add_images()
+            self._add_tool_images()
         if sort not in _READERS:
             self.unread.add(item.values, item.path)
             self._note_change(item.path, sort, "dropped")
@@ -106,60 +106,60 @@ class ItemReader(Translation, eq=False):
         reader, fields = _READERS[sort]
         if fields:
             self.changes.note_others(item, _ITEM | fields)
-        reader(self, item, past)
+        reader(self, item, is_past)
         self._last_item_type = sort
 
-    def _note_change(self, place: str, sort: str, what: str) -> None:
-        shown = f" {quote(sort[:64], safe='')}" if sort else ""
-        self.changes.note(f"{place}{shown} {what}")
+    def _note_change(self, path: str, type_name: str, change: str) -> None:
+        shown = f" {quote(type_name[:64], safe='')}" if type_name else ""
+        self.changes.note(f"{path}{shown} {change}")
 
-    def _read_message(self, item: ObjectReader, past: bool) -> None:
+    def _read_message(self, item: ObjectReader, is_past: bool) -> None:
         role = item.get("role")
         if role == "assistant":
-            self._read_reply(item)
+            self._read_assistant_message(item)
             return
-        self._close_turn()
+        self._end_assistant_turn()
         content = item.get("content")
         if isinstance(content, list):
             place = item.param("content")
             parts = [
-                self._read_part(part, f"{place}[{at}]", past) for at, part in enumerate(content)
+                self._read_part(part, f"{place}[{at}]", is_past) for at, part in enumerate(content)
             ]
             content = [part for part in parts if part is not None]
             if content == [] and parts:
                 content = ""
         self.add({"role": role, "content": content}, item.path)
 
-    def _read_part(self, part: object, place: str, past: bool) -> object:
+    def _read_part(self, part: object, path: str, is_past: bool) -> object:
         if not isinstance(part, dict):
             return part
         sort = part.get("type")
-        if (field := _text_field(sort)) is not None:
+        if (field := _find_text_field(sort)) is not None:
             for name in part.keys() - {"type", "text", "refusal", "annotations", "logprobs"}:
                 if part[name]:
-                    self._note_change(f"{place}.{quote(name[:64], safe='')}", "", "dropped")
+                    self._note_change(f"{path}.{quote(name[:64], safe='')}", "", "dropped")
             return {"type": field, field: part.get(field)}
         if sort == "input_image" and isinstance(part.get("image_url"), str):
-            self.unread.note_addresses(part, place)
-            at = f"messages[{len(self.messages)}]" + place[place.index(".content[") :]
-            self.names[f"{at}.image_url.url"] = f"{place}.image_url"
-            return _image_part(part)
-        if not past and (not isinstance(sort, str) or sort == "image_url"):
+            self.unread.note_addresses(part, path)
+            at = f"messages[{len(self.messages)}]" + path[path.index(".content[") :]
+            self.names[f"{at}.image_url.url"] = f"{path}.image_url"
+            return _translate_image(part)
+        if not is_past and (not isinstance(sort, str) or sort == "image_url"):
             return part  # which the reader of chat completions judges
-        self.unread.add(part, place)
-        if past:
-            self._note_change(place, str(sort), "dropped")
+        self.unread.add(part, path)
+        if is_past:
+            self._note_change(path, str(sort), "dropped")
         else:
             name = "file_id" if sort == "input_image" and part.get("file_id") else "type"
-            self.refuse(unsupported(f"{place}.{name}", _ADVICE.get(str(sort), _PART_ADVICE)))
+            self.refuse(unsupported(f"{path}.{name}", _ADVICE.get(str(sort), _PART_ADVICE)))
         return None
 
-    def _read_reply(self, item: ObjectReader) -> None:
+    def _read_assistant_message(self, item: ObjectReader) -> None:
         if self._assistant_turn is not None and self._last_item_type == "message":
-            self._close_turn()
-        turn, content = self._open_turn(item), item.get("content")
+            self._end_assistant_turn()
+        turn, content = self._ensure_assistant_turn(item), item.get("content")
         if isinstance(content, list):
-            texts = [_text_of_part(part) for part in content]
+            texts = [_read_part_text(part) for part in content]
             for at, text in enumerate(texts):
                 if text is None:
                     self._note_change(f"{item.param('content')}[{at}]", "", "dropped")
@@ -176,14 +176,14 @@ class ItemReader(Translation, eq=False):
             found = SealedReasoning(text_of(item.get("content")) or text_of(item.get("summary")))
         if not found.text and not found.blocks:
             return
-        turn = self._open_turn(item)
+        turn = self._ensure_assistant_turn(item)
         if found.text:
             turn["reasoning_content"] = turn.get("reasoning_content", "") + found.text
         if found.blocks:
             turn["reasoning_details"] = [*turn.get("reasoning_details", ()), *found.blocks]
 
-    def _read_call(self, item: ObjectReader, _: bool) -> None:
-        turn = self._open_turn(item)
+    def _read_tool_call(self, item: ObjectReader, _: bool) -> None:
+        turn = self._ensure_assistant_turn(item)
         name, arguments = item.get("name"), item.get("arguments")
         match item.get("type"):
             case "custom_tool_call":
@@ -201,64 +201,64 @@ class ItemReader(Translation, eq=False):
         self.names[f"{place}.id"] = item.param("call_id")
         calls.append({"id": item.get("call_id"), "type": "function", "function": function})
 
-    def _read_output(self, item: ObjectReader, _: bool) -> None:
+    def _read_tool_output(self, item: ObjectReader, _: bool) -> None:
         output = item.get("output")
         if isinstance(output, list):
-            output = self._output_texts(output, item.param("output"))
-        self._add_result(item, output)
+            output = self._read_output_parts(output, item.param("output"))
+        self._add_tool_result(item, output)
 
-    def _add_result(self, item: ObjectReader, content: object) -> None:
-        self._close_turn()
+    def _add_tool_result(self, item: ObjectReader, content: object) -> None:
+        self._end_assistant_turn()
         self.names[f"messages[{len(self.messages)}].tool_call_id"] = item.param("call_id")
         self.names[f"messages[{len(self.messages)}].content"] = item.param("output")
         message = {"role": "tool", "tool_call_id": item.get("call_id"), "content": content}
         self.add(message, item.path)
 
-    def _output_texts(self, parts: Sequence[object], place: str) -> object:
+    def _read_output_parts(self, parts: Sequence[object], path: str) -> object:
         texts = []
         for at, part in enumerate(parts):
-            text = _text_of_part(part)
+            text = _read_part_text(part)
             if text is not None:
                 texts.append({"type": "text", "text": text})
-            elif (image := _valid_image(part)) is not None:
+            elif (image := _translate_valid_image(part)) is not None:
                 self._tool_images.append(image)
                 self.returned_images.add(image["image_url"]["url"])
-                self._note_change(f"{place}[{at}]", "", "moved to a message of the user")
+                self._note_change(f"{path}[{at}]", "", "moved to a message of the user")
             else:
-                self.unread.add(part if isinstance(part, dict) else {}, f"{place}[{at}]")
-                self._note_change(f"{place}[{at}]", "", "dropped")
+                self.unread.add(part if isinstance(part, dict) else {}, f"{path}[{at}]")
+                self._note_change(f"{path}[{at}]", "", "dropped")
         return texts[0]["text"] if len(texts) == 1 else texts or ""
 
-    def _add_images(self) -> None:
+    def _add_tool_images(self) -> None:
         # A message of a tool is text; a model sees an image in a message of the user.
         if self._tool_images:
             text = {"type": "text", "text": "Images that the tools returned:"}
             self.add({"role": "user", "content": [text, *self._tool_images]}, self.places[-1])
             self._tool_images = []
 
-    def _read_more_tools(self, item: ObjectReader, _: bool) -> None:
+    def _read_tools_item(self, item: ObjectReader, _: bool) -> None:
         self.tools.read(item.get("tools"), item.param("tools"), repeated=True)
         if item.get("type") == "tool_search_output":
             found: Any = item.get("tools") or ()
             names = [tool.get("name") for tool in found if isinstance(tool, dict)]
-            self._add_result(item, msgspec.json.encode({"tools": names}).decode())
+            self._add_tool_result(item, msgspec.json.encode({"tools": names}).decode())
 
-    def _open_turn(self, item: ObjectReader) -> Entry:
+    def _ensure_assistant_turn(self, item: ObjectReader) -> Entry:
         if self._assistant_turn is None:
             self._assistant_turn = {"role": "assistant", "content": None}
-            self._turn_place = item.path
+            self._turn_path = item.path
         return self._assistant_turn
 
-    def _close_turn(self) -> None:
+    def _end_assistant_turn(self) -> None:
         if self._assistant_turn is None:
             return
         if self._assistant_turn["content"] is None and not self._assistant_turn.get("tool_calls"):
             self._assistant_turn["content"] = ""
-        self.add(self._assistant_turn, self._turn_place)
+        self.add(self._assistant_turn, self._turn_path)
         self._assistant_turn = None
 
 
-def _is_new_input(item: object) -> bool:
+def _is_client_input(item: object) -> bool:
     if not isinstance(item, dict):
         return False
     sort = item.get("type") or "message"
@@ -267,28 +267,28 @@ def _is_new_input(item: object) -> bool:
     return sort == "message" and item.get("role") == "user"
 
 
-def _text_of_part(part: object) -> str | None:
-    text = part.get(_text_field(part.get("type"))) if isinstance(part, dict) else part
+def _read_part_text(part: object) -> str | None:
+    text = part.get(_find_text_field(part.get("type"))) if isinstance(part, dict) else part
     return text if isinstance(text, str) else None
 
 
-def _text_field(sort: object) -> str | None:
-    return _TEXTS.get(sort) if isinstance(sort, str) else None
+def _find_text_field(part_type: object) -> str | None:
+    return _TEXTS.get(part_type) if isinstance(part_type, str) else None
 
 
-def _image_part(part: Mapping[str, Any]) -> Entry:
+def _translate_image(part: Mapping[str, Any]) -> Entry:
     image = {"url": part["image_url"]}
     if isinstance(part.get("detail"), str):
         image["detail"] = part["detail"]
     return {"type": "image_url", "image_url": image}
 
 
-def _valid_image(part: object) -> Entry | None:
+def _translate_valid_image(part: object) -> Entry | None:
     if not isinstance(part, dict) or part.get("type") != "input_image":
         return None
     if not isinstance(part.get("image_url"), str):
         return None
-    image = _image_part(part)
+    image = _translate_image(part)
     return image if is_image(image) else None
 
 
@@ -298,13 +298,13 @@ _READERS: Mapping[str, tuple[_Read, frozenset[str]]] = {
     for name, read, fields in (
         ("message", ItemReader._read_message, "role content name"),
         ("reasoning", ItemReader._read_reasoning, "summary content encrypted_content"),
-        ("function_call", ItemReader._read_call, "call_id name arguments namespace"),
-        ("custom_tool_call", ItemReader._read_call, "call_id name input namespace"),
-        ("tool_search_call", ItemReader._read_call, "call_id arguments execution"),
-        ("function_call_output", ItemReader._read_output, "call_id output"),
-        ("custom_tool_call_output", ItemReader._read_output, "call_id output"),
-        ("tool_search_output", ItemReader._read_more_tools, "call_id tools execution"),
-        ("additional_tools", ItemReader._read_more_tools, ""),
+        ("function_call", ItemReader._read_tool_call, "call_id name arguments namespace"),
+        ("custom_tool_call", ItemReader._read_tool_call, "call_id name input namespace"),
+        ("tool_search_call", ItemReader._read_tool_call, "call_id arguments execution"),
+        ("function_call_output", ItemReader._read_tool_output, "call_id output"),
+        ("custom_tool_call_output", ItemReader._read_tool_output, "call_id output"),
+        ("tool_search_output", ItemReader._read_tools_item, "call_id tools execution"),
+        ("additional_tools", ItemReader._read_tools_item, ""),
     )
 }
 """How items are read by their types, and the fields of theirs that are known."""
@@ -330,7 +330,7 @@ def echo_of(sent: Mapping[str, Any] | Unread, request: ChatRequest) -> Mapping[s
         "reasoning": {name: reasoning.get(name) for name in ("effort", "summary")}
         if isinstance(reasoning, dict)
         else None,
-        "text": _text_settings(_object_or_empty(body.get("text"))),
+        "text": _build_text_echo(_object_or_empty(body.get("text"))),
         "tool_choice": choice,
         "tools": [{**plain, **tool} if tool.get("type") == "function" else tool for tool in tools]
         if isinstance(tools, list)
@@ -341,20 +341,20 @@ def echo_of(sent: Mapping[str, Any] | Unread, request: ChatRequest) -> Mapping[s
     }
 
 
-def _object_or_empty(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
+def _object_or_empty(json_value: object) -> Mapping[str, Any]:
+    return json_value if isinstance(json_value, dict) else {}
 
 
-def _text_settings(text: Mapping[str, Any]) -> Mapping[str, Any]:
+def _build_text_echo(text_settings: Mapping[str, Any]) -> Mapping[str, Any]:
     # The specification has no schema in what is said again.
-    form = _object_or_empty(text.get("format")) or {"type": "text"}
+    form = _object_or_empty(text_settings.get("format")) or {"type": "text"}
     if form.get("type") == "json_schema":
         name, strict = form.get("name") or "response", form.get("strict")
         form = {
             **{"type": "json_schema", "name": name, "description": form.get("description")},
             **{"schema": None, "strict": strict is not False},
         }
-    verbosity = text.get("verbosity")
+    verbosity = text_settings.get("verbosity")
     return {"format": form, **({"verbosity": verbosity} if verbosity else {})}
 
 
@@ -425,7 +425,7 @@ _decode_plain = msgspec.json.Decoder(_PlainBody).decode
 _TEXT_PLACES = Places(("input",), _NAMES)
 
 
-def _parse_plain(body: bytes, rules: parameters.ParsingRules) -> ParsedRequest | None:
+def _parse_fast_path(body: bytes, rules: parameters.ParsingRules) -> ParsedRequest | None:
     # Plain text, in one native pass; whatever is wrong is reported by the other reader.
     try:
         plain = _decode_plain(body)
@@ -460,12 +460,12 @@ def _parse_plain(body: bytes, rules: parameters.ParsingRules) -> ParsedRequest |
     return ParsedRequest(request, reply, places)
 
 
-def _parsed_request(
+def _parse_request(
     body: bytes, rules: parameters.ParsingRules, _: Mapping[str, str]
 ) -> ParsedRequest:
     if (size := len(body)) > SMALL:  # else reading all of it does no harm
         check_work(body, rules)
-    if size <= LARGE and (plain := _parse_plain(body, rules)) is not None:
+    if size <= LARGE and (plain := _parse_fast_path(body, rules)) is not None:
         return plain
     document, mark = decoded(body, rules)
     return _Translation(document).parsed(rules, mark, size)
@@ -475,7 +475,7 @@ class _Translation(ItemReader, eq=False):
     def parsed(self, rules: parameters.ParsingRules, mark: str, size: int) -> ParsedRequest:
         body, fields = self.body, self.values
         self._refuse_stored_state()
-        self._copy_untranslated(strict=rules.reject_unknown)
+        self._copy_unchanged_fields(strict=rules.reject_unknown)
         self.tools.read(body.get("tools"), "tools")
         if not body.has("input"):
             raise missing("input", "a string or an array of items")
@@ -485,7 +485,7 @@ class _Translation(ItemReader, eq=False):
         self.read_input(body.get("input"))
         if self.tools.functions:
             fields["tools"] = self.tools.functions
-        self._translate_text()
+        self._translate_text_settings()
         self._translate_reasoning(rules)
         encrypted = self._translate_include()
         most_calls = body.integer("max_tool_calls", 1, 2**31 - 1)
@@ -493,7 +493,7 @@ class _Translation(ItemReader, eq=False):
             fields["parallel_tool_calls"] = False
         elif fields.get("parallel_tool_calls") is False:
             most_calls = 1
-        self._translate_choice()
+        self._translate_tool_choice()
         if body.boolean("store"):
             self.changes.note("store true->false")
         if body.word("truncation", ("auto", "disabled")) == "auto":
@@ -501,13 +501,13 @@ class _Translation(ItemReader, eq=False):
         request, places = self.read(rules, {**_NAMES, **self.tools.places}, mark, size)
         native = None
         if not mark and "reasoning" not in fields:  # words of routers, which that API has not
-            native = _native_request(without_router_fields(body.values, rules))
-        request = self._with_native(request, native)
+            native = _build_native_request(without_router_fields(body.values, rules))
+        request = self._add_native(request, native)
         reply = ResponseReply(
             partial(echo_of, body.values, request),
             self.tools.forms,
             encrypted,
-            self._wants_summary(),
+            self._wants_reasoning_summary(),
             most_calls,
         )
         return ParsedRequest(request, PassingReply(reply, ResponseEncoder.resume), places)
@@ -519,7 +519,7 @@ class _Translation(ItemReader, eq=False):
         if self.body.boolean("background"):
             raise unsupported("background", "Replies are sent while they are made; send false.")
 
-    def _copy_untranslated(self, *, strict: bool) -> None:
+    def _copy_unchanged_fields(self, *, strict: bool) -> None:
         for name, value in self.body.values.items():
             if name in _TRANSLATED:
                 continue
@@ -534,7 +534,7 @@ class _Translation(ItemReader, eq=False):
                     raise unsupported(name, "It is no field of this API; leave it out.")
                 self.changes.note(f"{quote(name[:64], safe='.')} dropped")
 
-    def _translate_choice(self) -> None:
+    def _translate_tool_choice(self) -> None:
         try:
             choice = read_choice(self.body.get("tool_choice"), self.tools)
         except InvalidRequest as failure:
@@ -545,7 +545,7 @@ class _Translation(ItemReader, eq=False):
         if choice is not None:
             self.values["tool_choice"] = choice
 
-    def _translate_text(self) -> None:
+    def _translate_text_settings(self) -> None:
         text = self.body.child("text")
         if text is None:
             return
@@ -573,7 +573,7 @@ class _Translation(ItemReader, eq=False):
             self.values["reasoning"] = more
         self.changes.note_others(reasoning, ("effort", "summary", "generate_summary", *own))
 
-    def _wants_summary(self) -> bool:
+    def _wants_reasoning_summary(self) -> bool:
         reasoning = self.body.child("reasoning") or ObjectReader({})
         wanted = reasoning.string("summary") or reasoning.string("generate_summary")
         return wanted is not None and wanted != "none"
@@ -589,7 +589,7 @@ class _Translation(ItemReader, eq=False):
             fields["logprobs"], fields["top_logprobs"] = True, top
         return ENCRYPTED in included
 
-    def _with_native(self, request: ChatRequest, native: NativeRequest | None) -> ChatRequest:
+    def _add_native(self, request: ChatRequest, native: NativeRequest | None) -> ChatRequest:
         grammars, names = self.tools.grammars, request.function_names
         tools = tuple(
             structs.replace(tool, grammar=grammar)
@@ -600,16 +600,16 @@ class _Translation(ItemReader, eq=False):
         return structs.replace(request, tools=tools, native=native, hints=_HINTS & request.params)
 
 
-def _native_request(body: Mapping[str, Any]) -> NativeRequest:
+def _build_native_request(body: Mapping[str, Any]) -> NativeRequest:
     items = body.get("input")
-    if not isinstance(items, list) or not any(map(_is_unreadable_reasoning, items)):
+    if not isinstance(items, list) or not any(map(_is_unreadable_elsewhere, items)):
         return NativeRequest("responses", body)
     changes = Changes()
-    unsealed = {**body, "input": without(items, _is_unreadable_reasoning, "input", changes)}
+    unsealed = {**body, "input": without(items, _is_unreadable_elsewhere, "input", changes)}
     return NativeRequest("responses", body, unsealed=unsealed, left_out=changes.reported())
 
 
-def _is_unreadable_reasoning(item: object) -> bool:
+def _is_unreadable_elsewhere(item: object) -> bool:
     # No server of others reads reasoning that was sealed here, nor any that is not sealed: it would
     # look for it among what it stored.
     if not isinstance(item, dict) or item.get("type") != "reasoning":
@@ -622,7 +622,7 @@ RESPONSES = Shape(
     "responses",
     "/responses",
     "resp_",
-    _parsed_request,
+    _parse_request,
     counting="/responses/input_tokens",
     count_body=InputTokens,
 )

@@ -69,28 +69,28 @@ class ToolReader(Struct, eq=False):
         found = [flat for flat, form in self.forms.items() if form.name == name]
         return found[0] if len(found) == 1 and not namespace else None
 
-    def _read_tool(self, tool: ObjectReader, repeated: bool) -> None:
+    def _read_tool(self, tool: ObjectReader, is_repeated: bool) -> None:
         sort = tool.required_string("type", expected="a type such as function or custom")
         if sort == "namespace":
             name = tool.required_string("name")
-            self._note_others(tool, ("type", "name", "description", "tools"))
+            self._note_unknown_fields(tool, ("type", "name", "description", "tools"))
             self.changes.note(f"{tool.path} namespace flattened")
             for each in tool.objects("tools", most=MAX_TOOLS, expected=_TOOL):
-                self._read_function(each, repeated, name)
+                self._read_function(each, is_repeated, name)
         else:
-            self._read_function(tool, repeated, None)
+            self._read_function(tool, is_repeated, None)
 
-    def _read_function(self, tool: ObjectReader, repeated: bool, namespace: str | None) -> None:
+    def _read_function(self, tool: ObjectReader, is_repeated: bool, namespace: str | None) -> None:
         sort = tool.required_string("type", expected="a type such as function or custom")
         match sort:
             case "function":
-                self._note_others(tool, _FUNCTION)
+                self._note_unknown_fields(tool, _FUNCTION)
                 made = {name: tool.get(name) for name in _FUNCTION[1:]}
             case "custom":
-                self._note_others(tool, ("type", "name", "description", "format"))
-                made = self._custom_function(tool)
+                self._note_unknown_fields(tool, ("type", "name", "description", "format"))
+                made = self._build_custom_function(tool)
             case "tool_search" if tool.get("execution") == "client" and namespace is None:
-                self._note_others(tool, ("type", "execution", "description", "parameters"))
+                self._note_unknown_fields(tool, ("type", "execution", "description", "parameters"))
                 made = {
                     "name": SEARCH,
                     "description": tool.get("description"),
@@ -100,30 +100,30 @@ class ToolReader(Struct, eq=False):
                 self.left_out.add(sort)
                 self.changes.note(f"{tool.path} {quote(sort[:_MOST_CHARACTERS], safe='')} dropped")
                 return
-        self._add_function(tool, made, repeated, namespace)
+        self._add_function(tool, made, is_repeated, namespace)
 
     def _add_function(
-        self, tool: ObjectReader, made: dict[str, Any], repeated: bool, namespace: str | None
+        self, tool: ObjectReader, function: dict[str, Any], is_repeated: bool, namespace: str | None
     ) -> None:
-        name, sort = made["name"], str(tool.values["type"])
+        name, sort = function["name"], str(tool.values["type"])
         if isinstance(name, str):
-            flat = made["name"] = flat_name(name, namespace)
-            if repeated and flat in self._flat_names:
+            flat = function["name"] = flat_name(name, namespace)
+            if is_repeated and flat in self._flat_names:
                 return
             self._flat_names.add(flat)
             if sort != "function" or namespace is not None:
                 self.forms[flat] = ToolForm(sort, name, namespace)
-            grammar = made.pop("grammar", None)
+            grammar = function.pop("grammar", None)
             if grammar is not None:
                 self.grammars[flat] = grammar
-        if made.get("parameters") is None:
-            made["parameters"] = {"type": "object"}
+        if function.get("parameters") is None:
+            function["parameters"] = {"type": "object"}
         self.places[f"tools[{len(self.functions)}].function"] = tool.path
         self.places[f"tools[{len(self.functions)}]"] = tool.path
-        given = {key: value for key, value in made.items() if value is not None}
+        given = {key: value for key, value in function.items() if value is not None}
         self.functions.append({"type": "function", "function": given})
 
-    def _custom_function(self, tool: ObjectReader) -> dict[str, Any]:
+    def _build_custom_function(self, tool: ObjectReader) -> dict[str, Any]:
         description, text = tool.string("description") or "", {"type": "string"}
         made: dict[str, Any] = {"name": tool.get("name")}
         form = tool.child("format") or ObjectReader({})
@@ -145,9 +145,9 @@ class ToolReader(Struct, eq=False):
         }
         return made
 
-    def _note_others(self, tool: ObjectReader, known: Sequence[str]) -> None:
+    def _note_unknown_fields(self, tool: ObjectReader, known_fields: Sequence[str]) -> None:
         for name in tool.values:
-            if name not in known and tool.values[name] not in (None, False):
+            if name not in known_fields and tool.values[name] not in (None, False):
                 self.changes.note(f"{tool.param(quote(name[:_MOST_CHARACTERS], safe=''))} dropped")
 
 
@@ -155,12 +155,12 @@ def read_choice(value: object, tools: ToolReader) -> object:
     """Return ``tool_choice`` as chat completions have it; raise :class:`InvalidRequest`."""
     if not isinstance(value, dict):
         if value == "required" and not tools.functions and tools.left_out:
-            raise _unsupported_choice(sorted(tools.left_out)[0], "tool_choice")
+            raise _build_choice_error(sorted(tools.left_out)[0], "tool_choice")
         return value
     fields = ObjectReader(value, "tool_choice")
     sort = fields.required_string("type", expected="the type of a tool, or allowed_tools")
     if sort != "allowed_tools":
-        return _named_choice(_chosen_tool(fields, tools))
+        return _named_choice(_resolve_chosen_tool(fields, tools))
     mode = fields.word("mode", ("auto", "required", "none")) or "auto"
     if not fields.array("tools", most=MAX_TOOLS):
         raise missing(fields.param("tools"), "an array of at least one tool")
@@ -169,24 +169,24 @@ def read_choice(value: object, tools: ToolReader) -> object:
         if entry.required_string("type") in tools.left_out:
             tools.changes.note(f"{entry.path} dropped")
         else:
-            names.append(_chosen_tool(entry, tools))
+            names.append(_resolve_chosen_tool(entry, tools))
     if not names and mode == "required":
-        raise _unsupported_choice("a tool of the list", "tool_choice.tools")
+        raise _build_choice_error("a tool of the list", "tool_choice.tools")
     if not names or mode == "none":
         return "none"
     return {"type": sort, "allowed_tools": {"mode": mode, "tools": list(map(_named_choice, names))}}
 
 
-def _named_choice(name: str) -> Entry:
-    return {"type": "function", "function": {"name": name}}
+def _named_choice(function_name: str) -> Entry:
+    return {"type": "function", "function": {"name": function_name}}
 
 
-def _chosen_tool(fields: ObjectReader, tools: ToolReader) -> str:
+def _resolve_chosen_tool(fields: ObjectReader, tools: ToolReader) -> str:
     sort = fields.required_string("type", expected="function or custom")
     if sort == "tool_search" and SEARCH in tools.forms:
         return SEARCH
     if sort not in ("function", "custom"):
-        raise _unsupported_choice(sort, fields.param("type"))
+        raise _build_choice_error(sort, fields.param("type"))
     name = fields.required_string("name")
     found = tools.resolve(name, fields.get("namespace"))
     if found is None:
@@ -194,10 +194,10 @@ def _chosen_tool(fields: ObjectReader, tools: ToolReader) -> str:
     return found
 
 
-def _unsupported_choice(sort: str, param: str) -> InvalidRequest:
+def _build_choice_error(tool_type: str, field: str) -> InvalidRequest:
     return unsupported(
-        param,
-        f"It demands a call of {shown(sort)}, which nobody runs here; define a tool of type "
+        field,
+        f"It demands a call of {shown(tool_type)}, which nobody runs here; define a tool of type "
         "`function` or `custom` that your program runs.",
     )
 
@@ -222,36 +222,36 @@ class InputReader(Struct, eq=False):
     """
 
     _pending_text: str = ""
-    _started: bool = False
-    _text_ended: bool = False
-    _is_usual_form: bool = False  # they have the usual form
+    _is_form_known: bool = False
+    _has_text_ended: bool = False
+    _has_usual_form: bool = False  # they have the usual form
 
     def feed(self, piece: str) -> str:
-        if self._text_ended:
+        if self._has_text_ended:
             return ""
         self._pending_text += piece
-        if not self._started:
+        if not self._is_form_known:
             found = _START.match(self._pending_text)
-            self._is_usual_form = found is not None
-            self._started = self._is_usual_form or len(self._pending_text) > _LONGEST_START
+            self._has_usual_form = found is not None
+            self._is_form_known = self._has_usual_form or len(self._pending_text) > _LONGEST_START
             self._pending_text = self._pending_text[0 if found is None else found.end() :]
-        return self._decode_pending() if self._is_usual_form else ""
+        return self._decode_pending_text() if self._has_usual_form else ""
 
     def finish(self) -> str:
-        return "" if self._is_usual_form else _input_text(self._pending_text)
+        return "" if self._has_usual_form else _extract_input_text(self._pending_text)
 
-    def _decode_pending(self) -> str:
+    def _decode_pending_text(self) -> str:
         found = _WHOLE_CHARACTERS.match(self._pending_text)
         end = found.end() if found is not None else 0
         raw, self._pending_text = self._pending_text[:end], self._pending_text[end:]
         if self._pending_text.startswith('"'):
-            self._text_ended = True
+            self._has_text_ended = True
             self._pending_text = ""
         text: str = json.loads(f'"{raw}"', strict=False)
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def _input_text(arguments: str) -> str:
+def _extract_input_text(arguments: str) -> str:
     try:
         values: Any = msgspec.json.decode(arguments)
     except msgspec.DecodeError:
