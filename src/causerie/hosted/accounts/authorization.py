@@ -144,7 +144,7 @@ class Narrowed:
     invitations_withdrawn: int = 0
 
 
-def needed(link: OneTimeLink) -> tuple[Action, ...]:
+def rights_to_create(link: OneTimeLink) -> tuple[Action, ...]:
     """Return the rights that are needed to create such a link."""
     if link.kind is not LinkKind.INVITATION:
         return (Action.USERS_INVITE,)
@@ -175,7 +175,7 @@ async def supported(tx: Transaction, link: OneTimeLink) -> bool:
     if not link.person:
         return True
     maker = Actor("user", link.person, "")
-    for action in needed(link):
+    for action in rights_to_create(link):
         if await reach(tx, maker, action, link.project_id) is not Extent.ALL:
             return False
     return True
@@ -186,7 +186,7 @@ async def supported_links(tx: Transaction, links: Sequence[OneTimeLink]) -> Sequ
     alike: dict[tuple[str, str | None, tuple[Action, ...]], bool] = {}
     found = []
     for link in links:
-        kind = (link.person or "", link.project_id, needed(link))
+        kind = (link.person or "", link.project_id, rights_to_create(link))
         if kind not in alike:
             alike[kind] = await supported(tx, link)
         if alike[kind]:
@@ -320,25 +320,25 @@ class AccountService:
 
     async def require(self, actor: Actor, action: Action, project_id: str | None = None) -> None:
         """Raise :class:`Forbidden` unless ``actor`` may do this, in a project if one is named."""
-        async with self._reading(actor, action, project_id):
+        async with self._begin_read(actor, action, project_id):
             pass
 
     async def record(
         self, actor: Actor, needs: Action, action: str, subject: str, **details: str
     ) -> None:
         """Add an audit entry of an action that ``needs`` this right; raise :class:`Forbidden`."""
-        async with self._writing(actor, needs) as tx:
+        async with self._begin_write(actor, needs) as tx:
             await tx.audit.record(actor, action, subject, **details)
 
-    def _reading(
+    def _begin_read(
         self, actor: Actor, action: Action, project_id: str | None = None
     ) -> AbstractAsyncContextManager[Transaction]:
-        return _permitted_transaction(self._store.reading(), actor, action, project_id)
+        return _open_permitted_transaction(self._store.reading(), actor, action, project_id)
 
-    def _writing(
+    def _begin_write(
         self, actor: Actor, action: Action, project_id: str | None = None
     ) -> AbstractAsyncContextManager[Transaction]:
-        return _permitted_transaction(self._store.writing(), actor, action, project_id)
+        return _open_permitted_transaction(self._store.writing(), actor, action, project_id)
 
 
 async def set_bounds(tx: Transaction, actor: Actor, bounds: Mapping[str, LimitsAndBudgets]) -> None:
@@ -356,13 +356,13 @@ async def set_bounds(tx: Transaction, actor: Actor, bounds: Mapping[str, LimitsA
 
 
 @asynccontextmanager
-async def _permitted_transaction(
-    begun: AbstractAsyncContextManager[Transaction],
+async def _open_permitted_transaction(
+    transaction: AbstractAsyncContextManager[Transaction],
     actor: Actor,
     action: Action,
     project_id: str | None,
 ) -> AsyncIterator[Transaction]:
-    async with begun as tx:
+    async with transaction as tx:
         if project_id is None:
             await require(tx, actor, action)
         else:

@@ -126,10 +126,10 @@ _PLACE = re.compile(r"\d{1,18}~[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.AS
 
 async def show(context: RequestContext) -> None:
     project, query = context.scope, context.query
-    when, wanted = _asked_requests(context)
+    when, wanted = _read_request_filter(context)
     found = await context.accounts.usage.requests(context.actor, project, wanted)
     looked, more = found[: wanted.limit - 1], len(found) >= wanted.limit
-    shown = await _records_containing(context, project, looked)
+    shown = await _filter_records_by_text(context, project, looked)
     kept = frozenset[str]()
     if project is not None:
         ids = [each.id for each in shown]
@@ -148,7 +148,7 @@ async def show(context: RequestContext) -> None:
     await context.show(
         "activity.html",
         filters=filters,
-        entries=[_request_explanation(each, keys, users, projects) for each in shown],
+        entries=[_explain_request(each, keys, users, projects) for each in shown],
         kept=kept,
         older=address(before=f"{looked[-1].at}~{looked[-1].id}") if more else "",
         paged=wanted.before is not None,
@@ -165,7 +165,7 @@ async def show(context: RequestContext) -> None:
 
 async def download(context: RequestContext) -> None:
     """Send all requests that the filter of the page finds; texts in contents do not count."""
-    wanted = replace(_asked_requests(context)[1], before=None)
+    wanted = replace(_read_request_filter(context)[1], before=None)
     rows = request_rows(context.accounts.usage, context.actor, context.scope, wanted)
     await context.save(Export("text/csv; charset=utf-8", "requests.csv", csv_pieces(rows)))
 
@@ -178,29 +178,29 @@ async def show_contents(context: RequestContext) -> None:
         at=found.at,
         until=found.at + timedelta(days=project.recording_days or 0),
         said=[
-            ("Request", _formatted_json(found.request, cut=found.request_cut), found.request_cut),
-            ("Reply", _formatted_json(found.reply, cut=found.reply_cut), found.reply_cut),
+            ("Request", _format_json(found.request, cut=found.request_cut), found.request_cut),
+            ("Reply", _format_json(found.reply, cut=found.reply_cut), found.reply_cut),
         ],
         most=MOST_BYTES // 1024,
     )
 
 
-async def _records_containing(
-    context: RequestContext, project: str | None, records: Sequence[UsageRecord]
+async def _filter_records_by_text(
+    context: RequestContext, project_id: str | None, records: Sequence[UsageRecord]
 ) -> Sequence[UsageRecord]:
     text = context.query.get("text")
-    if not text or project is None:
+    if not text or project_id is None:
         return records
     ids = [each.id for each in records]
-    found = await context.accounts.recordings.search(context.actor, project, ids, text)
+    found = await context.accounts.recordings.search(context.actor, project_id, ids, text)
     return [each for each in records if each.id in found]
 
 
-def _formatted_json(text: str, *, cut: bool) -> str:
+def _format_json(text: str, *, cut: bool) -> str:
     return text if cut or not text else msgspec.json.format(text)
 
 
-def _asked_requests(context: RequestContext) -> tuple[ReportPeriod, RecordFilter]:
+def _read_request_filter(context: RequestContext) -> tuple[ReportPeriod, RecordFilter]:
     query, when = context.query, period(context.query, context.services.clock())
     filters: dict[str, Any] = query.given(_FIELDS)
     # A request that is named by its id is found whenever it was.
@@ -209,20 +209,20 @@ def _asked_requests(context: RequestContext) -> tuple[ReportPeriod, RecordFilter
         since,
         when.until,
         **filters,
-        status=_typed_status(query.get("status")),
+        status=_parse_status(query.get("status")),
         failures_only=query.get("failures") == "yes",
-        before=_page_cursor(query.get("before")),
+        before=_parse_page_cursor(query.get("before")),
         limit=(SEARCHED if query.get("text") else PAGE) + 1,
     )
 
 
-def _typed_status(text: str) -> int | None:
+def _parse_status(text: str) -> int | None:
     if text and not re.fullmatch("[0-9]{3}", text):
         raise InvalidRequest("A status is a number like 200 or 429.", param="status")
     return int(text) if text else None
 
 
-def _page_cursor(text: str) -> tuple[int, str] | None:
+def _parse_page_cursor(text: str) -> tuple[int, str] | None:
     if not text:
         return None
     if not _PLACE.fullmatch(text):
@@ -231,7 +231,7 @@ def _page_cursor(text: str) -> tuple[int, str] | None:
     return int(at), id
 
 
-def _request_explanation(
+def _explain_request(
     record: UsageRecord, keys: DisplayNames, users: DisplayNames, projects: DisplayNames
 ) -> RequestExplanation:
     by_hand = not record.key and record.user

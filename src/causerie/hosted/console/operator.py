@@ -56,13 +56,13 @@ async def approve(context: RequestContext) -> None:
 
 
 async def reset_link(context: RequestContext) -> None:
-    user = await _found_user(context)
+    user = await _find_user(context)
     made = await context.accounts.users.reset_link(context.actor, user.id)
     await show_new_link(context, f"A new password for {user.name}", made, "/operator/users")
 
 
 async def ask_factor_removal(context: RequestContext) -> None:
-    await context.show("operator/factor.html", person=await _found_user(context))
+    await context.show("operator/factor.html", person=await _find_user(context))
 
 
 async def remove_factor(context: RequestContext) -> None:
@@ -71,7 +71,7 @@ async def remove_factor(context: RequestContext) -> None:
 
 
 async def ask_disable(context: RequestContext) -> None:
-    user, now = await _found_user(context), context.services.clock()
+    user, now = await _find_user(context), context.services.clock()
     keys = await context.accounts.keys.derived(context.actor, user.id)
     held = [key for key in keys if key.state(now) is KeyState.ACTIVE]
     await context.show("operator/disable.html", person=user, held=held)
@@ -92,7 +92,7 @@ async def enable(context: RequestContext) -> None:
 
 
 async def ask_operator(context: RequestContext) -> None:
-    user = await _found_user(context)
+    user = await _find_user(context)
     await context.check_right(Action.OPERATORS_CHANGE)
     held = "all" if user.operator else "some" if user.rights else "none"
     operator = context.form.get("operator", held)
@@ -170,7 +170,7 @@ async def make_project(context: RequestContext) -> None:
     context.go(f"/projects/{made.id}", done="project-made")
 
 
-async def _found_user(context: RequestContext) -> User:
+async def _find_user(context: RequestContext) -> User:
     return await context.accounts.users.see(context.actor, context.params["user"])
 
 

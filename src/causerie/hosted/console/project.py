@@ -96,17 +96,17 @@ async def ask_lower(context: RequestContext) -> None:
         words = f"Your own for {view.project.name}, beside those that operators have set."
         await _show_bounds_form(context, "lower", words, view.own)
         return
-    user, projects = (await _found_member(context)).user, context.accounts.projects
+    user, projects = (await _find_member(context)).user, context.accounts.projects
     found = await projects.member_bounds(context.actor, view.project.id, user.id)
     words = f"For all keys of {user.name} in {view.project.name}, and their playground there."
     await _show_bounds_form(context, f"members/{user.id}/bounds", words, found)
 
 
 async def _show_bounds_form(
-    context: RequestContext, action: str, words: str, bounds: LimitsAndBudgets
+    context: RequestContext, form_path: str, intro: str, bounds: LimitsAndBudgets
 ) -> None:
     shown = offered(context, FormFields(bounds_fields(bounds)))
-    await context.show("project/bounds.html", action=action, words=words, **shown)
+    await context.show("project/bounds.html", action=form_path, words=intro, **shown)
 
 
 async def lower(context: RequestContext) -> None:
@@ -154,7 +154,7 @@ def texts_of(each: ProjectMember | PersonSummary | OneTimeLink) -> tuple[str, ..
 
 async def invite(context: RequestContext) -> None:
     project_id, projects = context.project.id, context.accounts.projects
-    email, role = context.form.get("email") or None, _typed_role(context)
+    email, role = context.form.get("email") or None, _parse_role(context)
     made = await projects.invite(context.actor, project_id, role, email=email)
     offered = f"{context.project.name} ({context.services.site.brand.name})"
     await show_new_link(context, "Your invitation", made, f"/projects/{project_id}", offered)
@@ -167,28 +167,28 @@ async def withdraw(context: RequestContext) -> None:
 
 
 async def show_member(context: RequestContext) -> None:
-    member = await _found_member(context)
+    member = await _find_member(context)
     await context.check_right(Action.MEMBERS_CHANGE)
-    role, held = context.form.get("role", member.role), await _keys_and_heirs(context, member)
+    role, held = context.form.get("role", member.role), await _read_keys_and_heirs(context, member)
     await context.show("project/member.html", member=member, role=role, **held)
 
 
 async def change_member(context: RequestContext) -> None:
-    member, role = await _found_member(context), _typed_role(context)
+    member, role = await _find_member(context), _parse_role(context)
     project_id = context.project.id
     await context.accounts.projects.change_role(context.actor, project_id, member.user.id, role)
     context.go(f"/projects/{project_id}", done="member-changed")
 
 
 async def ask_removal(context: RequestContext) -> None:
-    member = await _found_member(context)
+    member = await _find_member(context)
     await context.check_right(Action.MEMBERS_REMOVE, member.user.id)
-    held = await _keys_and_heirs(context, member)
+    held = await _read_keys_and_heirs(context, member)
     await context.show("project/remove.html", member=member, **held)
 
 
 async def remove_member(context: RequestContext) -> None:
-    user_id, project_id = (await _found_member(context)).user.id, context.project.id
+    user_id, project_id = (await _find_member(context)).user.id, context.project.id
     projects, keys_to = context.accounts.projects, context.form.get("keys_to")
     await projects.remove(context.actor, project_id, user_id, keys_to=keys_to)
     if user_id == context.me.id and not context.me.operates:
@@ -197,7 +197,7 @@ async def remove_member(context: RequestContext) -> None:
         context.go(f"/projects/{project_id}", done="member-removed")
 
 
-async def _keys_and_heirs(context: RequestContext, member: ProjectMember) -> dict[str, Any]:
+async def _read_keys_and_heirs(context: RequestContext, member: ProjectMember) -> dict[str, Any]:
     project_id, now = context.params["project"], context.services.clock()
     keys = await context.accounts.keys.of(context.actor, project_id)
     mine = [key for key in keys if key.person == member.user.id]
@@ -209,7 +209,7 @@ async def _keys_and_heirs(context: RequestContext, member: ProjectMember) -> dic
     }
 
 
-async def _found_member(context: RequestContext) -> ProjectMember:
+async def _find_member(context: RequestContext) -> ProjectMember:
     project_id = context.project.id
     for member in await context.accounts.projects.members(context.actor, project_id):
         if member.user.id == context.params["user"]:
@@ -235,7 +235,7 @@ async def heirs(
     ]
 
 
-def _typed_role(context: RequestContext) -> Role:
+def _parse_role(context: RequestContext) -> Role:
     try:
         return Role(context.form.get("role"))
     except ValueError as failure:
@@ -250,11 +250,11 @@ async def show_credits(context: RequestContext) -> None:
         account=await credits.balance(context.actor, project_id),
         page=page_of(found, context.query, lambda each: (each.note, each.id)),
         sales=context.services.open_to.sales,
-        who=_credit_author,
+        who=_find_credit_author,
     )
 
 
-def _credit_author(credit: Credit) -> str:
+def _find_credit_author(credit: Credit) -> str:
     kind, _, id = credit.by.partition(":")
     authors = {"system": id.replace("cli", "command line"), "key": "operator key"}
     return authors.get(kind, "operator")

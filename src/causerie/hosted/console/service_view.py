@@ -224,7 +224,7 @@ def model_row(entry: Mapping[str, Any]) -> ModelRow:
         output=entry.get("max_output_tokens"),
         modalities=modalities,
         modality_evidence=architecture.get("evidence", "unknown"),
-        price=_token_prices(entry.get("pricing") or {}),
+        price=_parse_token_prices(entry.get("pricing") or {}),
         parameters=parameters,
         claimed=claimed,
         evidence=entry.get("evidence", "unknown"),
@@ -232,7 +232,7 @@ def model_row(entry: Mapping[str, Any]) -> ModelRow:
         efforts=tuple(efforts or ()),
         must_think=must_think,
         defaults=entry.get("default_parameters") or {},
-        abilities=[*_measured_abilities(entry, parameters, claimed, thinks=bool(efforts))],
+        abilities=[*_list_abilities(entry, parameters, claimed, thinks=bool(efforts))],
         listed=bool(entry.get("list_price")),
     )
 
@@ -245,7 +245,7 @@ _ABILITIES = {
 }
 
 
-def _measured_abilities(
+def _list_abilities(
     entry: Mapping[str, Any], parameters: Container[str], claimed: Container[str], *, thinks: bool
 ) -> Iterator[Ability]:
     found: dict[str, Evidence] = {}
@@ -272,7 +272,7 @@ def anchor(model: str) -> str:
 def target_badges(
     service_view: ServiceView, targets: Mapping[str, Sequence[str]]
 ) -> Mapping[str, Sequence[StatusBadge]]:
-    engines = {each.model: _engine_badge(each) for each in service_view.status()}
+    engines = {each.model: _build_engine_badge(each) for each in service_view.status()}
     target_states = {each.name: each for each in service_view.targets()}
 
     def badge(name: str) -> StatusBadge:
@@ -292,7 +292,7 @@ def best(badges: Sequence[StatusBadge]) -> Sequence[StatusBadge]:
 
 def service_badges(service_view: ServiceView) -> Sequence[StatusBadge]:
     """Return the state of everything that answers requests, engines first, each once."""
-    engines = [_engine_badge(each) for each in service_view.status()]
+    engines = [_build_engine_badge(each) for each in service_view.status()]
     own = {each.target for each in engines}
     others = [each for each in service_view.targets() if each.name not in own]
     return [*engines, *(target_badge(each.name, each) for each in others)]
@@ -304,7 +304,7 @@ def troubled(badges: Sequence[StatusBadge]) -> Sequence[StatusBadge]:
     return sorted(found, key=lambda each: each.tone)  # "bad" is before "warn"
 
 
-def _token_prices(pricing: Mapping[str, Any]) -> ModelPrice | None:
+def _parse_token_prices(pricing: Mapping[str, Any]) -> ModelPrice | None:
     try:
         prompt, completion = money(pricing["prompt"]), money(pricing["completion"])
     except (KeyError, ValueError):
@@ -312,7 +312,7 @@ def _token_prices(pricing: Mapping[str, Any]) -> ModelPrice | None:
     return ModelPrice(prompt * _MILLION, completion * _MILLION)
 
 
-def _engine_badge(status: EngineStatus) -> StatusBadge:
+def _build_engine_badge(status: EngineStatus) -> StatusBadge:
     if status.state is EngineState.READY:
         busy = f"{status.busy} of {status.slots} busy" if status.slots else ""
         away = status.detail if status.members else ""

@@ -132,7 +132,7 @@ async def show_new_link(
     ``back`` is the page that leads on.
     """
     address = link_address(context.base, made.token)
-    mailed, me = await _may_mail(context, made, offered), context.me
+    mailed, me = await _may_mail_link(context, made, offered), context.me
     if mailed and made.link.email:
         values = {"offered": offered, "name": me.name, "email": me.email}
         mailed = send_letter(context, made.link.email, "invitation", address, **values)
@@ -140,13 +140,13 @@ async def show_new_link(
     await context.show("project/link.html", mailed=mailed, **shown)
 
 
-async def _may_mail(context: RequestContext, made: NewLink, offered: str) -> bool:
+async def _may_mail_link(context: RequestContext, new_link: NewLink, invited_to: str) -> bool:
     # Whoever has signed up can invite any address; a link that is not mailed is handed over.
-    if not offered or not made.link.email:
+    if not invited_to or not new_link.link.email:
         return False
     if context.me.operates:
         return True
-    scopes = passwords.invitation_scopes(context.me.id, made.link.email)
+    scopes = passwords.invitation_scopes(context.me.id, new_link.link.email)
     try:
         await context.accounts.attempts.begin(scopes)
     except RateLimited:
@@ -157,7 +157,7 @@ async def _may_mail(context: RequestContext, made: NewLink, offered: str) -> boo
 async def follow_link(context: RequestContext) -> None:
     if isinstance(context.problem, NotFound):  # it has been counted as a guess
         raise context.problem
-    link, offered = await _opened_link(context), None
+    link, offered = await _find_one_time_link(context), None
     if link.project_id is not None:  # whoever holds the link may know the project's name
         offered = (await context.accounts.projects.see(SYSTEM, link.project_id)).project
     page = _PAGES.get(link.kind, "links/account.html")
@@ -169,14 +169,14 @@ async def follow_link(context: RequestContext) -> None:
 _PAGES = {LinkKind.RESET: "links/password.html", LinkKind.ADDRESS: "links/address.html"}
 
 
-async def _opened_link(context: RequestContext) -> OneTimeLink:
+async def _find_one_time_link(context: RequestContext) -> OneTimeLink:
     # Whoever guesses often has to wait.
     async with context.accounts.attempts.from_address("link", context.client):
         return await context.accounts.users.link(context.form.get("token"))
 
 
 async def accept_invitation(context: RequestContext) -> None:
-    form, accounts, link = context.form, context.accounts, await _opened_link(context)
+    form, accounts, link = context.form, context.accounts, await _find_one_time_link(context)
     email, password = link.email or form.get("email"), form.raw("password")
     if not context.takes_password(link):
         raise Forbidden(
@@ -205,7 +205,7 @@ def _proves_address(link: OneTimeLink) -> bool:
 
 
 async def join_project(context: RequestContext) -> None:
-    link = await _opened_link(context)
+    link = await _find_one_time_link(context)
     await context.accounts.users.join(context.form.get("token"), context.me)
     if link.project_id is None:
         context.go("/")
@@ -214,7 +214,7 @@ async def join_project(context: RequestContext) -> None:
 
 
 async def reset_password(context: RequestContext) -> None:
-    await _opened_link(context)
+    await _find_one_time_link(context)
     token, password = context.form.get("token"), context.form.raw("password")
     await context.accounts.profile.reset_password(token, password)
     context.go("/sign-in", done="password-reset")
@@ -249,28 +249,28 @@ def unsealed(state: str, token: str) -> LoginState | None:
 
 
 async def begin_openid(context: RequestContext) -> None:
-    context.leave(await _provider_address(context, after=context.query.get("next")))
+    context.leave(await _build_authorization_url(context, after=context.query.get("next")))
 
 
 async def begin_openid_with_link(context: RequestContext) -> None:
-    await _opened_link(context)
-    await _show_way_to_provider(context, link=context.form.get("token"))
+    await _find_one_time_link(context)
+    await _show_provider_link(context, link=context.form.get("token"))
 
 
 async def begin_linking(context: RequestContext) -> None:
-    await _show_way_to_provider(context, joins=True)
+    await _show_provider_link(context, joins=True)
 
 
-async def _show_way_to_provider(
+async def _show_provider_link(
     context: RequestContext, *, link: str = "", joins: bool = False
 ) -> None:
     # A link, as the content policy lets no form lead to another site.
-    address = await _provider_address(context, link=link, joins=joins)
-    await context.show("sign_in/away.html", provider=_chosen_provider(context), address=address)
+    address = await _build_authorization_url(context, link=link, joins=joins)
+    await context.show("sign_in/away.html", provider=_find_provider(context), address=address)
 
 
 async def return_from_provider(context: RequestContext) -> None:
-    provider, query = _chosen_provider(context), context.query
+    provider, query = _find_provider(context), context.query
     login_state = unsealed(query.get("state"), context.token)
     returned = Returned(code=query.get("code"), error=query.get("error"), issuer=query.get("iss"))
     accounts, client, options = context.accounts, context.client, provider.options
@@ -292,7 +292,7 @@ async def return_from_provider(context: RequestContext) -> None:
             link_token=login_state.link if login_state is not None else "",
             old_token=context.token,
         )
-    after = await _page_after_sign_in(context, login_state) if login_state is not None else ""
+    after = await _choose_next_path(context, login_state) if login_state is not None else ""
     go_on(context, started, after)
 
 
@@ -302,7 +302,7 @@ async def unlink_identity(context: RequestContext) -> None:
     context.go("/profile", done="identity-unlinked")
 
 
-async def _page_after_sign_in(context: RequestContext, login_state: LoginState) -> str:
+async def _choose_next_path(context: RequestContext, login_state: LoginState) -> str:
     try:
         link = await context.accounts.users.link(login_state.link)
     except NotFound:  # there was none, or it has just been used up
@@ -311,14 +311,14 @@ async def _page_after_sign_in(context: RequestContext, login_state: LoginState) 
     return link_address("", login_state.link) if wanted else login_state.after
 
 
-def _chosen_provider(context: RequestContext) -> OidcProvider:
+def _find_provider(context: RequestContext) -> OidcProvider:
     for provider in context.services.providers():
         if provider.options.name == context.params["provider"]:
             return provider
     raise NotFound("There is no such page.")
 
 
-async def _provider_address(
+async def _build_authorization_url(
     context: RequestContext, *, after: str = "", link: str = "", joins: bool = False
 ) -> str:
     def state(attempt: SignInAttempt) -> str:
@@ -327,13 +327,13 @@ async def _provider_address(
         login_state = LoginState(attempt, after, link, joins)
         return Cipher([context.token]).seal(msgspec.json.encode(login_state).decode(), _PURPOSE)
 
-    provider = _chosen_provider(context)
+    provider = _find_provider(context)
     back = f"{context.base}{PREFIX}/sign-in/{quote(provider.options.name)}/back"
     return await provider.begin(back, state)
 
 
 async def change_address(context: RequestContext) -> None:
-    await _opened_link(context)
+    await _find_one_time_link(context)
     token = context.form.get("token")
     before, after = await context.accounts.profile.change_address(token)
     send_letter(context, before, "address_changed", email=after)
@@ -480,14 +480,14 @@ async def end_others(context: RequestContext) -> None:
     context.go("/profile", done="sessions-ended")
 
 
-async def _show_enrolment(context: RequestContext, address: str, secret: str) -> None:
-    picture = _qr_code(address)
-    await context.show("profile/enrol.html", picture=picture, address=address, secret=secret)
+async def _show_enrolment(context: RequestContext, otpauth_uri: str, secret: str) -> None:
+    picture = _draw_qr_code(otpauth_uri)
+    await context.show("profile/enrol.html", picture=picture, address=otpauth_uri, secret=secret)
 
 
-def _qr_code(address: str) -> Markup:
-    if not address.startswith("otpauth://totp/") or len(address) > _LONGEST_ADDRESS:
+def _draw_qr_code(otpauth_uri: str) -> Markup:
+    if not otpauth_uri.startswith("otpauth://totp/") or len(otpauth_uri) > _LONGEST_ADDRESS:
         return Markup("")
-    code = segno.make(address, error="m", micro=False)
+    code = segno.make(otpauth_uri, error="m", micro=False)
     drawn = code.svg_inline(border=0, omitsize=True, svgclass=None, lineclass=None)
     return Markup(drawn)
