@@ -89,7 +89,7 @@ class Budget(Struct, frozen=True, forbid_unknown_fields=True):
         return int(self.amount) if self.unit is Unit.TOKENS else billionths(self.amount)
 
     def counted(self, cost: int, tokens: int) -> int:
-        """Return which of the two it counts: the cost in billionths, or the tokens."""
+        """Return what counts in its unit: the cost in billionths, or the tokens."""
         return tokens if self.unit is Unit.TOKENS else cost
 
     def words(self) -> str:
@@ -138,7 +138,7 @@ class LimitsAndBudgets(Struct, frozen=True, forbid_unknown_fields=True):
         return "; ".join([*limits, *budgets]) or "none"
 
     def added_to(self, before: LimitsAndBudgets) -> LimitsAndBudgets:
-        """Return these and the former ones that none of these replaces."""
+        """Return these bounds and those of ``before`` that none of these replaces."""
         limits, budgets = {each.model for each in self.limits}, set(map(_identify, self.budgets))
         return LimitsAndBudgets(
             (*self.limits, *(each for each in before.limits if each.model not in limits)),
@@ -146,7 +146,7 @@ class LimitsAndBudgets(Struct, frozen=True, forbid_unknown_fields=True):
         )
 
     def tightened(self, own: LimitsAndBudgets) -> LimitsAndBudgets:
-        """Return these with the lower of both values wherever ``own`` has one too."""
+        """Return these bounds, lowered wherever ``own`` has a lower value."""
         if own == UNBOUNDED:
             return self
         limits = {each.model: each for each in self.limits}

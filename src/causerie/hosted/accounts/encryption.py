@@ -22,7 +22,7 @@ _NONCE_BYTES = 12  # NIST SP 800-38D, section 8.2.2
 
 
 class WrongKey(Exception):
-    """None of the keys decrypts a text."""
+    """No key encrypts, or none of the keys decrypts a text."""
 
 
 class Cipher:

@@ -288,7 +288,7 @@ class OperatorKeyIssuing(AccountService):
             await tx.audit.record(actor, "operator_key.delete", id, name=found.name)
 
     async def actor(self, secret_digest: bytes) -> Actor | None:
-        """Return the actor of a working key by the digest of all of it."""
+        """Return the actor of the working operator key with this digest; ``None`` without one."""
         async with self._store.reading() as tx:
             key = await tx.operator_keys.one(digest=secret_digest)
         if key is None or not key.good(tx.now):

@@ -111,8 +111,7 @@ RECOVERY_CODES = 10
 
 @dataclass(frozen=True, slots=True)
 class Authenticator:
-    """Two-factor authentication of a user, in force once confirmed: RFC 6238 with SHA-1, 30 seconds
-    and six digits, as every app supports it."""
+    """A user's second factor, in force once confirmed: RFC 6238, SHA-1, 30 seconds, six digits."""
 
     user_id: str
     secret: str = field(repr=False)
@@ -149,7 +148,7 @@ def totp_address(secret: str, account: str, issuer: str) -> str:
 
 
 def new_recovery_codes() -> list[str]:
-    """Return codes that replace a lost app, each once."""
+    """Return new recovery codes; each replaces a code of a lost app once."""
     alphabet = "abcdefghjkmnpqrstuvwxyz23456789"
     return [
         "-".join("".join(secrets.choice(alphabet) for _ in range(5)) for _ in range(3))

@@ -116,7 +116,7 @@ class Projects(AccountService):
             return ProjectOverview(project, granted.tightened(own), granted, own)
 
     async def ask(self, actor: Actor, project_id: str) -> Grant:
-        """Return what a user may ask without a key, in a project that pays and is not archived."""
+        """Return the grant for a user's requests without a key, which the project pays."""
         async with self._store.reading() as tx:
             project = await visible_project(tx, actor, project_id, Action.MODELS_ASK)
             if project.archived_at is not None:
@@ -196,7 +196,7 @@ class Projects(AccountService):
     async def lower(
         self, actor: Actor, project_id: str, bounds: LimitsAndBudgets, user_id: str = ""
     ) -> LimitsAndBudgets:
-        """Replace the limits and budgets that owners set, beside those of operators."""
+        """Replace the limits and budgets that a project's owners set, beside those of operators."""
         bounds.check()
         owner = own_bounds(project_id, user_id)
         async with self._begin_write(actor, Action.BOUNDS_LOWER, project_id) as tx:

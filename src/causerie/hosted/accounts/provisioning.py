@@ -100,7 +100,7 @@ class Provisioning(AccountService):
     async def change(
         self, directory: GroupClaims, user_id: str, describe: Callable[[User], ProvisionedPerson]
     ) -> User:
-        """Describe a person anew, from what they are; disable or enable their account."""
+        """Change a person to what ``describe`` returns; disable or enable their account."""
         await self.person(user_id)
         return await self._update_person(directory, user_id, describe)
 
@@ -177,7 +177,7 @@ class Provisioning(AccountService):
         group_id: str,
         describe: Callable[[IdentityGroup, Sequence[User]], WantedGroup],
     ) -> IdentityGroup:
-        """Describe a group anew, from what it is; its members get or lose what it grants."""
+        """Change a group to what ``describe`` returns; its members get or lose what it grants."""
         async with self._store.writing() as tx:
             before = await _find_group(tx, directory, group_id)
             held = (await tx.groups.members([group_id]))[group_id]

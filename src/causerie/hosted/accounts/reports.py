@@ -54,7 +54,7 @@ class Spending:
 
     @property
     def is_nothing(self) -> bool:
-        """Return whether it is a budget of no money, which admits only what costs nothing."""
+        """Return whether the budget is of no money, so it admits only what costs nothing."""
         return self.budget.unit is Unit.MONEY and self.budget.amount == 0
 
     @property
@@ -139,7 +139,7 @@ class UsageReports(AccountService):
     async def charged(
         self, actor: Actor, question: ChargedQuery
     ) -> AsyncGenerator[Sequence[ChargedSum]]:
-        """Yield what was charged for in pieces, which each check the actor's right again."""
+        """Yield charged sums in pieces; each piece checks the actor's right again."""
         while True:
             await self._require_right(actor, question.project, Action.USAGE_SEE)
             found = await self._store.usage.charged(question)

@@ -60,7 +60,7 @@ _SIGN_IN_PAGE = Actor("system", "sign-in", "sign-in page")  # refuses who has no
 
 
 class SignInRefused(Exception):
-    """Why a sign-in was refused, for the log and the audit log: the cause of what is raised."""
+    """Cause of a refused sign-in, with the reason for the log and the audit log."""
 
 
 class AccountDisabled(SignInRefused):
@@ -90,7 +90,7 @@ class Attempts(AccountService):
                 await tx.attempts.failed(scope)
 
     async def begin_code(self, user_id: str, client: SessionClient) -> Mapping[str, int]:
-        """Count a two-factor code as :meth:`begin`; return the scopes."""
+        """Count an attempt with a two-factor code as :meth:`begin`; return its scopes."""
         scopes = passwords.sign_in_scopes(f"code:{user_id}", client.address)
         await self.begin(scopes)
         return scopes

@@ -282,7 +282,7 @@ class Watching(AccountService):
 
 
 async def bounds_in_force(tx: Transaction, owners: Sequence[str]) -> Mapping[str, LimitsAndBudgets]:
-    """Return bounds of projects and people, of projects with those that their owners have set."""
+    """Return the bounds of owners; a project's are tightened by those that its owners have set."""
     own = {each: own_bounds(each.removeprefix("project:")) for each in owners}
     found = await tx.keys.bounds_of([*owners, *own.values()])
     return {each: found[each].tightened(found[own[each]]) for each in owners}

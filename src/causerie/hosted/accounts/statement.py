@@ -267,7 +267,7 @@ class FreeDay(Struct):
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The headers ``x-ratelimit-…-requests-day``."""
+        """Return the headers ``x-ratelimit-…-requests-day``."""
         return {
             "x-ratelimit-limit-requests-day": str(self.limit),
             "x-ratelimit-remaining-requests-day": str(self.left),
@@ -319,7 +319,7 @@ class FreeAllowances(Struct):
         return FreeUse(before.limit, before.used + 1, before.resets_in, day)
 
     async def of(self, project: str) -> FreeDay:
-        """Return the state without running requests; raise :class:`StoreUnavailable`."""
+        """Return today's allowance, without running requests; raise :class:`StoreUnavailable`."""
         return self._build_free_day(await self._get_todays_counts(project), 0)
 
     def _build_free_day(self, tally: _FreeRequests, running: int) -> FreeDay:

@@ -147,7 +147,7 @@ class Session:
     """:data:`PASSWORD`, or the issuer of the identity that it began with."""
 
     def good(self, now: datetime, policy: SignInPolicy) -> bool:
-        """Return whether it has not expired."""
+        """Return whether the session has not expired."""
         life = policy.lives.get(self.method, policy.life)
         kept = now - self.created_at < life and now - self.seen_at < policy.idle
         return now < self.expires_at and kept

@@ -68,7 +68,7 @@ class SignUps(AccountService):
     """Requests of people for an account without an invitation."""
 
     async def ask(self, email: str) -> tuple[NewLink, bool]:
-        """Create a link for a sign-up; return with it whether the address has an account.
+        """Create a link for a sign-up; return it, and whether the address has an account.
 
         Only for services with open sign-up. Both are for the holder of the address alone: the steps
         are the same with and without an account, and so must be the answer to the client.
@@ -80,7 +80,7 @@ class SignUps(AccountService):
             return made, await tx.people.one(email=email) is not None
 
     async def forgotten(self, email: str) -> tuple[NewLink, bool]:
-        """Create a link for a new password as :meth:`ask`; return whether an account has one."""
+        """Create a link for a new password; return as :meth:`ask`, for accounts with a password."""
         email = tidy_email(email)
         async with self._store.writing() as tx:
             user = await tx.people.one(email=email)

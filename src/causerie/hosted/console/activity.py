@@ -46,7 +46,7 @@ class TimelineSegment(Struct, frozen=True):
 
 
 class RequestExplanation(Struct, frozen=True):
-    """Why a request ended as it did, and where its time went."""
+    """A request as its page explains it: why it ended so, and where its time went."""
 
     record: UsageRecord
     caller: str = ""
@@ -75,7 +75,7 @@ class RequestExplanation(Struct, frozen=True):
 
     @property
     def speed(self) -> float | None:
-        """Return the tokens per second after the first one."""
+        """Return the tokens per second after the first token."""
         record = self.record
         if record.first_token_us is None or record.completion < 2:
             return None
@@ -145,7 +145,7 @@ async def show(context: RequestContext) -> None:
     def address(**more: str) -> str:
         return "?" + urlencode({**when.fields(), **filters, **more})
 
-    await context.show(
+    await context.send_page(
         "activity.html",
         filters=filters,
         entries=[_explain_request(each, keys, users, projects) for each in shown],
@@ -164,7 +164,7 @@ async def show(context: RequestContext) -> None:
 
 
 async def download(context: RequestContext) -> None:
-    """Send all requests that the filter of the page finds; texts in contents do not count."""
+    """Send as CSV all requests that match the page's filter, without its search in contents."""
     wanted = replace(_read_request_filter(context)[1], before=None)
     rows = request_rows(context.accounts.usage, context.actor, context.scope, wanted)
     await context.save(Export("text/csv; charset=utf-8", "requests.csv", csv_pieces(rows)))
@@ -173,7 +173,7 @@ async def download(context: RequestContext) -> None:
 async def show_contents(context: RequestContext) -> None:
     project, id = context.project, context.params["record"]
     found = await context.accounts.recordings.see(context.actor, project.id, id)
-    await context.show(
+    await context.send_page(
         "contents.html",
         at=found.at,
         until=found.at + timedelta(days=project.recording_days or 0),

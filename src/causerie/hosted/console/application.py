@@ -98,13 +98,13 @@ class ConsoleApplication:
             await self._show_failure(context, failure)
 
     def refuse(self, exchange: Exchange, failure: ServiceError) -> None:
-        """Say what no page could: to scripts as JSON, to people as a page without a frame."""
+        """Answer with an error: to scripts as JSON, to people as a page that needs no database."""
         if _wants_json(exchange):
             exchange.refuse(failure)
         else:
             context = self._build_request_context(exchange)
             context.problem = failure
-            context.show_bare("failure.html", phrase=HTTPStatus(failure.status).phrase)
+            context.send_bare_page("failure.html", phrase=HTTPStatus(failure.status).phrase)
 
     def _build_request_context(self, exchange: Exchange) -> RequestContext:
         secure = self._services.site.secure(exchange)
@@ -118,7 +118,7 @@ class ConsoleApplication:
         except Unauthenticated as failure:
             if route.kept:
                 context.problem = failure
-                await context.show("kept.html", fields=context.form)
+                await context.send_page("kept.html", fields=context.form)
                 return
             if not route.open:
                 raise
@@ -192,7 +192,7 @@ class ConsoleApplication:
             # Whoever has signed in sees the frame also around a page that there is not.
             with suppress(Unauthenticated, StoreUnavailable):
                 context.user, context.session = await self._find_user_and_session(context)
-        await context.show("failure.html", phrase=HTTPStatus(failure.status).phrase)
+        await context.send_page("failure.html", phrase=HTTPStatus(failure.status).phrase)
 
 
 def _choose_return_path(context: RequestContext) -> str:

@@ -54,7 +54,7 @@ class AuditRow(Struct, frozen=True):
 
 
 class AuditWords(Struct, frozen=True):
-    """Words for entries. ``whole``: sentences name the project, as in the log of the service."""
+    """Puts audit entries into words. ``whole``: sentences name the project, as for the service."""
 
     people: Mapping[str, str]
     projects: Mapping[str, str] = {}
@@ -183,7 +183,7 @@ async def show(context: RequestContext) -> None:
     words = AuditWords(people, projects, whole=whole)
     ordered = sorted(people.items(), key=lambda each: each[1].casefold())
     actors = {SYSTEM.label: SYSTEM.name} | {f"user:{id}": name for id, name in ordered}
-    await context.show(
+    await context.send_page(
         "audit.html",
         rows=[words.row(each) for each in shown],
         path=path,

@@ -69,7 +69,7 @@ def typed_bounds(form: FormFields) -> LimitsAndBudgets:
 def offered(
     context: RequestContext, kept: FormFields, rules: Sequence[AccessRule] = ()
 ) -> dict[str, Any]:
-    """Return what the rows of a form need: those that were typed, else those that are kept."""
+    """Return the values of a form of limits and budgets: what was typed, else what is stored."""
     form = context.form or kept
     limits, budgets = _parse_limit_and_budget_rows(form)
     names = [str(entry["id"]) for entry in context.service_view.models(rules=rules)]
@@ -133,13 +133,13 @@ async def show_person_bounds(context: RequestContext) -> None:
     user = await context.accounts.users.see(context.actor, context.params["user"])
     bounds = await context.accounts.person_bounds.see(context.actor, user.id)
     shown = offered(context, FormFields(bounds_fields(bounds)))
-    await context.show("operator/person_bounds.html", person=user, **shown)
+    await context.send_page("operator/person_bounds.html", person=user, **shown)
 
 
 async def show_budgets(context: RequestContext) -> None:
     """Show the budgets of tags and providers."""
     found = await context.accounts.scope_budgets.every(context.actor)
-    await context.show("operator/budgets.html", scopes=found)
+    await context.send_page("operator/budgets.html", scopes=found)
 
 
 async def ask_scope(context: RequestContext) -> None:
@@ -153,7 +153,7 @@ async def ask_scope(context: RequestContext) -> None:
     providers = sorted({name for each in verdicts for name in each.providers})
     kept = FormFields(bounds_fields(LimitsAndBudgets(budgets=budgets)))
     shown = {"kind": kind, "name": name, "held": bool(held), "providers": providers}
-    await context.show("operator/scope.html", **shown, **offered(context, kept))
+    await context.send_page("operator/scope.html", **shown, **offered(context, kept))
 
 
 async def set_scope(context: RequestContext) -> None:
@@ -172,7 +172,7 @@ async def ask_many(context: RequestContext) -> None:
     of_projects = [(each.id, f"Members of {each.name}") for each in projects]
     choice = [(_EVERYONE, "All people"), (_EVERY_PROJECT, "All projects"), *of_projects]
     shown = offered(context, FormFields())
-    await context.show("operator/many_bounds.html", choice=choice, **shown)
+    await context.send_page("operator/many_bounds.html", choice=choice, **shown)
 
 
 async def set_many(context: RequestContext) -> None:
@@ -207,24 +207,24 @@ _PRICES = ("prompt_price", "completion_price")
 
 
 async def show_access(context: RequestContext) -> None:
-    """Show the rules for one's own keys in a project, and why a model is not left."""
+    """Show the rules for one's own keys in a project, and why each model is allowed or refused."""
     rules = await context.rules()
     verdicts = await asyncio.to_thread(context.service_view.verdicts, rules)  # of thousands
     verdicts = sorted(verdicts, key=lambda each: (bool(each.refusal), each.id))
     page = page_of(verdicts, context.query, lambda each: (each.id, *each.providers))
     left = sum(not each.refusal for each in verdicts)
-    await context.show("project/access.html", rules=rules, page=page, left=left)
+    await context.send_page("project/access.html", rules=rules, page=page, left=left)
 
 
 async def ask_access(context: RequestContext) -> None:
-    """Show the form of a project, a member or (without a project) a user."""
+    """Show the access form of a project, a member or (without a project) a user."""
     project, user = _read_project_and_user_ids(context)
     await context.check_right(Action.MEMBERS_CHANGE if project and user else Action.BOUNDS_SET)
     kept = await context.accounts.access.see(context.actor, project, user)
     verdicts = await asyncio.to_thread(context.service_view.verdicts, ())
     providers = {name for each in verdicts for name in each.providers}
     doors = {each.name for each in context.service_view.doors()}
-    await context.show(
+    await context.send_page(
         "project/access_form.html",
         form=context.form or FormFields(_build_access_fields(kept)),
         project_id=project,

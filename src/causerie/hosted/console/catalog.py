@@ -80,7 +80,7 @@ async def show_front(context: RequestContext) -> None:
     free = next((one for one in every if one.price == 0), every[0] if every else None)
     base = context.base + market.prefix
     [request, *_] = router_snippets(base, "$API_KEY", free.id if free is not None else "MODEL")
-    await context.show_openly(
+    await context.send_public_page(
         "catalog/front.html",
         rows=[list_row(one) for one in shown[:_FRONT]],
         tokens=tokens or {},
@@ -97,7 +97,7 @@ async def show_states(context: RequestContext) -> None:
     found = with_variants(await search.of(offers(context.service_view, public=False), tokens))
     badges = _build_model_badges(context, [one for one, _ in search.on_page(found)])
     states = [(anchor(id), found) for id, found in badges.items()]
-    await context.show("models_states.html", states=states)
+    await context.send_page("models_states.html", states=states)
 
 
 async def _show_models_page(
@@ -127,12 +127,14 @@ async def _show_models_page(
         "most": MOST_COMPARED,
     }
     if context.by_script:
-        await context.show_openly("catalog/results.html", **values)
+        await context.send_public_page("catalog/results.html", **values)
         return
     sorts = {name: title for name, (title, _) in SORTS.items()}
     if tokens is None:
         del sorts["popular"]
-    await context.show_openly("catalog/list.html", **values, facets=facets(entries), sorts=sorts)
+    await context.send_public_page(
+        "catalog/list.html", **values, facets=facets(entries), sorts=sorts
+    )
 
 
 def _build_model_badges(
@@ -150,7 +152,7 @@ async def show_comparison(context: RequestContext) -> None:
     market = _require_catalog(context)
     names = list(dict.fromkeys(filter(None, context.query.every("model"))))
     chosen = [_find_catalog_entry(market, name) for name in names[:MOST_COMPARED]]
-    await context.show_openly(
+    await context.send_public_page(
         "catalog/compare.html",
         comparison=comparison(chosen, market.entries()),
         left_out=max(len(names) - MOST_COMPARED, 0),
@@ -159,7 +161,7 @@ async def show_comparison(context: RequestContext) -> None:
 
 
 async def show_model(context: RequestContext) -> None:
-    """``GET /catalog/{author}/{slug}``; a script that asks gets the costs alone."""
+    """Show a model of the catalog; a script gets only its costs."""
     market = _require_catalog(context)
     one = _find_catalog_entry(market, f"{context.params['author']}/{context.params['slug']}")
     every = [one if each.id == one.id else each for each in variants(one.id, market.entries())]
@@ -170,12 +172,12 @@ async def show_model(context: RequestContext) -> None:
         context.problem = failure
     values = {"load": load, "costs": costs(every, load), "one": one, "several": len(every) > 1}
     if context.by_script:
-        await context.show_openly("catalog/costs.html", **values)
+        await context.send_public_page("catalog/costs.html", **values)
         return
     names, asked = endpoint_names(one), f"{one.id}:{one.twist}" if one.twist else one.id
     rows, (used, apps) = endpoints(one), await _read_usage_chart_and_apps(context, every)
     days = {names[each.name]: market.history(each.name) for each in one.endpoints}
-    await context.show_openly(
+    await context.send_public_page(
         "catalog/model.html",
         **values,
         row=list_row(one),
@@ -197,7 +199,7 @@ async def show_model(context: RequestContext) -> None:
 async def show_providers(context: RequestContext) -> None:
     found = [row for row, _ in await _get_provider_rows(context)]
     await asyncio.to_thread(lambda: [(row.figures, row.uptime) for row in found])  # of thousands
-    await context.show_openly("catalog/providers.html", providers=found)
+    await context.send_public_page("catalog/providers.html", providers=found)
 
 
 async def show_provider(context: RequestContext) -> None:
@@ -206,15 +208,15 @@ async def show_provider(context: RequestContext) -> None:
     if name not in found:
         raise NotFound("The catalog has no provider of this name.")
     row, days = found[name]
-    base, policy = context.base + market.prefix, context.service_view.policy(name)
-    await context.show_openly("catalog/provider.html", row=row, base=base, days=days, policy=policy)
+    shown = {"base": context.base + market.prefix, "policy": context.service_view.policy(name)}
+    await context.send_public_page("catalog/provider.html", row=row, days=days, **shown)
 
 
 async def show_status(context: RequestContext) -> None:
-    """``GET /status``: how all providers stand, and how they stood for 90 days."""
+    """Show the state of all providers now and in the last 90 days."""
     if not (context.services.open_to.status or await context.may(Action.USAGE_SEE_ALL)):
         raise NotFound("There is no such page.")
-    await context.show_openly("catalog/status.html", rows=await _get_provider_rows(context))
+    await context.send_public_page("catalog/status.html", rows=await _get_provider_rows(context))
 
 
 async def _get_provider_rows(context: RequestContext) -> Sequence[tuple[ProviderRow, Strip]]:
@@ -246,7 +248,7 @@ def _find_catalog_entry(catalog: DoorCatalog, model_id: str) -> Listing:
 
 
 async def _read_tokens_by_model(context: RequestContext) -> Mapping[str, int] | None:
-    # Of a week, by model; none where rankings may not be seen.
+    # Of the last week; ``None`` where the visitor may not see rankings.
     market = context.service_view.market()
     if market is None or not await _may_see_rankings(context):
         return None
@@ -258,8 +260,7 @@ async def _read_tokens_by_model(context: RequestContext) -> Mapping[str, int] | 
 async def _read_usage_chart_and_apps(
     context: RequestContext, variants: Sequence[Listing]
 ) -> tuple[Chart | None, Sequence[Ranked]]:
-    # Tokens of a model per day for a month, and the apps that use it most; nothing where rankings
-    # may not be seen.
+    # Of a month: tokens per day, and the apps that use the model most. Empty without the right.
     if not await _may_see_rankings(context):
         return None, ()
     rankings, month = context.accounts.rankings, RankingPeriod.MONTH
@@ -272,7 +273,7 @@ async def _read_usage_chart_and_apps(
 
 
 async def show_rankings(context: RequestContext) -> None:
-    """``?by=`` is what is ranked, ``?as=share`` draws shares of each day instead of tokens."""
+    """Show a ranking of ``?by=``; ``?as=share`` draws shares of each day instead of tokens."""
     by, entries, ranking, naming = await _read_ranking(context)
     values = await context.accounts.rankings.over_time(by, ranking.period, naming)
     drawn, starts = context.query.one_of("as", ("tokens", "share")), _list_column_starts(ranking)
@@ -283,7 +284,7 @@ async def show_rankings(context: RequestContext) -> None:
         names = {one.id: one.card.name for one in entries}
     told = Counter(names.get(each, each) for each in values)  # two models may have one name
     titles = {each: title if told[title := names.get(each, each)] < 2 else each for each in values}
-    await context.show_openly(
+    await context.send_public_page(
         "catalog/rankings.html",
         by=by,
         kinds=await _list_ranking_kinds(context),
@@ -325,7 +326,7 @@ async def _list_ranking_kinds(context: RequestContext) -> Sequence[str]:
 
 
 def _make_naming(by: str, entries: Sequence[Listing], apps: frozenset[str] | None = None) -> Naming:
-    """Return the naming of what a ranking counts; ``apps`` are those that may be named."""
+    """Return the function that names what is ranked; ``apps`` may be named (``None``: all)."""
     if by == "provider":
         found = {(one.id, each.name): each.provider for one in entries for each in one.endpoints}
         return lambda model, target: found.get((model, target), "")
@@ -340,7 +341,7 @@ async def _may_see_rankings(context: RequestContext) -> bool:
 
 
 async def _list_visible_apps(context: RequestContext) -> frozenset[str] | None:
-    """Return the apps that may be named to whoever asks; ``None``: all, to operators."""
+    """Return the apps that may be named to this visitor; ``None``: all, for operators."""
     if context.user is not None and await context.may(Action.USAGE_SEE_ALL):
         return None
     return context.services.open_to.apps

@@ -43,7 +43,7 @@ _FIELDS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class CatalogQuery:
-    """``most`` bounds the price of a usual million tokens, three in four of the prompt."""
+    """A search; ``most`` bounds the price of a million tokens, of which 3 in 4 are input."""
 
     text: str = ""
     cost: str = ""

@@ -148,13 +148,13 @@ def _compute_uptime_percent(figures: Figures) -> float | None:
 
 
 def endpoints(one: Listing) -> Sequence[EndpointRow]:
-    """Return the endpoints, in the order in which the default route asks them most."""
+    """Return the rows of a model's endpoints, in the order of the default route."""
     names = endpoint_names(one)
     return [_build_endpoint_row(one, each, names[each.name]) for each in one.by_default]
 
 
 def parameter_groups(every: Sequence[EndpointRow]) -> Sequence[Sequence[EndpointRow]]:
-    """Return the endpoints together that have the same parameters, known in the same way."""
+    """Return the endpoints grouped by their parameters and how these are known."""
     found: dict[Any, list[EndpointRow]] = {}
     for each in every:
         known = each.endpoint
@@ -297,7 +297,7 @@ QUICK = (
 
 
 def facets(entries: Sequence[Offer]) -> Mapping[str, Any]:
-    """Return what the entries differ by: authors with their numbers, parameters by purpose."""
+    """Return the values by which entries can be filtered, such as authors with their counts."""
     authors = Counter(one.id.partition("/")[0] for one in entries if "/" in one.id)
     offering = Counter(name for one in entries for name in providers_of(one))
     parameters = frozenset[str]().union(*{one.parameters for one in entries})
@@ -363,7 +363,7 @@ def gives(one: Offer) -> frozenset[str]:
 
 
 def offers(service_view: ServiceView, *, public: bool) -> Sequence[Offer]:
-    """Return the entries of the catalog, and unless all shall be ``public`` the other models."""
+    """Return the entries of the catalog; unless ``public``, also the service's other models."""
     market = service_view.market()
     listed = market.entries() if market is not None else ()
     if public:
@@ -374,7 +374,7 @@ def offers(service_view: ServiceView, *, public: bool) -> Sequence[Offer]:
 
 
 def sources(one: Offer, engines: frozenset[str]) -> Sequence[str]:
-    """Return who answers for a model; ``engines`` are the targets that run here."""
+    """Return the providers that serve a model; targets in ``engines`` are of this service."""
     if isinstance(one, Listing):
         pairs = [(each.name, each.provider) for each in one.endpoints]
     else:
@@ -444,7 +444,7 @@ def comparison(chosen: Sequence[Listing], entries: Sequence[Listing]) -> ModelCo
 
 
 def with_variants(found: Sequence[Offer]) -> Sequence[tuple[Offer, Sequence[str]]]:
-    """Return one of each model's variants, the standard one if it is there, and names of others."""
+    """Return each model once, as its standard variant if found, with the suffixes of its others."""
     groups: dict[str, list[Offer]] = {}
     for one in found:
         base = one.id.partition(":")[0] if isinstance(one, Listing) else one.id

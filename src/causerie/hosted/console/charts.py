@@ -122,7 +122,7 @@ _GOOD, _FAIR = 0.99, 0.9  # shares of requests that were answered
 
 
 class Mark(Struct, frozen=True):
-    """Half an hour, or a day, of a strip."""
+    """Half an hour or a day of a strip, with its counts of requests."""
 
     start: datetime
     answered: int
@@ -138,7 +138,7 @@ class Mark(Struct, frozen=True):
 
 
 class Strip(Struct, frozen=True):
-    """One endpoint's day; ``uptime`` is ``None`` where nobody asked it."""
+    """Availability of an endpoint or provider; ``uptime`` is ``None`` without requests."""
 
     name: str
     marks: Sequence[Mark]
@@ -199,7 +199,7 @@ def _build_series(
 def _build_uptime_strip(
     name: str, buckets: Iterable[TimeBucket], mark_seconds: int, mark_count: int, now: datetime
 ) -> Strip:
-    """Return the last marks, ``most`` of them and each of so many seconds."""
+    """Return a strip of the last ``mark_count`` marks, each of ``mark_seconds``."""
     grouped: dict[int, list[TimeBucket]] = {}
     for one in buckets:
         grouped.setdefault(one.start // mark_seconds, []).append(one)

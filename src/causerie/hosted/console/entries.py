@@ -47,7 +47,7 @@ def lowest_price(entry: EntryView, part: str) -> Decimal | None:
 
 
 async def provider_asked(context: RequestContext) -> tuple[EntryView, Sequence[EntryView]]:
-    """Return the provider of the path, which is in force, and all entries."""
+    """Return the entry in force of the provider in the path, and all entries."""
     entries = await context.configuration.every(context.actor)
     return provider_in_force(entries, context.params["provider"]), entries
 
@@ -99,7 +99,7 @@ def of_unknown_kinds(entries: Sequence[EntryView]) -> Sequence[EntryView]:
 
 
 def typed_number(text: str) -> int | float | str:
-    """Return the number that was typed; another text stays one, which the settings refuse."""
+    """Return a typed number; any other text stays as it is, for the settings to refuse."""
     for read in (int, float):
         with suppress(ValueError):
             return read(text)
@@ -129,7 +129,7 @@ class SettingField(Struct, frozen=True):
 
 
 class SettingsForm(Struct, frozen=True):
-    """What a form shows: a text for each of its fields, and all other settings as JSON."""
+    """A form of settings: a text for each field, and all other settings as JSON."""
 
     fields: Sequence[SettingField]
     typed: FormFields = FormFields()
@@ -255,7 +255,7 @@ class _FieldGroup(Struct, frozen=True):
 
 
 def form_fields(form: str) -> Sequence[SettingField]:
-    """Return the fields of a form of the table."""
+    """Return the fields of a form in ``forms.toml``."""
     limits = msgspec.convert(_FORMS["limits"], list[SettingField])
     groups = msgspec.convert(_FORMS[form]["groups"], list[_FieldGroup])
     return [
@@ -288,12 +288,12 @@ class EntryPages(Struct):
 
     @classmethod
     def of(cls, form: str) -> Self:
-        """Return the pages of a form of the table; its kind of entries has its name."""
+        """Return the pages of a form in ``forms.toml``; forms are named by kinds of entries."""
         return msgspec.convert({"kinds": [form], "fields": form_fields(form)} | _FORMS[form], cls)
 
     async def list(self, context: RequestContext) -> None:
         entries = await context.configuration.every(context.actor)
-        await context.show(
+        await context.send_page(
             self.list_template,
             page=page_of(
                 [each for each in entries if each.kind in self.kinds],
@@ -311,7 +311,7 @@ class EntryPages(Struct):
 
     async def ask_deletion(self, context: RequestContext) -> None:
         entry = await self._find_entry(context)
-        await context.show("operator/delete_entry.html", entry=entry, pages=self)
+        await context.send_page("operator/delete_entry.html", entry=entry, pages=self)
 
     async def delete(self, context: RequestContext) -> None:
         entry = await self._find_entry(context)
@@ -353,7 +353,7 @@ class EntryPages(Struct):
         await self._show_entry_form(context, await self._find_entry(context))
 
     async def change(self, context: RequestContext) -> None:
-        """Replace an entry; an empty key leaves the one there is."""
+        """Replace an entry's settings; an empty key field keeps the stored key."""
         entry = await self._find_entry(context)
         form = await self._parse_form(context)
         wish = form.wish(key=context.form.get("key") or None, enabled=entry.enabled)
@@ -361,7 +361,7 @@ class EntryPages(Struct):
         self._redirect_to_list(context, "saved")
 
     async def around(self, context: RequestContext) -> Mapping[str, Any]:
-        """Return what the template needs besides the form."""
+        """Return the values that the template needs besides the form."""
         return {}
 
     async def _create_entry(self, context: RequestContext, secret: str | None) -> None:
@@ -381,4 +381,4 @@ class EntryPages(Struct):
         kind = entry.kind if entry is not None else self._find_kind(context)
         problems = form.problems(context.problem, kind)
         shown = {"entry": entry, "form": form, "kind": kind, "pages": self, "problems": problems}
-        await context.show(self.template, **shown, **await self.around(context))
+        await context.send_page(self.template, **shown, **await self.around(context))

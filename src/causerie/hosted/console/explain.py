@@ -59,7 +59,7 @@ def _parse_provider_preferences(form: FormFields) -> Iterator[tuple[str, Any]]:
 
 
 async def show(context: RequestContext) -> None:
-    """Show the form; ``?model=`` fills one in."""
+    """Show the form; ``?model=`` fills in its model."""
     await context.operations.providers(context.actor)
     await _show_explanation(context, context.form or context.query)
 
@@ -79,7 +79,7 @@ async def _show_explanation(
     explanation: RoutingExplanation | None = None,
     body: str = "",
 ) -> None:
-    await context.show(
+    await context.send_page(
         "operator/explain.html",
         form=form,
         prefers=bool(form.given(_PICKS)),

@@ -45,18 +45,18 @@ class FormFields:
         return next((value.strip() for key, value in self._field_pairs if key == name), default)
 
     def raw(self, name: str) -> str:
-        """The first value as it was sent: for passwords."""
+        """Return the first value as it was sent, spaces included: for passwords."""
         return next((value for key, value in self._field_pairs if key == name), "")
 
     def every(self, name: str) -> Sequence[str]:
         return [value.strip() for key, value in self._field_pairs if key == name]
 
     def chosen(self, name: str) -> frozenset[str] | None:
-        """Return the chosen ones of a field, or ``None`` for all."""
+        """Return the chosen values of a field; ``None`` if all are chosen."""
         return frozenset(self.every(name)) if self.get(f"{name}_all") == "some" else None
 
     def given(self, names: Iterable[str]) -> dict[str, str]:
-        """Return those of the fields that are not empty."""
+        """Return the fields of these names that are not empty."""
         return {name: value for name in names if (value := self.get(name))}
 
     def rows(self, prefix: str, columns: Sequence[str]) -> list[dict[str, str]]:
@@ -150,7 +150,7 @@ class ListPage(Struct, Generic[T], frozen=True):
 
     @property
     def searchable(self) -> bool:
-        """Return whether the list is too long to be taken in at a glance."""
+        """Return whether the list is long enough for a search field."""
         return self.total > _MANY
 
     def address(self, number: int) -> str:
@@ -264,7 +264,7 @@ class ReportPeriod(Struct, frozen=True):
         return [self.since + length * index for index in range(count)]
 
     def fields(self) -> dict[str, str]:
-        """Return the fields of an address that mean this period again."""
+        """Return the query fields that select this period again."""
         if self.name != "custom":
             return {"range": self.name}
         return {"from": self.since.date().isoformat(), "to": self.last.date().isoformat()}

@@ -66,7 +66,7 @@ def _get_provider_of_target(target: str, own_targets: frozenset[str]) -> str:
 async def provider_health(
     context: RequestContext, badges: Mapping[str, Sequence[StatusBadge]]
 ) -> Sequence[ProviderHealth]:
-    """Return how providers do, of which ``badges`` has those of the targets."""
+    """Return the state of each provider; ``badges`` are those of its targets."""
     used, now, rows = await _read_usage_by_provider_today(context), context.services.clock(), []
     asked = sum(each.requests for each in used.values()) if used is not None else 0
     for name, found in badges.items():
@@ -96,7 +96,7 @@ async def show(context: RequestContext) -> None:
         key=lambda row: (_TONES.index(row.badge.tone), -(row.failing or 0), row.name),
     )
     targets = [each for each in view.targets() if _get_provider_of_target(each.name, own) == named]
-    await context.show(
+    await context.send_page(
         "operator/health.html",
         rows=rows,
         named=named if named in grouped else "",
@@ -129,7 +129,7 @@ def _build_worst_badge(name: str, badges: Sequence[StatusBadge]) -> StatusBadge:
 
 
 def _merge_history(service_view: ServiceView, targets: Iterable[str]) -> Sequence[TimeBucket]:
-    """Return the day of several targets as of one; its times are medians of their medians."""
+    """Return the history of several targets as one; times are medians of their medians."""
     quarters: dict[int, list[TimeBucket]] = {}
     for target in targets:
         if service_view.requests(target):
@@ -187,7 +187,7 @@ async def show_business(context: RequestContext) -> None:
         new = sum(each.created_at >= since for each in people)
         periods.append((title, await _compute_business(context, since, new)))
     ailing = troubled(service_badges(context.service_view))[:_MOST_TROUBLED]
-    await context.show("operator/business.html", periods=periods, people=sees, troubled=ailing)
+    await context.send_page("operator/business.html", periods=periods, people=sees, troubled=ailing)
 
 
 async def _compute_business(context: RequestContext, since: datetime, accounts: int) -> Business:

@@ -70,7 +70,7 @@ def _parse_key_settings(form: FormFields) -> dict[str, Any]:
 
 
 def typed_end(form: FormFields, now: datetime) -> datetime | None:
-    """Return the chosen end; raise :class:`InvalidRequest`."""
+    """Return the expiry that was chosen, ``None`` for never; raise :class:`InvalidRequest`."""
     end = form.get("end")
     if end in ("1", "7", "30"):
         return now + timedelta(days=int(end))
@@ -100,7 +100,7 @@ async def show_list(context: RequestContext) -> None:
     budgets = {key.id: key.bounds.budgets for key in page.items}
     spending = await context.accounts.usage.spending(context.actor, By.KEY, budgets, project_id)
     shown = {"page": page, "spending": spending, "costs": costs, "last_used": last_used}
-    await context.show("keys/list.html", days=DAYS, **shown)
+    await context.send_page("keys/list.html", days=DAYS, **shown)
 
 
 def _list_search_texts(key: ApiKey) -> tuple[str, ...]:
@@ -108,7 +108,7 @@ def _list_search_texts(key: ApiKey) -> tuple[str, ...]:
 
 
 async def get_key(context: RequestContext) -> None:
-    """Lead to a new key, first to an account, and keep the model that a visitor came from."""
+    """Redirect to the form of a new key, or first to sign-in; keep the model in the query."""
     model = f"?model={quote(context.query.get('model'), safe='')}"
     if context.user is None:
         first = "sign-up" if context.services.open_to.sign_up else "sign-in"
@@ -122,7 +122,7 @@ async def new(context: RequestContext) -> None:
     await context.check_right(Action.KEYS_CREATE)
     wanted = context.form.get("wanted", context.query.get("model"))
     shown = await _build_key_form(context, FormFields())
-    await context.show("keys/new.html", wanted=wanted, **shown)
+    await context.send_page("keys/new.html", wanted=wanted, **shown)
 
 
 async def create(context: RequestContext) -> None:
@@ -135,7 +135,7 @@ async def create(context: RequestContext) -> None:
 async def show(context: RequestContext) -> None:
     key = await _find_key_for(context, Action.KEYS_EDIT)
     shown = await _build_key_form(context, _build_key_form_fields(key))
-    await context.show("keys/edit.html", key=key, **shown)
+    await context.send_page("keys/edit.html", key=key, **shown)
 
 
 async def edit(context: RequestContext) -> None:
@@ -147,7 +147,7 @@ async def edit(context: RequestContext) -> None:
 
 async def ask_rotation(context: RequestContext) -> None:
     key = await _find_key_for(context, Action.KEYS_ROTATE)
-    await context.show("keys/rotate.html", key=key)
+    await context.send_page("keys/rotate.html", key=key)
 
 
 async def rotate(context: RequestContext) -> None:
@@ -162,7 +162,8 @@ async def rotate(context: RequestContext) -> None:
 
 async def ask_transfer(context: RequestContext) -> None:
     key = await _find_key_for(context, Action.KEYS_TRANSFER)
-    await context.show("keys/transfer.html", key=key, heirs=await heirs(context, key.project_id))
+    members = await heirs(context, key.project_id)
+    await context.send_page("keys/transfer.html", key=key, heirs=members)
 
 
 async def transfer(context: RequestContext) -> None:
@@ -172,7 +173,8 @@ async def transfer(context: RequestContext) -> None:
 
 
 async def ask_deletion(context: RequestContext) -> None:
-    await context.show("keys/delete.html", key=await _find_key_for(context, Action.KEYS_DELETE))
+    key = await _find_key_for(context, Action.KEYS_DELETE)
+    await context.send_page("keys/delete.html", key=key)
 
 
 async def delete(context: RequestContext) -> None:
@@ -255,7 +257,7 @@ async def _show_new_key(
         code = request_snippets(bases[0][1], credential, model)
     bodies = first_bodies(bases[0][1], model) if bases and first else {}
     shown = {"bases": bases, "code": code, "old_ends": old_ends, "bodies": bodies, "model": model}
-    await context.show("keys/made.html", key=key, credential=credential, **shown)
+    await context.send_page("keys/made.html", key=key, credential=credential, **shown)
 
 
 def _redirect_to_keys(context: RequestContext, key: ApiKey, notice: str) -> None:

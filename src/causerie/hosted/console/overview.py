@@ -30,7 +30,7 @@ from causerie.metering.ledger import UsageRecord
 
 
 async def show_start(context: RequestContext) -> None:
-    """Lead to the overview of the project that was open last; without one, what to do about it.
+    """Redirect to the last opened project's overview; without a project, say how to get one.
 
     Strangers see what a catalog offers, if there is one.
     """
@@ -50,7 +50,7 @@ async def show_start(context: RequestContext) -> None:
         seen = await context.may(Action.USERS_SEE)
         context.go("/operator/projects" if seen else "/operator")
     else:
-        await context.show("start.html")
+        await context.send_page("start.html")
 
 
 _ERROR_DAYS = 7
@@ -91,7 +91,7 @@ async def show_overview(context: RequestContext) -> None:
     if configures or not has_models:  # nobody else adds any, or needs to know that there are some
         done["models"] = has_models
     sees_service = may(Action.SERVICE_SEE) and may(Action.USAGE_SEE_ALL)
-    await context.show(
+    await context.send_page(
         "overview.html",
         **await _read_month_figures(context, project.id),
         today=await usage_since(context, project.id, now),
@@ -178,7 +178,7 @@ _LONGEST_TEXT = 100
 
 
 async def show_palette(context: RequestContext) -> None:
-    """``GET /go``: what has all words of ``?find=`` in its name."""
+    """Show the palette's links whose names have all words of ``?find=``."""
     _ = context.me
     here = context.query.get("project")
     if here:
@@ -194,7 +194,7 @@ async def show_palette(context: RequestContext) -> None:
     if current and _REQUEST_ID.fullmatch(find):
         path = f"/projects/{current}/activity?request_id={quote(find)}"
         found.insert(0, NavigationLink(f"Request {find}", path, "list", "action"))
-    await context.show("palette.html", find=find, found=found[:_MOST_PLACES], here=here)
+    await context.send_page("palette.html", find=find, found=found[:_MOST_PLACES], here=here)
 
 
 async def _build_palette_links(context: RequestContext) -> list[NavigationLink]:
@@ -232,7 +232,7 @@ def _list_palette_models(context: RequestContext, project: Project) -> Iterator[
 def _build_palette_actions(
     project: Project | None, may: Callable[[Action], bool], credits_action: Action
 ) -> Sequence[NavigationLink]:
-    """Return what the palette does; the switch of the theme has no path."""
+    """Return the links of the palette's actions; the switch of the theme has no path."""
     base = f"/projects/{quote(project.id)}" if project is not None else ""
     found = [
         ("Create API key", f"{base}/keys/new", "key", Action.KEYS_CREATE),

@@ -54,7 +54,7 @@ async def show(context: RequestContext) -> None:
         allowed = False
     market = context.service_view.market()
     open_ = {door.prefix for door in context.service_view.doors()}
-    await context.show(
+    await context.send_page(
         "playground.html",
         entries=entries,
         routed={each.id for each in market.entries()} if market and market.prefix in open_ else (),
@@ -78,7 +78,7 @@ _LIMITS = BodyLimits(max_bytes=256 * 1024, seconds=10.0)
 async def show_public_chat(context: RequestContext) -> None:
     one = _require_public_chat_model(context)
     chat = context.services.public_chat
-    await context.show("catalog/chat.html", row=list_row(one), one=one, options=chat.options)
+    await context.send_page("catalog/chat.html", row=list_row(one), one=one, options=chat.options)
 
 
 async def complete_public_chat(context: RequestContext) -> None:

@@ -29,7 +29,7 @@ async def show(context: RequestContext) -> None:
         *await projects.invitations(context.actor, context.project.id),
     ]
     page = page_of(people, context.query, texts_of)
-    await context.show(
+    await context.send_page(
         "project/project.html",
         page=page,
         members=[each for each in page.items if isinstance(each, ProjectMember)],
@@ -41,7 +41,7 @@ async def ask_own(context: RequestContext) -> None:
     """Show the form of a project of one's own."""
     if context.problem is None and not (await context.frame())["creates"]:
         await context.check_right(Action.PROJECTS_CREATE)
-    await context.show("operator/new_project.html", name=context.form.get("name"), users=())
+    await context.send_page("operator/new_project.html", name=context.form.get("name"), users=())
 
 
 async def make_own(context: RequestContext) -> None:
@@ -52,21 +52,21 @@ async def make_own(context: RequestContext) -> None:
 async def show_limits(context: RequestContext) -> None:
     view, id, usage = context.overview, context.project.id, context.accounts.usage
     spent = await usage.spending(context.actor, By.PROJECT, {id: view.bounds.budgets}, id)
-    await context.show("project/limits.html", view=view, spending=spent[id])
+    await context.send_page("project/limits.html", view=view, spending=spent[id])
 
 
 async def show_logging(context: RequestContext) -> None:
     days = context.form.get("days", str(context.project.recording_days or ""))
     may_log = context.accounts.recordings.may_log((await context.frame())["columns"])
     longest = context.accounts.recordings.most_days
-    await context.show("project/logging.html", longest=longest, days=days, may_log=may_log)
+    await context.send_page("project/logging.html", longest=longest, days=days, may_log=may_log)
 
 
 async def show_settings(context: RequestContext) -> None:
     await context.check_right(Action.PROJECT_RENAME)
     name = context.form.get("name", context.project.name)
     networks = context.form.get("networks", ", ".join(context.project.networks or ()))
-    await context.show("project/settings.html", name=name, networks=networks)
+    await context.send_page("project/settings.html", name=name, networks=networks)
 
 
 async def rename(context: RequestContext) -> None:
@@ -106,7 +106,7 @@ async def _show_bounds_form(
     context: RequestContext, form_path: str, intro: str, bounds: LimitsAndBudgets
 ) -> None:
     shown = offered(context, FormFields(bounds_fields(bounds)))
-    await context.show("project/bounds.html", action=form_path, words=intro, **shown)
+    await context.send_page("project/bounds.html", action=form_path, words=intro, **shown)
 
 
 async def lower(context: RequestContext) -> None:
@@ -146,7 +146,7 @@ async def archive(context: RequestContext, *, archived: bool) -> None:
 
 
 def texts_of(each: ProjectMember | PersonSummary | OneTimeLink) -> tuple[str, ...]:
-    """Return what the search of a list of people and invitations looks at."""
+    """Return the texts in which the search of a list of people and invitations looks."""
     if isinstance(each, OneTimeLink):
         return (each.email or "",)
     return each.user.name, each.user.email
@@ -170,7 +170,7 @@ async def show_member(context: RequestContext) -> None:
     member = await _find_member(context)
     await context.check_right(Action.MEMBERS_CHANGE)
     role, held = context.form.get("role", member.role), await _read_keys_and_heirs(context, member)
-    await context.show("project/member.html", member=member, role=role, **held)
+    await context.send_page("project/member.html", member=member, role=role, **held)
 
 
 async def change_member(context: RequestContext) -> None:
@@ -184,7 +184,7 @@ async def ask_removal(context: RequestContext) -> None:
     member = await _find_member(context)
     await context.check_right(Action.MEMBERS_REMOVE, member.user.id)
     held = await _read_keys_and_heirs(context, member)
-    await context.show("project/remove.html", member=member, **held)
+    await context.send_page("project/remove.html", member=member, **held)
 
 
 async def remove_member(context: RequestContext) -> None:
@@ -245,7 +245,7 @@ def _parse_role(context: RequestContext) -> Role:
 async def show_credits(context: RequestContext) -> None:
     project_id, credits = context.project.id, context.accounts.credits
     found = await credits.of(context.actor, project_id)
-    await context.show(
+    await context.send_page(
         "project/credits.html",
         account=await credits.balance(context.actor, project_id),
         page=page_of(found, context.query, lambda each: (each.note, each.id)),
@@ -274,7 +274,7 @@ async def buy_credits(context: RequestContext) -> None:
         raise InvalidRequest("An amount has two decimals.", param="amount")
     back = f"{context.base}{PREFIX}/projects/{project_id}/credits"
     address = await sales.stripe.begin(context.me, project_id, amount, back)
-    await context.show("project/pay.html", address=address, amount=amount)
+    await context.send_page("project/pay.html", address=address, amount=amount)
 
 
 async def put_credits(context: RequestContext) -> None:

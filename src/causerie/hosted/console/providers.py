@@ -85,7 +85,7 @@ async def show_list(context: RequestContext) -> None:
     entries = await context.configuration.every(context.actor)
     away = [each for each in entries if each.kind == "provider" and not each.in_force]
     badges = {view.name: [target_badge(one.name, one) for one in view.targets] for view in views}
-    await context.show(
+    await context.send_page(
         "operator/providers.html",
         rows=[*zip(views, await provider_health(context, badges), strict=True)],
         entries={one.name: one for one in entries if one.kind == "provider" and one.in_force},
@@ -111,11 +111,11 @@ async def see(context: RequestContext) -> None:
             raise
         aliases, by = aliases_of(name, entries), await _find_entry_author(context, kept)
         away = {"entry": kept, "aliases": aliases, "changed_by": by}
-        await context.show("operator/provider_away.html", **away)
+        await context.send_page("operator/provider_away.html", **away)
         return
     probed = sorted(view.models, key=lambda one: one.probed is None and one.newest is None)
     shown = structs.replace(view, models=tuple(probed[:_MOST_MODELS]))
-    await context.show(
+    await context.send_page(
         "operator/provider.html",
         view=shown,
         left_out=len(view.models) - len(shown.models),
@@ -130,18 +130,18 @@ async def see(context: RequestContext) -> None:
 
 
 async def show_progress(context: RequestContext) -> None:
-    """Answer the script that fetches the state of a probe again and again."""
+    """Send the state of a running probe to the script that polls it; redirect when it has ended."""
     view = await _read_provider_view(context)
     if view.probe is None or view.probe.state != "asking":
         context.go(f"{_PATH}/{view.name}")
         return
-    await context.show("operator/progress.html", view=view)
+    await context.send_page("operator/progress.html", view=view)
 
 
 async def ask_probe(context: RequestContext) -> None:
     view = await _read_provider_view(context)
     model = _find_probeable_model(view, context.form.get("model", context.query.get("model")))
-    await context.show("operator/probe.html", view=view, model=model)
+    await context.send_page("operator/probe.html", view=view, model=model)
 
 
 async def probe(context: RequestContext) -> None:
@@ -163,7 +163,7 @@ async def use_result(context: RequestContext) -> None:
     if used.in_force:
         context.go(f"{_PATH}/{name}", done="probe-used")
         return
-    await context.show("operator/by_hand.html", name=name, model=model, used=used)
+    await context.send_page("operator/by_hand.html", name=name, model=model, used=used)
 
 
 async def _read_provider_view(context: RequestContext) -> ProviderView:
@@ -202,7 +202,7 @@ async def show_models(context: RequestContext) -> None:
     trial = await context.configuration.listed(context.actor, provider.name)
     find = context.query.get("find").casefold()
     rows = compared(provider, trial.models, entries) if trial.listing.ok else ()
-    await context.show(
+    await context.send_page(
         "operator/provider_models.html",
         provider=provider,
         listing=trial.listing,
@@ -262,7 +262,7 @@ async def new(context: RequestContext) -> None:
             for each in KNOWN_PROVIDERS.values()
             if all(word in f"{each.title} {each.name} {each.base_url}".casefold() for word in words)
         ]
-        await context.show("operator/pick_provider.html", found=found, find=find, other=_OTHER)
+        await context.send_page("operator/pick_provider.html", found=found, find=find, other=_OTHER)
         return
     chosen = [("name", known.name), ("known", known.name)] if known else []
     shown = SettingsForm(FIELDS, form or FormFields(chosen))
@@ -295,7 +295,7 @@ async def edit(context: RequestContext) -> None:
 
 
 async def change(context: RequestContext) -> None:
-    """Replace the settings of a provider; an empty key leaves the one there is."""
+    """Replace the settings of a provider; an empty key field keeps the stored key."""
     entry, _ = await _find_stored_provider(context)
     form = SettingsForm(FIELDS, context.form)
     key = "" if context.form.get("no_key") else context.form.get("key") or None
@@ -313,7 +313,7 @@ async def try_kept(context: RequestContext) -> None:
         entry, _ = await _find_stored_provider(context)
         wanted = TestProvider(model=model, entry=entry.id)
     trial = await context.configuration.test(context.actor, wanted)
-    await context.show("operator/provider_trial.html", entry=entry, trial=trial)
+    await context.send_page("operator/provider_trial.html", entry=entry, trial=trial)
 
 
 async def ask_deletion(context: RequestContext) -> None:
@@ -322,7 +322,7 @@ async def ask_deletion(context: RequestContext) -> None:
     if not _is_shadowed(entry, entries):
         models = [each for each in models_of(entry.name, entries) if not each.locked]
         served = {"aliases": aliases_of(entry.name, entries), "models": models}
-    await context.show("operator/delete_provider.html", entry=entry, **served)
+    await context.send_page("operator/delete_provider.html", entry=entry, **served)
 
 
 async def delete(context: RequestContext) -> None:
@@ -354,7 +354,7 @@ async def _show_provider_form(
 ) -> None:
     known = KNOWN_PROVIDERS.get(form.values.get("known", ""))
     usual = f"As known: {known.dialect}" if known is not None else "generic: chat completions"
-    await context.show(
+    await context.send_page(
         f"operator/{template}.html",
         form=form,
         known=known,
@@ -409,7 +409,7 @@ async def show_publishing(context: RequestContext) -> None:
     found = offers(provider, trial.models, entries, rules) if trial.listing.ok else ()
     found = sorted(found, key=lambda one: _ORDER.index(one.state))
     kept = form.given(("margin",))
-    await context.show(
+    await context.send_page(
         "operator/publish.html",
         provider=provider,
         listing=trial.listing,

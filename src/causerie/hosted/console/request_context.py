@@ -57,7 +57,7 @@ _TOKEN = re.compile(r"[A-Za-z0-9]{43}", re.ASCII)
 
 
 def token_in(headers: Headers, *, secure: bool) -> str:
-    """Return the token that the browser sent; empty where it sent none that could be ours."""
+    """Return the well-formed token in the browser's cookie; empty without one."""
     sent = _read_cookie_values(headers, _choose_cookie_name(secure))
     return next(filter(_TOKEN.fullmatch, sent), "")
 
@@ -220,7 +220,7 @@ class RequestContext:
         return self.services.site.base(self.exchange)
 
     def takes_password(self, link: OneTimeLink | None = None) -> bool:
-        """Return true if people may sign in with a password; of a link, the one who follows it."""
+        """Return whether people, or whoever follows ``link``, may sign in with a password."""
         policy = self.accounts.sign_in.policy
         operator = link.operator if link is not None else policy.passwords != "off"
         return policy.takes_password(operator=operator)
@@ -230,7 +230,7 @@ class RequestContext:
         return self.exchange.headers.get("hx-request", "") == "true"
 
     async def see_project(self, id: str) -> None:
-        """Make a project the one of this request; raise :class:`NotFound`."""
+        """Read the project of this request; raise :class:`NotFound`."""
         self.view = await self.accounts.projects.see(self.actor, id)
 
     @property
@@ -257,7 +257,7 @@ class RequestContext:
         return (await self.rights())(action)
 
     async def rights(self) -> Callable[[Action], bool]:
-        """Return what says whether :meth:`may`."""
+        """Return a function that says whether the user may do an action, as :meth:`may`."""
         found: Callable[[Action], bool] = (await self.frame())["may"]
         return found
 
@@ -276,8 +276,8 @@ class RequestContext:
         flags = f"Path=/{age}; HttpOnly; SameSite=Lax{'; Secure' if secure else ''}"
         self._added_headers["set-cookie"] = f"{_choose_cookie_name(secure)}={token}; {flags}"
 
-    async def show(self, template: str, /, **values: Any) -> None:
-        """Send a page; compressed only if no other site chose the request.
+    async def send_page(self, template: str, /, **values: Any) -> None:
+        """Render a template and send it; compressed only if no other site chose the request.
 
         The answer to a form is never compressed: it may show a secret.
         """
@@ -289,10 +289,10 @@ class RequestContext:
         else:
             self._send_html(text)
 
-    async def show_openly(self, template: str, /, **values: Any) -> None:
-        """Send a page that everybody may see, to strangers cacheable and without a cookie."""
+    async def send_public_page(self, template: str, /, **values: Any) -> None:
+        """Send a page that everybody may see; to strangers with an etag and without a cookie."""
         if self.user is not None:
-            await self.show(template, **values)
+            await self.send_page(template, **values)
             return
         text = await self._render_template(template, values)
         open_to_all = {"cache-control": "private, no-cache", "vary": "accept-encoding, cookie"}
@@ -305,7 +305,7 @@ class RequestContext:
             self.exchange, page, headers, content_type=_HTML, status=self._response_status
         )
 
-    def show_bare(self, template: str, /, **values: Any) -> None:
+    def send_bare_page(self, template: str, /, **values: Any) -> None:
         """Send a page about a failure without any use of the database."""
         self.user = None
         found = self.services.templates.get_template(template)
@@ -360,7 +360,7 @@ class RequestContext:
         return "".join(pieces)
 
     async def frame(self) -> dict[str, Any]:
-        """Return what every page needs."""
+        """Return the template values that every page needs."""
         found = await self._read_memberships()
         around = self._build_layout(found)
         if self.user is not None:
@@ -391,8 +391,7 @@ class RequestContext:
         path, user = self.exchange.path.removeprefix(PREFIX), self.user
         projects = [project for project, _ in memberships]
         current = self.view.project if self.view is not None else self._find_last_opened(projects)
-        roles = {project.id: each.role for project, each in memberships}
-        role = roles.get(current.id) if current else None
+        role = {one.id: each.role for one, each in memberships}.get(current.id) if current else None
         status = PersonStatus(user.name, user.operator, False, role, user.rights) if user else None
         has_catalog = self.services.has_catalog
         parts = columns(status)

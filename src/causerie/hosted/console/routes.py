@@ -38,7 +38,7 @@ Page = Callable[[RequestContext], Awaitable[None]]
 
 
 class PageRoute(Struct, frozen=True):
-    """A page. ``open``: nobody has to be signed in. ``raw``: it reads the body, and fails as JSON.
+    """A path's page. ``open``: needs no sign-in. ``raw``: it reads the body, and fails as JSON.
 
     ``form`` is shown again, with the problem, if the page refuses what was sent. The typed fields
     of a ``kept`` one come back after a new sign-in; it must have a ``form`` without secret fields.
@@ -89,7 +89,7 @@ _MODULES: Mapping[str, ModuleType] = {
 async def _show_template(context: RequestContext, *, template: str, needs: str = "") -> None:
     if needs:
         await context.check_right(Action(needs))
-    await context.show(template)
+    await context.send_page(template)
 
 
 def _resolve_page(page_name: str, fixed_arguments: Mapping[str, Any]) -> Page:

@@ -32,7 +32,7 @@ class DoorView(Struct, frozen=True):
 
 
 class ModelVerdict(Struct, frozen=True):
-    """Why a model may not be used (empty: it may); ``targets`` are those that are left of all."""
+    """Whether rules allow a model: ``refusal`` says why not; ``targets`` are those allowed."""
 
     id: str
     refusal: str
@@ -58,7 +58,7 @@ class ServiceView(Protocol):
         """
 
     def verdicts(self, rules: Sequence[AccessRule]) -> Sequence[ModelVerdict]:
-        """Return what rules say of all models that project keys open."""
+        """Return for each model that project keys open whether the rules allow it."""
 
     def unpriced(self) -> Sequence[str]:
         """Return the models of providers that cost nothing, since no price of theirs is known."""
@@ -70,7 +70,7 @@ class ServiceView(Protocol):
         """Return the public catalog; ``None`` without a router door."""
 
     def policy(self, provider: str) -> Mapping[str, Any]:
-        """Return what a provider says of itself, as far as it is known, by its settings."""
+        """Return the data policy that a provider's settings state; empty if none is known."""
 
     def answering(self, model: str) -> Sequence[str]:
         """Return the names of the targets of a model."""
@@ -201,7 +201,7 @@ class ModelRow(Struct, frozen=True):
 
 
 def grouped_parameters(parameters: Sequence[str]) -> Sequence[tuple[str, Sequence[str]]]:
-    """Parameters by what they are for; those that everything has are left out."""
+    """Return parameters by purpose, without those that every model has."""
     named = {name for _, names in GROUPS for name in names} | _PLAIN
     found = [(title, [name for name in names if name in parameters]) for title, names in GROUPS]
     found.append(("Other", [name for name in parameters if name not in named]))
@@ -299,7 +299,7 @@ def service_badges(service_view: ServiceView) -> Sequence[StatusBadge]:
 
 
 def troubled(badges: Sequence[StatusBadge]) -> Sequence[StatusBadge]:
-    """Return those that are not ready, the worst first."""
+    """Return the badges of targets that are not ready, the worst first."""
     found = [each for each in badges if each.tone in ("warn", "bad")]
     return sorted(found, key=lambda each: each.tone)  # "bad" is before "warn"
 

@@ -113,7 +113,7 @@ class AlertsPages(EntryPages):
         secret = f"whsec_{b64encode(secrets.token_bytes(_SECRET_BYTES)).decode()}"
         await self._create_entry(context, secret)
         name = context.form.get("name")
-        await context.show("operator/channel_secret.html", name=name, secret=secret)
+        await context.send_page("operator/channel_secret.html", name=name, secret=secret)
 
     async def around(self, context: RequestContext) -> Mapping[str, Any]:
         return {"kinds": (await context.operations.alerts.see(context.actor)).kinds}
@@ -144,7 +144,7 @@ async def test_channel(context: RequestContext) -> None:
 async def show_alerts(context: RequestContext, tested: ChannelTest | None = None) -> None:
     view = await context.operations.alerts.see(context.actor)
     entries = await context.configuration.every(context.actor)
-    await context.show(
+    await context.send_page(
         "operator/alerts.html",
         view=view,
         channels=[

@@ -65,7 +65,7 @@ async def show_sign_in(context: RequestContext) -> None:
     if context.user is not None and context.problem is None:
         context.go(next_path(after))
         return
-    await context.show("sign_in/password.html", next=after, email=context.form.get("email"))
+    await context.send_page("sign_in/password.html", next=after, email=context.form.get("email"))
 
 
 async def enter_password(context: RequestContext) -> None:
@@ -96,7 +96,7 @@ async def sign_out(context: RequestContext) -> None:
 
 
 def go_on(context: RequestContext, started: NewSession, after: str) -> None:
-    """Take the new session's token, and lead to the code that it waits for, or in."""
+    """Keep the session's token, and redirect to the page for its code, or else to ``after``."""
     if started.session.stage is Stage.SECOND_FACTOR:
         context.keep(started.token, SECOND_FACTOR_LIFE)
         context.go(f"/sign-in/code?next={quote(after)}")
@@ -107,7 +107,7 @@ def go_on(context: RequestContext, started: NewSession, after: str) -> None:
 
 
 def next_path(given: str) -> str:
-    """Return the page after signing in: one of the console, whatever was requested."""
+    """Return the path of ``given`` below the console; ``/`` if it leads anywhere else."""
     inside = given.startswith(f"{PREFIX}/") and given.isascii() and given.isprintable()
     if not inside or "//" in given or "\\" in given:
         return "/"
@@ -127,17 +127,14 @@ def link_address(base: str, token: str, after: str = "") -> str:
 async def show_new_link(
     context: RequestContext, title: str, made: NewLink, back: str, offered: str = ""
 ) -> None:
-    """Show a link this once, and mail an invitation to what is ``offered``.
-
-    ``back`` is the page that leads on.
-    """
+    """Show a new link, this once, and a way to ``back``; mail it if it invites to ``offered``."""
     address = link_address(context.base, made.token)
     mailed, me = await _may_mail_link(context, made, offered), context.me
     if mailed and made.link.email:
         values = {"offered": offered, "name": me.name, "email": me.email}
         mailed = send_letter(context, made.link.email, "invitation", address, **values)
     shown = {"title": title, "address": address, "link": made.link, "back": back}
-    await context.show("project/link.html", mailed=mailed, **shown)
+    await context.send_page("project/link.html", mailed=mailed, **shown)
 
 
 async def _may_mail_link(context: RequestContext, new_link: NewLink, invited_to: str) -> bool:
@@ -163,7 +160,7 @@ async def follow_link(context: RequestContext) -> None:
     page = _PAGES.get(link.kind, "links/account.html")
     if link.kind is LinkKind.INVITATION and context.user is not None:
         page = "links/join.html"
-    await context.show(page, link=link, offered=offered, signs_up=_proves_address(link))
+    await context.send_page(page, link=link, offered=offered, signs_up=_proves_address(link))
 
 
 _PAGES = {LinkKind.RESET: "links/password.html", LinkKind.ADDRESS: "links/address.html"}
@@ -266,7 +263,7 @@ async def _show_provider_link(
 ) -> None:
     # A link, as the content policy lets no form lead to another site.
     address = await _build_authorization_url(context, link=link, joins=joins)
-    await context.show("sign_in/away.html", provider=_find_provider(context), address=address)
+    await context.send_page("sign_in/away.html", provider=_find_provider(context), address=address)
 
 
 async def return_from_provider(context: RequestContext) -> None:
@@ -349,11 +346,11 @@ async def send_reset(context: RequestContext) -> None:
     made, known = await context.accounts.sign_ups.forgotten(email)
     if known:
         send_letter(context, email, "reset", link_address(context.base, made.token))
-    await context.show("sign_in/asked.html", email=email, by_mail=True)
+    await context.send_page("sign_in/asked.html", email=email, by_mail=True)
 
 
 async def enter_sign_up(context: RequestContext) -> None:
-    """Record the address, and send its holder a letter."""
+    """Create a sign-up for an address, and mail its holder."""
     # The answer is the same whether the address has an account: only its holder learns that.
     email, after = tidy_email(context.form.get("email")), context.form.get("next")
     # Every sign-up counts, right or not.
@@ -364,7 +361,7 @@ async def enter_sign_up(context: RequestContext) -> None:
         kind, address = "sign_up", link_address(context.base, made.token, after)
     send_letter(context, email, kind, address)
     by_mail = context.services.open_to.outbox is not None
-    await context.show("sign_in/asked.html", email=email, by_mail=by_mail)
+    await context.send_page("sign_in/asked.html", email=email, by_mail=by_mail)
 
 
 _LONGEST_ADDRESS = 600
@@ -391,7 +388,7 @@ def browser_name(agent: str) -> str:
 
 async def show_profile(context: RequestContext) -> None:
     sessions = await context.accounts.sign_in.sessions(context.me)
-    await context.show(
+    await context.send_page(
         "profile/profile.html",
         identities=await context.accounts.users.identities(context.me),
         has_factor=await context.accounts.profile.has_factor(context.me),
@@ -456,7 +453,7 @@ async def enrol_factor_again(context: RequestContext) -> None:
 async def confirm_factor(context: RequestContext) -> None:
     profile, code = context.accounts.profile, context.form.get("code")
     codes = await profile.confirm(context.me, code, context.client)
-    await context.show("profile/codes.html", codes=codes)
+    await context.send_page("profile/codes.html", codes=codes)
 
 
 async def remove_factor(context: RequestContext) -> None:
@@ -481,8 +478,8 @@ async def end_others(context: RequestContext) -> None:
 
 
 async def _show_enrolment(context: RequestContext, otpauth_uri: str, secret: str) -> None:
-    picture = _draw_qr_code(otpauth_uri)
-    await context.show("profile/enrol.html", picture=picture, address=otpauth_uri, secret=secret)
+    qr = _draw_qr_code(otpauth_uri)
+    await context.send_page("profile/enrol.html", picture=qr, address=otpauth_uri, secret=secret)
 
 
 def _draw_qr_code(otpauth_uri: str) -> Markup:

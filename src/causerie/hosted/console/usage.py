@@ -157,7 +157,7 @@ async def show(context: RequestContext) -> None:
         kept["times"] = "yes"
     earlier = await reader.earlier()
     page = page_of(rows, context.query, lambda row: (row.name,), _COLUMNS, kept)
-    await context.show(
+    await context.send_page(
         "usage.html",
         wish=wish,
         metrics=list(_METRICS),
@@ -269,7 +269,7 @@ def _list_groupings(whole_service: bool, *, person: bool = False) -> Sequence[By
 def along(
     period: ReportPeriod, sums: Iterable[UsageSum], value: Callable[[UsageSum], float]
 ) -> Sequence[float]:
-    """Return a figure of each day or hour of a period, 0 where there is no sum."""
+    """Return one figure for each day or hour of a period; 0 where there is no sum."""
     found = {each.start: value(each) for each in sums}
     return [found.get(start, 0.0) for start in period.starts()]
 

@@ -148,7 +148,7 @@ class ProviderOptions:
 
     @property
     def directory(self) -> GroupClaims:
-        """The grants of the groups that the provider's directory provisions."""
+        """Return the grants of the groups that the provider's directory provisions."""
         return GroupClaims(self.name, grants=self.groups, provisioned=True)
 
 
@@ -185,7 +185,7 @@ class OidcProvider:
         self._discovery = ProviderDocument(self.options.issuer, self._http, self.monotonic)
 
     async def begin(self, callback: str, state: Callable[[SignInAttempt], str]) -> str:
-        """Return the address to which to redirect a browser, which returns to ``callback``.
+        """Return the authorization URL for a browser, which then returns to ``callback``.
 
         ``state`` stores an attempt and returns the state parameter for this browser only. Raises
         :class:`UpstreamFailed`.
@@ -436,7 +436,7 @@ class ProviderMetadata:
 
     @staticmethod
     def parse(found: Mapping[str, Any], issuer: str) -> ProviderMetadata:
-        """Raise :class:`IdentityProviderFailed` for a document that is not this issuer's."""
+        """Parse a metadata document; raise :class:`IdentityProviderFailed` for a wrong one."""
         if found.get("issuer") != issuer:
             raise IdentityProviderFailed("its document names another issuer")
         address = partial(_read_endpoint_address, found, issuer)

@@ -61,7 +61,7 @@ class Stripe:
     alert: Callable[[Condition], Awaitable[None]]
 
     async def begin(self, user: User, project_id: str, amount: Decimal, back: str) -> str:
-        """Return the page where to pay, which leads ``back``; raise :class:`UpstreamFailed`."""
+        """Create a session and return its page to pay in; raise :class:`UpstreamFailed`."""
         cents = int(amount * 100)
         of = {"project": project_id, "cents": str(cents)}
         form = {
@@ -120,7 +120,7 @@ class Stripe:
         )
 
     def signed(self, header: str, body: bytes) -> bool:
-        """Return whether one of the signatures in a header fits; it is at most 300 s old."""
+        """Return whether a signature in the header fits the body and is at most 300 s old."""
         parts = [part.strip().partition("=")[::2] for part in header.split(",")]
         at = whole_number(next((value for name, value in parts if name == "t"), ""), 10**12)
         if at is None or abs(self.clock().timestamp() - at) > _TOLERANCE_SECONDS:
@@ -202,5 +202,5 @@ class Sales(msgspec.Struct, frozen=True):
         return self.stripe is not None or self.page is not None
 
     def page_for(self, project_id: str) -> str:
-        """Return the page of a shop of the operator's; empty without one."""
+        """Return the address of the operator's own shop for a project; empty without one."""
         return (self.page or "").replace("{project}", quote(project_id))
