@@ -44,7 +44,7 @@ class _CachedKey(Struct):
     callers: dict[str, AccountCaller]
 
 
-def _new_set_event() -> asyncio.Event:
+def _new_event_already_set() -> asyncio.Event:
     # By whoever was faster than the cache began to follow.
     changed = asyncio.Event()
     changed.set()
@@ -70,8 +70,8 @@ class KeyCache(Struct):
     _background_tasks: asyncio.TaskGroup = field(default_factory=asyncio.TaskGroup)
     _exit_stack: AsyncExitStack = field(default_factory=AsyncExitStack)
     _polling_task: asyncio.Task[None] | None = None
-    configuration_changed: asyncio.Event = field(default_factory=_new_set_event)
-    scopes_changed: asyncio.Event = field(default_factory=_new_set_event)
+    configuration_changed: asyncio.Event = field(default_factory=_new_event_already_set)
+    scopes_changed: asyncio.Event = field(default_factory=_new_event_already_set)
 
     async def __aenter__(self) -> KeyCache:
         """Start to follow changes; raise :class:`StoreUnavailable`."""

@@ -353,7 +353,7 @@ class AccessRules(AccountService):
 
     async def see(self, actor: Actor, project_id: str = "", user_id: str = "") -> Access:
         async with self._store.reading() as tx:
-            owner = await self._resolve_rule_owner(tx, actor, project_id, user_id)
+            owner = await self._resolve_access_owner(tx, actor, project_id, user_id)
             return (await tx.keys.access([owner])).get(owner, ALL)
 
     async def mine(self, actor: Actor, project_id: str) -> Sequence[AccessRule]:
@@ -367,7 +367,7 @@ class AccessRules(AccountService):
         """Replace a rule; raise :class:`InvalidRequest` for a wrong one."""
         access.check()
         async with self._store.writing() as tx:
-            owner = await self._resolve_rule_owner(tx, actor, project_id, user_id, changes=True)
+            owner = await self._resolve_access_owner(tx, actor, project_id, user_id, changes=True)
             before = (await tx.keys.access([owner])).get(owner, ALL)
             await tx.keys.set_access(owner, access)
             await tx.keys.announce(f"user:{user_id}" if user_id else owner)
@@ -375,7 +375,7 @@ class AccessRules(AccountService):
             words = difference(before.words(), access.words())
             await tx.audit.record(actor, action, subject, project_id or None, access=words)
 
-    async def _resolve_rule_owner(
+    async def _resolve_access_owner(
         self, tx: Transaction, actor: Actor, project_id: str, user_id: str, *, changes: bool = False
     ) -> str:
         if not project_id:

@@ -285,15 +285,15 @@ class Rankings(AccountService):
                 kept = self._cached_sums[place] = await self._read_sums(_PAIRS[by], period, now)
             return kept
 
-    async def _read_sums(self, pair: tuple[By, By], period: RankingPeriod, now: datetime) -> _Sums:
+    async def _read_sums(self, by: tuple[By, By], period: RankingPeriod, now: datetime) -> _Sums:
         until = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
         if period is not RankingPeriod.DAY and until.hour:
             until = until.replace(hour=0) + timedelta(days=1)
         since, usage = until - period.length, self._store.usage
-        before = await usage.tokens(UsageQuery(since - period.length, since, Step.ALL, pair))
-        every = await usage.tokens(UsageQuery(since, until, Step.ALL, pair))
+        before = await usage.tokens(UsageQuery(since - period.length, since, Step.ALL, by))
+        every = await usage.tokens(UsageQuery(since, until, Step.ALL, by))
         steps: dict[str, list[TokenSum]] = {}
-        for each in await usage.tokens(UsageQuery(since, until, period.step, pair)):
+        for each in await usage.tokens(UsageQuery(since, until, period.step, by)):
             steps.setdefault(each.group[0], []).append(each)
         return _Sums(now, since, until, before, every, steps)
 

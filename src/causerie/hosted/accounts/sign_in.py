@@ -267,9 +267,9 @@ class SignIn(AccountService):
         user: User,
         session: Session,
         now: datetime,
-        lives: Mapping[str, timedelta] | None = None,
+        lifetimes: Mapping[str, timedelta] | None = None,
     ) -> bool:
-        policy = self.policy if lives is None else replace(self.policy, lives=lives)
+        policy = self.policy if lifetimes is None else replace(self.policy, lives=lifetimes)
         if session.method == PASSWORD and not policy.takes_password(operator=user.operator):
             return False
         live = session.stage is Stage.OPEN and session.good(now, policy)

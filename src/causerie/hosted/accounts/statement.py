@@ -303,7 +303,7 @@ class FreeAllowances(Struct):
 
     _store: SqlStore
     _monotonic_seconds: Callable[[], float]
-    _counts_by_project: dict[str, _FreeRequests] = {}
+    _free_tally_by_project: dict[str, _FreeRequests] = {}
     requests: int = 50
     """Free requests a day."""
     paid_requests: int = 1000
@@ -311,8 +311,8 @@ class FreeAllowances(Struct):
     paid_from: Decimal = Decimal(10)
 
     async def take(self, project: str) -> FreeUse:
-        day = await self._get_todays_counts(project)
-        before = self._build_free_day(day, day.running)
+        day = await self._get_free_request_tally(project)
+        before = self._build_allowance_status(day, day.running)
         if not before.left:
             raise self._build_allowance_refusal(before)
         day.running += 1
@@ -320,34 +320,34 @@ class FreeAllowances(Struct):
 
     async def of(self, project: str) -> FreeDay:
         """Return today's allowance, without running requests; raise :class:`StoreUnavailable`."""
-        return self._build_free_day(await self._get_todays_counts(project), 0)
+        return self._build_allowance_status(await self._get_free_request_tally(project), 0)
 
-    def _build_free_day(self, tally: _FreeRequests, running: int) -> FreeDay:
+    def _build_allowance_status(self, tally: _FreeRequests, running: int) -> FreeDay:
         now = self._store.clock()
         limit = self.paid_requests if tally.put_in >= self.paid_from else self.requests
         ends = BudgetPeriod.DAY.start(now) + timedelta(days=1)
         return FreeDay(limit, tally.done + running, max(math.ceil((ends - now).total_seconds()), 1))
 
-    async def _get_todays_counts(self, project: str) -> _FreeRequests:
+    async def _get_free_request_tally(self, project: str) -> _FreeRequests:
         today = self._store.clock().astimezone(UTC).date()
-        day = self._counts_by_project.get(project)
+        day = self._free_tally_by_project.get(project)
         if day is None or day.date != today:
-            if len(self._counts_by_project) >= _KEPT:
+            if len(self._free_tally_by_project) >= _KEPT:
                 # The database knows the counts of those that have no request under way.
-                self._counts_by_project = {
-                    name: one for name, one in self._counts_by_project.items() if one.running
+                self._free_tally_by_project = {
+                    name: one for name, one in self._free_tally_by_project.items() if one.running
                 }
-            day = self._counts_by_project[project] = _FreeRequests(today)
+            day = self._free_tally_by_project[project] = _FreeRequests(today)
         if self._is_refresh_due(day):
             async with day.reading:
                 if self._is_refresh_due(day):
-                    await self._refresh_counts(project, day)
+                    await self._refresh_tally(project, day)
         return day
 
     def _is_refresh_due(self, tally: _FreeRequests) -> bool:
         return self._monotonic_seconds() - tally.read_at >= _REFRESH_SECONDS
 
-    async def _refresh_counts(self, project: str, tally: _FreeRequests) -> None:
+    async def _refresh_tally(self, project: str, tally: _FreeRequests) -> None:
         try:
             tally.done = max(tally.done, await self._count_free_today(project, self._store.clock()))
             async with self._store.reading() as tx:
@@ -369,28 +369,28 @@ class FreeAllowances(Struct):
             done += await self._store.usage.charged_failures(project, midnight, FREE)
         return done
 
-    def _build_allowance_refusal(self, free_day: FreeDay) -> RateLimited:
-        wait, more = free_day.resets_in, ""
-        if free_day.limit < self.paid_requests:
+    def _build_allowance_refusal(self, status: FreeDay) -> RateLimited:
+        wait, more = status.resets_in, ""
+        if status.limit < self.paid_requests:
             more = (
                 f" Projects into which at least {exact(self.paid_from)} was put have "
                 f"{self.paid_requests} a day."
             )
         return RateLimited(
-            f"The project may make {counted(free_day.limit, 'free request')} a day, over all its "
+            f"The project may make {counted(status.limit, 'free request')} a day, over all its "
             f"keys and models; none is left. They begin anew at 00:00 UTC, in {wait} s.{more} "
             "Without `:free` the model has no such limit.",
             code="requests",
             metadata={
                 "limit": "free_requests_per_day",
-                "allowed": free_day.limit,
-                "used": free_day.used,
+                "allowed": status.limit,
+                "used": status.used,
                 "needed": 1,
             },
             headers={
                 "Retry-After": str(wait),
-                **free_day.headers,
-                "x-ratelimit-limit-requests": str(free_day.limit),
+                **status.headers,
+                "x-ratelimit-limit-requests": str(status.limit),
                 "x-ratelimit-remaining-requests": "0",
                 "x-ratelimit-reset-requests": f"{wait}s",
             },

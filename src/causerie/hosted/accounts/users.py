@@ -352,7 +352,7 @@ class Users(AccountService):
 
     async def reset_link(self, actor: Actor, user_id: str) -> NewLink:
         async with self._begin_write(actor, Action.USERS_INVITE) as tx:
-            await self._require_right(tx, actor, existing(await tx.people.find(user_id), "user"))
+            await self._check_right_over(tx, actor, existing(await tx.people.find(user_id), "user"))
             made = await add_link(tx, LinkKind.RESET, actor, user_id=user_id)
             await tx.audit.record(actor, "user.reset_link", user_id)
             return made
@@ -409,10 +409,10 @@ class Users(AccountService):
         await require(tx, actor, Action.USERS_CHANGE)
         await tx.people.operators()  # locked before one of them is, in one order by everybody
         user = existing(await tx.people.find(user_id), "user")
-        await self._require_right(tx, actor, user)
+        await self._check_right_over(tx, actor, user)
         return user
 
-    async def _require_right(self, tx: Transaction, actor: Actor, user: User) -> None:
+    async def _check_right_over(self, tx: Transaction, actor: Actor, user: User) -> None:
         # Whoever has the account of an operator has their rights.
         if user.operates:
             await require(tx, actor, Action.OPERATORS_CHANGE)

@@ -144,8 +144,8 @@ def _build_model_badges(
     return {id: best(badges) for id, badges in found.items()}
 
 
-def _parse_query(context: RequestContext, tokens: Mapping[str, int] | None) -> CatalogQuery:
-    return CatalogQuery.parse(context.query, "newest" if tokens is None else "popular")
+def _parse_query(context: RequestContext, tokens_by_id: Mapping[str, int] | None) -> CatalogQuery:
+    return CatalogQuery.parse(context.query, "newest" if tokens_by_id is None else "popular")
 
 
 async def show_comparison(context: RequestContext) -> None:
@@ -252,7 +252,7 @@ async def _read_tokens_by_model(context: RequestContext) -> Mapping[str, int] | 
     market = context.service_view.market()
     if market is None or not await _may_see_rankings(context):
         return None
-    naming = _make_naming("model", market.entries())
+    naming = _make_namer("model", market.entries())
     found = await context.accounts.rankings.ranked("model", RankingPeriod.WEEK, naming)
     return {each.name: each.tokens for each in found.rows}
 
@@ -264,9 +264,9 @@ async def _read_usage_chart_and_apps(
     if not await _may_see_rankings(context):
         return None, ()
     rankings, month = context.accounts.rankings, RankingPeriod.MONTH
-    naming, ids = _make_naming("model", variants), [one.id for one in variants]
+    naming, ids = _make_namer("model", variants), [one.id for one in variants]
     values = await rankings.over_time("model", month, naming, ids)
-    naming = _make_naming("app", variants, await _list_visible_apps(context))
+    naming = _make_namer("app", variants, await _list_visible_apps(context))
     apps = await rankings.ranked("app", month, naming)
     chart = stacked(_list_column_starts(apps), values, whole=True) if values else None
     return chart, apps.rows[:_MOST_APPS]
@@ -316,7 +316,7 @@ async def _read_ranking(context: RequestContext) -> tuple[str, Sequence[Listing]
         raise NotFound("There is no such page.")
     by, entries = context.query.one_of("by", await _list_ranking_kinds(context)), market.entries()
     period = RankingPeriod(context.query.one_of("period", list(RankingPeriod), "week"))
-    naming = _make_naming(by, entries, await _list_visible_apps(context))
+    naming = _make_namer(by, entries, await _list_visible_apps(context))
     return by, entries, await context.accounts.rankings.ranked(by, period, naming), naming
 
 
@@ -325,7 +325,7 @@ async def _list_ranking_kinds(context: RequestContext) -> Sequence[str]:
     return ("model", "provider", "app") if named else ("model", "provider")
 
 
-def _make_naming(by: str, entries: Sequence[Listing], apps: frozenset[str] | None = None) -> Naming:
+def _make_namer(by: str, entries: Sequence[Listing], apps: frozenset[str] | None = None) -> Naming:
     """Return the function that names what is ranked; ``apps`` may be named (``None``: all)."""
     if by == "provider":
         found = {(one.id, each.name): each.provider for one in entries for each in one.endpoints}

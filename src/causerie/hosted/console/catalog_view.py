@@ -245,15 +245,15 @@ class ProviderBoard:
     def __init__(self, clock: Callable[[], datetime]) -> None:
         self._clock, self._rows_lock = clock, asyncio.Lock()
         self._cached_rows: Sequence[tuple[ProviderRow, Strip]] = ()
-        self._cache_source_and_time: tuple[Sequence[Listing], datetime] | None = None
+        self._cached_entries_and_time: tuple[Sequence[Listing], datetime] | None = None
 
     async def rows(self, market: DoorCatalog) -> Sequence[tuple[ProviderRow, Strip]]:
         async with self._rows_lock:
             entries, now = market.entries(), self._clock()
-            known, made_at = self._cache_source_and_time or (None, now)
+            known, made_at = self._cached_entries_and_time or (None, now)
             if known != entries or not timedelta() <= now - made_at < _BOARD_KEPT:
                 self._cached_rows = await asyncio.to_thread(_build_board_rows, market, entries, now)
-                self._cache_source_and_time = entries, now
+                self._cached_entries_and_time = entries, now
             return self._cached_rows
 
 

@@ -440,14 +440,14 @@ class ProviderMetadata:
         if found.get("issuer") != issuer:
             raise IdentityProviderFailed("its document names another issuer")
         address = partial(_read_endpoint_address, found, issuer)
-        methods = _texts(found, "token_endpoint_auth_methods_supported") or ["client_secret_basic"]
+        auth = _get_texts(found, "token_endpoint_auth_methods_supported") or ["client_secret_basic"]
         return ProviderMetadata(
             authorization=address("authorization_endpoint"),
             token=address("token_endpoint"),
             keys=address("jwks_uri"),
             userinfo=address("userinfo_endpoint") if "userinfo_endpoint" in found else None,
-            algorithms=frozenset(_texts(found, "id_token_signing_alg_values_supported")),
-            secret_in_form="client_secret_basic" not in methods,
+            algorithms=frozenset(_get_texts(found, "id_token_signing_alg_values_supported")),
+            secret_in_form="client_secret_basic" not in auth,
             names_itself=found.get("authorization_response_iss_parameter_supported") is True,
         )
 
@@ -521,6 +521,6 @@ def _read_endpoint_address(metadata: Mapping[str, Any], issuer: str, endpoint_na
     return value
 
 
-def _texts(metadata: Mapping[str, Any], field_name: str) -> Sequence[str]:
+def _get_texts(metadata: Mapping[str, Any], field_name: str) -> Sequence[str]:
     value = metadata.get(field_name)
     return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []

@@ -61,7 +61,7 @@ class Stripe:
     alert: Callable[[Condition], Awaitable[None]]
 
     async def begin(self, user: User, project_id: str, amount: Decimal, back: str) -> str:
-        """Create a session and return its page to pay in; raise :class:`UpstreamFailed`."""
+        """Return a new page to pay in, which leads ``back``; raise :class:`UpstreamFailed`."""
         cents = int(amount * 100)
         of = {"project": project_id, "cents": str(cents)}
         form = {
