@@ -157,14 +157,14 @@ async def test_the_csv_is_made_in_stretches(
 async def test_bars_are_not_added_up_in_the_loop(
     shop: Place, team: Team, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    visitor, real = await shop.visitor_of(team.viewer), page_of_usage._add_values
+    visitor, real = await shop.visitor_of(team.viewer), page_of_usage._add_sums_to_series
     made = set()
 
     def watched(*given: Any) -> None:
         made.add(threading.get_ident())
         real(*given)
 
-    monkeypatch.setattr(page_of_usage, "_add_values", watched)
+    monkeypatch.setattr(page_of_usage, "_add_sums_to_series", watched)
     await visitor.get(f"{team.path}/usage?by=key")
     assert made
     assert threading.get_ident() not in made

@@ -433,7 +433,7 @@ async def test_what_was_delivered_is_charged_and_nothing_else(
         cost = sum(one.cost for one in charged)
         tokens = sum(one.prompt + one.completion for one in charged)
         [counting] = there.budgets
-        spent = {each.budget.unit: each for each in counting._counters_by_place.values()}
+        spent = {each.budget.unit: each for each in counting._counters_by_budget_id.values()}
         assert spent[Unit.TOKENS].spent == tokens
         assert spent[Unit.MONEY].spent == cost
         assert not any(each.reserved for each in spent.values())

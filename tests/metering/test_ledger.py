@@ -216,7 +216,7 @@ async def test_a_stream_whose_end_is_not_safe_is_charged_for_what_was_delivered(
             usage = hold.priced(record(stream=stream, cost=0))
             with pytest.raises(StoreUnavailable):
                 await books.keep(usage, hold)
-        [counter] = budgets._counters_by_place.values()
+        [counter] = budgets._counters_by_budget_id.values()
         assert (counter.spent, counter.reserved) == (2 * 10**9, 0)
         store.away = False
     kept = store.records

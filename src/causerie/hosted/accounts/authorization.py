@@ -51,7 +51,7 @@ T = TypeVar("T")
 async def parts(
     tx: Transaction, actor: Actor, project_id: str | None
 ) -> tuple[frozenset[RoleColumn], ...]:
-    """Return sets of columns of the table of rights, all of which have to allow an action.
+    """Return the actor's sets of columns in the table of rights; each set has to allow an action.
 
     A management key that derives from a person has two: its own and those of the person.
     """
@@ -73,7 +73,7 @@ async def parts(
 async def reach(
     tx: Transaction, actor: Actor, action: Action, project_id: str | None = None
 ) -> Extent:
-    """Return the extent to which ``actor`` may do this now."""
+    """Return the extent to which the actor may do an action now."""
     if actor.kind == "system":
         return Extent.ALL
     return min(extent(action, each) for each in await parts(tx, actor, project_id))
@@ -144,7 +144,7 @@ class Narrowed:
     invitations_withdrawn: int = 0
 
 
-def needed(link: OneTimeLink) -> tuple[Action, ...]:
+def rights_to_create(link: OneTimeLink) -> tuple[Action, ...]:
     """Return the rights that are needed to create such a link."""
     if link.kind is not LinkKind.INVITATION:
         return (Action.USERS_INVITE,)
@@ -155,7 +155,7 @@ def needed(link: OneTimeLink) -> tuple[Action, ...]:
 
 
 async def add_link(tx: Transaction, kind: LinkKind, actor: Actor, **granted: Any) -> NewLink:
-    """Create a link with the lifetime of its kind, which gives what is ``granted``."""
+    """Create a one-time link that expires as its kind does; ``granted`` are fields of the link."""
     token = new_token()
     link = OneTimeLink(
         id=new_id("lnk"),
@@ -175,7 +175,7 @@ async def supported(tx: Transaction, link: OneTimeLink) -> bool:
     if not link.person:
         return True
     maker = Actor("user", link.person, "")
-    for action in needed(link):
+    for action in rights_to_create(link):
         if await reach(tx, maker, action, link.project_id) is not Extent.ALL:
             return False
     return True
@@ -186,7 +186,7 @@ async def supported_links(tx: Transaction, links: Sequence[OneTimeLink]) -> Sequ
     alike: dict[tuple[str, str | None, tuple[Action, ...]], bool] = {}
     found = []
     for link in links:
-        kind = (link.person or "", link.project_id, needed(link))
+        kind = (link.person or "", link.project_id, rights_to_create(link))
         if kind not in alike:
             alike[kind] = await supported(tx, link)
         if alike[kind]:
@@ -205,7 +205,7 @@ async def usable_link(tx: Transaction, token: str) -> OneTimeLink:
 
 
 async def used_link(tx: Transaction, token: str, *kinds: LinkKind) -> OneTimeLink:
-    """Use up the link of a token, which is of one of these kinds; raise :class:`NotFound`."""
+    """Use up and return the link of a token, of one of these kinds; raise :class:`NotFound`."""
     link = await usable_link(tx, token)
     if link.kind not in kinds or not await tx.links.use(link.id):
         raise no_such_link()
@@ -245,7 +245,7 @@ def working(keys: Sequence[ApiKey], now: datetime) -> frozenset[str]:
 
 
 async def handed_over(tx: Transaction, key: ApiKey, to: str, *, param: str = "to") -> ApiKey:
-    """Return the key derived from another user; raise :class:`InvalidRequest` if they may not."""
+    """Return the key, derived from user ``to``; raise :class:`InvalidRequest` if they may not."""
     person_status = await tx.people.person_status(to, key.project_id)
     heir = Actor("user", to, "")
     allowed = may_hold(person_status, key.purpose) and (
@@ -272,7 +272,7 @@ class Beginning:
     access: Access = ALL
 
     async def give(self, tx: Transaction, owner: str) -> None:
-        """Set it for a new owner, like ``user:ID``."""
+        """Store these bounds and this access for an owner, like ``user:ID``."""
         if self.bounds != UNBOUNDED:
             await tx.keys.set_bounds({owner: self.bounds})
         if self.access != ALL:
@@ -320,25 +320,25 @@ class AccountService:
 
     async def require(self, actor: Actor, action: Action, project_id: str | None = None) -> None:
         """Raise :class:`Forbidden` unless ``actor`` may do this, in a project if one is named."""
-        async with self._reading(actor, action, project_id):
+        async with self._begin_read(actor, action, project_id):
             pass
 
     async def record(
         self, actor: Actor, needs: Action, action: str, subject: str, **details: str
     ) -> None:
         """Add an audit entry of an action that ``needs`` this right; raise :class:`Forbidden`."""
-        async with self._writing(actor, needs) as tx:
+        async with self._begin_write(actor, needs) as tx:
             await tx.audit.record(actor, action, subject, **details)
 
-    def _reading(
+    def _begin_read(
         self, actor: Actor, action: Action, project_id: str | None = None
     ) -> AbstractAsyncContextManager[Transaction]:
-        return _permitted_transaction(self._store.reading(), actor, action, project_id)
+        return _open_permitted_transaction(self._store.reading(), actor, action, project_id)
 
-    def _writing(
+    def _begin_write(
         self, actor: Actor, action: Action, project_id: str | None = None
     ) -> AbstractAsyncContextManager[Transaction]:
-        return _permitted_transaction(self._store.writing(), actor, action, project_id)
+        return _open_permitted_transaction(self._store.writing(), actor, action, project_id)
 
 
 async def set_bounds(tx: Transaction, actor: Actor, bounds: Mapping[str, LimitsAndBudgets]) -> None:
@@ -356,13 +356,13 @@ async def set_bounds(tx: Transaction, actor: Actor, bounds: Mapping[str, LimitsA
 
 
 @asynccontextmanager
-async def _permitted_transaction(
-    begun: AbstractAsyncContextManager[Transaction],
+async def _open_permitted_transaction(
+    transaction: AbstractAsyncContextManager[Transaction],
     actor: Actor,
     action: Action,
     project_id: str | None,
 ) -> AsyncIterator[Transaction]:
-    async with begun as tx:
+    async with transaction as tx:
         if project_id is None:
             await require(tx, actor, action)
         else:

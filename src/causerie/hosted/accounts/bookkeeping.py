@@ -46,60 +46,60 @@ _ENDED = (
 _TOKENS = ("prompt", "cached", "written", "completion", "reasoning")
 
 
-def _copied_fields(source: object, *names: str) -> dict[str, Any]:
+def _copy_fields(source: object, *names: str) -> dict[str, Any]:
     return {name: getattr(source, name) for name in names}
 
 
-def _interrupted_usage(record: Record, prompt: int) -> UsageRecord:
+def _build_interrupted_usage(record: Record, prompt_tokens: int) -> UsageRecord:
     return UsageRecord(
         id=record_id(),
-        at=time.time_ns() // 1000 - _microseconds(time.monotonic() - record.started),
-        **_copied_fields(record, *_BEGUN),
-        **_copied_fields(record.labels, *_LABELS),
+        at=time.time_ns() // 1000 - _to_microseconds(time.monotonic() - record.started),
+        **_copy_fields(record, *_BEGUN),
+        **_copy_fields(record.labels, *_LABELS),
         status=InternalError.status,
         code=INTERRUPTED,
-        prompt=prompt,
+        prompt=prompt_tokens,
         estimated=True,
         reason=INTERRUPTED_WORDS,
     )
 
 
-def _usage_so_far(record: Record, before: UsageRecord) -> UsageRecord | None:
+def _build_checkpoint_usage(record: Record, earlier_usage: UsageRecord) -> UsageRecord | None:
     outcome = record.outcome
     if outcome is None or not record.stream:
         return None
     used = outcome.usage()
-    if used.completion == before.completion or not outcome.delivered:
+    if used.completion == earlier_usage.completion or not outcome.delivered:
         return None
     return structs.replace(
-        before,
+        earlier_usage,
         served_by=outcome.answered_by,
         attempts=len(outcome.tried),
-        **_copied_fields(used, *_TOKENS),
-        first_token_us=_microseconds_if_known(record.first_token_seconds),
-        duration_us=_microseconds(time.monotonic() - record.started),
+        **_copy_fields(used, *_TOKENS),
+        first_token_us=_to_microseconds_or_none(record.first_token_seconds),
+        duration_us=_to_microseconds(time.monotonic() - record.started),
     )
 
 
-def _ended_usage(record: Record, before: UsageRecord) -> UsageRecord:
+def _build_final_usage(record: Record, earlier_usage: UsageRecord) -> UsageRecord:
     return structs.replace(
-        before,
+        earlier_usage,
         model=record.model or record.asked,
-        **_copied_fields(record, *_ENDED),
-        **_copied_fields(record.used, *_TOKENS, "units", "estimated"),
-        queue_us=_microseconds(record.queue_seconds),
-        first_token_us=_microseconds_if_known(record.first_token_seconds),
-        duration_us=_microseconds(record.duration_seconds),
-        upstream_us=_microseconds(record.upstream_seconds),
+        **_copy_fields(record, *_ENDED),
+        **_copy_fields(record.used, *_TOKENS, "units", "estimated"),
+        queue_us=_to_microseconds(record.queue_seconds),
+        first_token_us=_to_microseconds_or_none(record.first_token_seconds),
+        duration_us=_to_microseconds(record.duration_seconds),
+        upstream_us=_to_microseconds(record.upstream_seconds),
         tried=tuple(record.tried),
     )
 
 
-def _microseconds(seconds: float) -> int:
+def _to_microseconds(seconds: float) -> int:
     return int(seconds * 1_000_000)
 
 
-def _microseconds_if_known(seconds: float | None) -> int | None:
+def _to_microseconds_or_none(seconds: float | None) -> int | None:
     return None if seconds is None else int(seconds * 1_000_000)
 
 
@@ -117,17 +117,17 @@ class ModelPrices(Struct, frozen=True):
 
     def of(self, model: str, served_by: str, named: str = "") -> Tariff:
         if model in self.wildcards:
-            return self._wildcard_tariffs(model, named).of(served_by)
+            return self._get_wildcard_tariffs(model, named).of(served_by)
         return self.endpoints.get((model, served_by)) or self.models.get(model, FREE)
 
     def dearest(self, model: str, named: str) -> Tariff:
         """Return the highest price of a request for this model."""
         if model in self.wildcards:
-            return self._wildcard_tariffs(model, named).dearest
+            return self._get_wildcard_tariffs(model, named).dearest
         return self.models.get(model, FREE)
 
-    def _wildcard_tariffs(self, model: str, named: str) -> TargetTariffs:
-        return self.wildcards[model](named[len(model) - 1 :])
+    def _get_wildcard_tariffs(self, wildcard_id: str, requested_model: str) -> TargetTariffs:
+        return self.wildcards[wildcard_id](requested_model[len(wildcard_id) - 1 :])
 
 
 class RequestHold(Struct, frozen=True):
@@ -165,7 +165,7 @@ class Bookkeeping(Struct):
     _content_recorder: Recorder | None = None
     _scope_budgets: LiveScopeBudgets | None = None
     _running_requests: dict[str, tuple[Record, UsageRecord]] = {}
-    _due_checkpoints: list[str] = []
+    _due_request_ids: list[str] = []
     _checkpoint_timer: asyncio.TimerHandle | None = None
     prices: ModelPrices = ModelPrices()
     logs_contents: bool = True
@@ -204,39 +204,40 @@ class Bookkeeping(Struct):
             held.reservation.release()
 
     def begin_request(self, record: Record, prompt: int) -> None:
-        usage = _interrupted_usage(record, prompt)
+        usage = _build_interrupted_usage(record, prompt)
         record.id = usage.id
         self._running_requests[usage.id] = record, usage
         if self._checkpoint_timer is None:
-            self._schedule_checkpoint(_CHECKPOINT_SECONDS)
+            self._schedule_checkpoints(_CHECKPOINT_SECONDS)
         self.ledger.begin_request(usage)
 
-    def _schedule_checkpoint(self, seconds: float) -> None:
-        self._checkpoint_timer = asyncio.get_running_loop().call_later(seconds, self._checkpoint)
+    def _schedule_checkpoints(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        self._checkpoint_timer = loop.call_later(seconds, self._write_checkpoints)
 
-    def _checkpoint(self) -> None:
-        due = self._due_checkpoints = self._due_checkpoints or list(self._running_requests)
+    def _write_checkpoints(self) -> None:
+        due = self._due_request_ids = self._due_request_ids or list(self._running_requests)
         for id in due[-_BATCH:]:
             if id in self._running_requests:
                 record, before = self._running_requests[id]
-                usage = _usage_so_far(record, before)
+                usage = _build_checkpoint_usage(record, before)
                 if usage is not None:
                     self._running_requests[id] = record, usage
                     with suppress(StoreUnavailable):  # the record that was written before stays
-                        self.ledger.begin_request(self._hold_of(record).priced(usage))
+                        self.ledger.begin_request(self._get_request_hold(record).priced(usage))
         del due[-_BATCH:]
         self._checkpoint_timer = None
         if self._running_requests:
-            self._schedule_checkpoint(0 if due else _CHECKPOINT_SECONDS)
+            self._schedule_checkpoints(0 if due else _CHECKPOINT_SECONDS)
 
-    def _hold_of(self, record: Record) -> RequestHold:
+    def _get_request_hold(self, record: Record) -> RequestHold:
         return record.held if isinstance(record.held, RequestHold) else RequestHold(self.prices)
 
     async def enter(self, record: Record) -> None:
         running = self._running_requests.pop(record.id, None)
-        begun = _interrupted_usage(record, 0) if running is None else running[1]
-        hold = self._hold_of(record)
-        usage = hold.priced(_ended_usage(record, begun))
+        begun = _build_interrupted_usage(record, 0) if running is None else running[1]
+        hold = self._get_request_hold(record)
+        usage = hold.priced(_build_final_usage(record, begun))
         record.cost = usage.cost
         contents = record.contents
         record.contents = record.held = None  # the record is kept until it is counted

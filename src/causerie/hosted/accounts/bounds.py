@@ -89,7 +89,7 @@ class Budget(Struct, frozen=True, forbid_unknown_fields=True):
         return int(self.amount) if self.unit is Unit.TOKENS else billionths(self.amount)
 
     def counted(self, cost: int, tokens: int) -> int:
-        """Return which of the two it counts: the cost in billionths, or the tokens."""
+        """Return what counts in its unit: the cost in billionths, or the tokens."""
         return tokens if self.unit is Unit.TOKENS else cost
 
     def words(self) -> str:
@@ -128,9 +128,9 @@ class LimitsAndBudgets(Struct, frozen=True, forbid_unknown_fields=True):
 
     def words(self) -> str:
         """Return one line for the audit log."""
-        budgets = [f"{each.words()}{_model_suffix(each.model)}" for each in self.budgets]
+        budgets = [f"{each.words()}{_format_model_clause(each.model)}" for each in self.budgets]
         limits = [
-            f"{getattr(each, name):,} {name}{_model_suffix(each.model)}"
+            f"{getattr(each, name):,} {name}{_format_model_clause(each.model)}"
             for each in self.limits
             for name in LIMITS
             if getattr(each, name) is not None
@@ -138,30 +138,30 @@ class LimitsAndBudgets(Struct, frozen=True, forbid_unknown_fields=True):
         return "; ".join([*limits, *budgets]) or "none"
 
     def added_to(self, before: LimitsAndBudgets) -> LimitsAndBudgets:
-        """Return these and the former ones that none of these replaces."""
-        limits, budgets = {each.model for each in self.limits}, set(map(_budget_key, self.budgets))
+        """Return these bounds and those of ``before`` that none of these replaces."""
+        limits, budgets = {each.model for each in self.limits}, set(map(_identify, self.budgets))
         return LimitsAndBudgets(
             (*self.limits, *(each for each in before.limits if each.model not in limits)),
-            (*self.budgets, *(each for each in before.budgets if _budget_key(each) not in budgets)),
+            (*self.budgets, *(each for each in before.budgets if _identify(each) not in budgets)),
         )
 
     def tightened(self, own: LimitsAndBudgets) -> LimitsAndBudgets:
-        """Return these with the lower of both values wherever ``own`` has one too."""
+        """Return these bounds, lowered wherever ``own`` has a lower value."""
         if own == UNBOUNDED:
             return self
         limits = {each.model: each for each in self.limits}
         for each in own.limits:
-            limits[each.model] = _stricter_limit(limits.get(each.model, each), each)
-        budgets = {(*_budget_key(each), each.soft): each for each in self.budgets}
+            limits[each.model] = _build_stricter_limit(limits.get(each.model, each), each)
+        budgets = {(*_identify(each), each.soft): each for each in self.budgets}
         for one in own.budgets:
-            place = (*_budget_key(one), one.soft)
+            place = (*_identify(one), one.soft)
             budgets[place] = min(budgets.get(place, one), one, key=lambda each: each.amount)
         return LimitsAndBudgets((*limits.values(),), (*budgets.values(),))
 
     def check(self, within: str = "") -> None:
         """Raise :class:`InvalidRequest` for wrong ones; ``within`` precedes the field's name."""
         for index, budget in enumerate(self.budgets):
-            if problem := _amount_problem(budget):
+            if problem := _describe_amount_problem(budget):
                 raise InvalidRequest(problem, param=f"{within}budgets[{index}].amount")
         for index, limit in enumerate(self.limits):
             if limit == Limit(limit.model):
@@ -177,7 +177,7 @@ class LimitsAndBudgets(Struct, frozen=True, forbid_unknown_fields=True):
                         param=f"{within}limits[{index}].{name}",
                     )
         _check_unique([(each.model,) for each in self.limits], f"{within}limits", "model")
-        budgets = [_budget_key(each) for each in self.budgets]
+        budgets = [_identify(each) for each in self.budgets]
         _check_unique(budgets, f"{within}budgets", "model, unit and period")
 
 
@@ -186,7 +186,7 @@ NOTHING_FOR_NEWCOMERS = Budget(Decimal(0))
 """A budget of nothing a month, which ends with the first credit."""
 
 
-def _amount_problem(budget: Budget) -> str:
+def _describe_amount_problem(budget: Budget) -> str:
     amount = budget.amount
     if not amount.is_finite() or amount.is_signed() or amount > _MOST:
         return f"A budget is from 0 to {_MOST:,}."
@@ -197,16 +197,16 @@ def _amount_problem(budget: Budget) -> str:
     return ""
 
 
-def _budget_key(budget: Budget) -> tuple[str, Unit, BudgetPeriod]:
+def _identify(budget: Budget) -> tuple[str, Unit, BudgetPeriod]:
     return budget.model, budget.unit, budget.period
 
 
-def _stricter_limit(one: Limit, other: Limit) -> Limit:
+def _build_stricter_limit(limit: Limit, other_limit: Limit) -> Limit:
     values = {
-        name: min(filter(None, (getattr(one, name), getattr(other, name))), default=None)
+        name: min(filter(None, (getattr(limit, name), getattr(other_limit, name))), default=None)
         for name in LIMITS
     }
-    return Limit(one.model, **values)
+    return Limit(limit.model, **values)
 
 
 def own_bounds(project_id: str, user_id: str = "") -> str:
@@ -214,13 +214,13 @@ def own_bounds(project_id: str, user_id: str = "") -> str:
     return f"member:{project_id}/{user_id}" if user_id else f"own:{project_id}"
 
 
-def _model_suffix(model: str) -> str:
+def _format_model_clause(model: str) -> str:
     return f" for {model}" if model else ""
 
 
-def _check_unique(places: Sequence[tuple[str, ...]], param: str, what: str) -> None:
-    if len(set(places)) != len(places):
-        raise InvalidRequest(f"There is one entry for each {what}; join them.", param=param)
+def _check_unique(identities: Sequence[tuple[str, ...]], param: str, fields: str) -> None:
+    if len(set(identities)) != len(identities):
+        raise InvalidRequest(f"There is one entry for each {fields}; join them.", param=param)
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,7 +98,7 @@ class Reservation(Struct, eq=False):
         ``cost`` is in billionths. Returns when other replicas count it too, or can only read it
         from the database.
         """
-        held, parts = self._end_hold(), self._held_amounts
+        held, parts = self._release_held_amounts(), self._held_amounts
         if not parts:
             return
         self._held_amounts = ()
@@ -125,10 +125,10 @@ class Reservation(Struct, eq=False):
 
     def release(self) -> None:
         shared_budgets = self._budgets.shared_budgets
-        if self._end_hold() and self._held_amounts and shared_budgets is not None:
+        if self._release_held_amounts() and self._held_amounts and shared_budgets is not None:
             shared_budgets.give_back(self._hold_requests)
 
-    def _end_hold(self) -> bool:
+    def _release_held_amounts(self) -> bool:
         was_open, self._is_held = self._is_held, False
         if was_open:
             for part in self._held_amounts:
@@ -152,7 +152,7 @@ class Budgets:
     refresh_seconds: float = 5.0
     lease_seconds: float = 3600.0
     """A reservation ends after this time at the latest."""
-    _counters_by_place: dict[str, _Counter] = field(default_factory=dict)
+    _counters_by_budget_id: dict[str, _Counter] = field(default_factory=dict)
     _load_locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     running: set[Reservation] = field(default_factory=set)
 
@@ -170,14 +170,14 @@ class Budgets:
             for place, budget in zip(claim.places, claim.budgets, strict=True):
                 if not covers(budget.model, model):
                     continue
-                counter = self._current_counter(place, budget, now)
+                counter = self._find_current_counter(place, budget, now)
                 known = known or counter is not None
                 if counter is None:
                     counter = await self._load_counter(claim.owner, place, budget, now)
                 parts.append(_HeldAmount(counter, counter.budget.counted(cost, tokens)))
         wants: Sequence[HoldRequest] = ()
         if parts and self.shared_budgets is not None:
-            wants = await self._hold_shared(self.shared_budgets, parts, read=not known)
+            wants = await self._hold_in_shared_store(self.shared_budgets, parts, read=not known)
         else:
             self._refuse_if_any_spent(parts)
         for part in parts:
@@ -188,47 +188,47 @@ class Budgets:
         self.running.add(reservation)
         return reservation
 
-    async def _hold_shared(
-        self, shared_budgets: SharedBudgetStore, parts: Sequence[_HeldAmount], *, read: bool
+    async def _hold_in_shared_store(
+        self, shared_store: SharedBudgetStore, held_amounts: Sequence[_HeldAmount], *, read: bool
     ) -> Sequence[HoldRequest]:
-        for part in parts:
-            await self._read_after_join(part.counter, shared_budgets.joins)
-        reads = [part.counter.reads for part in parts]
-        wants = [part.request for part in parts]
-        answer = await shared_budgets.hold(wants, read=read)
+        for part in held_amounts:
+            await self._refresh_spent_after_rejoin(part.counter, shared_store.joins)
+        reads = [part.counter.reads for part in held_amounts]
+        wants = [part.request for part in held_amounts]
+        answer = await shared_store.hold(wants, read=read)
         if answer is not None and answer.outcome == "spent unknown":
-            for part, before in zip(parts, reads, strict=True):
-                await self._read_unless_read_since(part.counter, before)
-            wants = [part.request for part in parts]
-            answer = await shared_budgets.hold(wants, read=True)
+            for part, before in zip(held_amounts, reads, strict=True):
+                await self._refresh_spent_unless_read_since(part.counter, before)
+            wants = [part.request for part in held_amounts]
+            answer = await shared_store.hold(wants, read=True)
         if answer is None:
-            self._refuse_if_any_spent(parts)
-            shared_budgets.held_alone(wants)
+            self._refuse_if_any_spent(held_amounts)
+            shared_store.held_alone(wants)
             return wants
-        for part, (spent, _) in zip(parts, answer.stood, strict=True):
+        for part, (spent, _) in zip(held_amounts, answer.stood, strict=True):
             part.counter.spent = max(part.counter.spent, spent)
         if answer.outcome == "refused":
-            for part, want, stood in zip(parts, wants, answer.stood, strict=True):
+            for part, want, stood in zip(held_amounts, wants, answer.stood, strict=True):
                 self._refuse_if_spent(part, want.amount, *stood)
         return wants
 
-    async def _read_after_join(self, counter: _Counter, joins: int) -> None:
+    async def _refresh_spent_after_rejoin(self, counter: _Counter, join_count: int) -> None:
         # While they were apart, others have spent what only the database knows.
-        if counter.joins == joins:
+        if counter.joins == join_count:
             return
         if counter.joins is not None:
             try:
-                await self._read_unless_read_since(counter, counter.reads)
+                await self._refresh_spent_unless_read_since(counter, counter.reads)
             except StoreUnavailable:
                 return  # at the next request, or with the next refresh
-        counter.joins = joins
+        counter.joins = join_count
 
-    async def _read_unless_read_since(self, counter: _Counter, reads: int) -> None:
+    async def _refresh_spent_unless_read_since(self, counter: _Counter, read_count: int) -> None:
         async with self._load_locks.setdefault(counter.place, asyncio.Lock()):
-            if counter.reads == reads:
-                await self._read_spent(counter)
+            if counter.reads == read_count:
+                await self._refresh_spent(counter)
 
-    async def _read_spent(self, counter: _Counter) -> None:
+    async def _refresh_spent(self, counter: _Counter) -> None:
         spent = await self._spent_since(counter.owner, counter.budget.model, counter.since)
         counter.reads += 1
         counter.spent = max(counter.spent, counter.budget.counted(spent.cost, spent.tokens))
@@ -245,30 +245,30 @@ class Budgets:
         now, seconds = self._clock(), self.seconds()
         for each in [each for each in self.running if each.ends <= seconds]:
             each.release()
-        for place, counter in list(self._counters_by_place.items()):
+        for place, counter in list(self._counters_by_budget_id.items()):
             if not counter.begins <= now < counter.ends:
-                del self._counters_by_place[place]
+                del self._counters_by_budget_id[place]
 
     async def refresh(self) -> None:
         """Read the settled use of all processes, unless the database is unavailable."""
-        for counter in [each for each in self._counters_by_place.values() if each.used]:
+        for counter in [each for each in self._counters_by_budget_id.values() if each.used]:
             try:
-                await self._read_spent(counter)
+                await self._refresh_spent(counter)
             except StoreUnavailable:
                 return
             counter.used = counter.reserved > 0
 
-    def _current_counter(self, place: str, budget: Budget, now: int) -> _Counter | None:
-        counter = self._counters_by_place.get(place)
+    def _find_current_counter(self, budget_id: str, budget: Budget, now: int) -> _Counter | None:
+        counter = self._counters_by_budget_id.get(budget_id)
         if counter is None or not counter.begins <= now < counter.ends:  # a clock may be put back
             return None
         if counter.budget is not budget:
             counter.budget, counter.amount = budget, budget.whole  # from now on
         return counter
 
-    async def _load_counter(self, owner: str, place: str, budget: Budget, now: int) -> _Counter:
-        async with self._load_locks.setdefault(place, asyncio.Lock()):
-            found = self._current_counter(place, budget, now)
+    async def _load_counter(self, owner: str, budget_id: str, budget: Budget, now: int) -> _Counter:
+        async with self._load_locks.setdefault(budget_id, asyncio.Lock()):
+            found = self._find_current_counter(budget_id, budget, now)
             if found is not None:
                 return found
             at = datetime.fromtimestamp(now / _SECOND, UTC)
@@ -276,27 +276,27 @@ class Budgets:
             spent = await self._spent_since(owner, budget.model, since)
             begins = int(since.timestamp()) * _SECOND
             ends = int(end.timestamp()) * _SECOND if end is not None else 2**63
-            shared_place = f"{place}:{since:%Y%m%d}"
+            shared_place = f"{budget_id}:{since:%Y%m%d}"
             counter = _Counter(
-                owner, place, budget, budget.whole, since, begins, ends, shared_place
+                owner, budget_id, budget, budget.whole, since, begins, ends, shared_place
             )
             counter.spent = counter.budget.counted(spent.cost, spent.tokens)
-            self._counters_by_place[place] = counter
+            self._counters_by_budget_id[budget_id] = counter
             return counter
 
-    def _refuse_if_any_spent(self, parts: Sequence[_HeldAmount]) -> None:
-        for part in parts:
+    def _refuse_if_any_spent(self, held_amounts: Sequence[_HeldAmount]) -> None:
+        for part in held_amounts:
             counter = part.counter
             self._refuse_if_spent(part, counter.amount, counter.spent, counter.reserved)
 
-    def _refuse_if_spent(self, part: _HeldAmount, amount: int, spent: int, reserved: int) -> None:
-        if part.amount == 0 or spent + reserved < amount:
+    def _refuse_if_spent(self, held: _HeldAmount, limit: int, spent: int, reserved: int) -> None:
+        if held.amount == 0 or spent + reserved < limit:
             return
         at = datetime.fromtimestamp(self._clock() / _SECOND, UTC)
-        raise _over_budget(part.counter, at, waits=spent < amount)
+        raise _build_over_budget_error(held.counter, at, waits=spent < limit)
 
 
-def _over_budget(counter: _Counter, at: datetime, *, waits: bool) -> OverBudget:
+def _build_over_budget_error(counter: _Counter, at: datetime, *, waits: bool) -> OverBudget:
     budget, owner = counter.budget, counter.owner.partition(":")[0]
     end = budget.period.end(at)
     model = f" for the model {budget.model}" if budget.model else ""
@@ -352,7 +352,7 @@ def entitlement(grant: Grant, model: str) -> Entitlement:
     )
     return Entitlement(
         scopes=tuple(
-            RateScope(kind, _scope_name(name, limit, model), limit)
+            RateScope(kind, _build_rate_scope_name(name, limit, model), limit)
             for kind, name, each in bounds
             for limit in each.limits
             if covers(limit.model, model)
@@ -365,8 +365,8 @@ def entitlement(grant: Grant, model: str) -> Entitlement:
     )
 
 
-def _scope_name(name: str, limit: Limit, model: str) -> str:
+def _build_rate_scope_name(owner_id: str, limit: Limit, model: str) -> str:
     # Free variants of models have counts of their own.
     if limit.model:
-        return f"{name} for {limit.model}"
-    return free_name(name) if is_free(model) else name
+        return f"{owner_id} for {limit.model}"
+    return free_name(owner_id) if is_free(model) else owner_id

@@ -22,7 +22,7 @@ _NONCE_BYTES = 12  # NIST SP 800-38D, section 8.2.2
 
 
 class WrongKey(Exception):
-    """None of the keys decrypts a text."""
+    """No key encrypts, or none of the keys decrypts a text."""
 
 
 class Cipher:
@@ -38,7 +38,7 @@ class Cipher:
             if len(key) < SHORTEST_KEY:
                 raise ValueError(f"a key has at least {SHORTEST_KEY} characters")
         self._ciphers_by_key_name = {
-            _derived_key(key, b"name", 6).hex(): AESGCM(_derived_key(key, b"cipher", 32))
+            _derive_key(key, b"name", 6).hex(): AESGCM(_derive_key(key, b"cipher", 32))
             for key in keys
         }
 
@@ -53,7 +53,7 @@ class Cipher:
 
     def open(self, sealed: str, purpose: str) -> str:
         """Decrypt a text; raise :class:`WrongKey`."""
-        version, name, text = _sealed_parts(sealed)
+        version, name, text = _split_sealed_text(sealed)
         cipher = self._ciphers_by_key_name.get(name)
         if version != _VERSION or cipher is None:
             raise WrongKey("it was sealed with a key that is not here")
@@ -65,23 +65,23 @@ class Cipher:
         return opened.decode()
 
     def fresh(self, sealed: str) -> bool:
-        return _sealed_parts(sealed)[1] == next(iter(self._ciphers_by_key_name), None)
+        return _split_sealed_text(sealed)[1] == next(iter(self._ciphers_by_key_name), None)
 
 
 def new_key() -> str:
     return secrets.token_urlsafe(SHORTEST_KEY)
 
 
-def _sealed_parts(sealed: str) -> tuple[str, str, str]:
-    version, _, rest = sealed.partition(".")
+def _split_sealed_text(sealed_text: str) -> tuple[str, str, str]:
+    version, _, rest = sealed_text.partition(".")
     name, _, text = rest.partition(".")
     return version, name, text
 
 
-def _derived_key(key: str, what: bytes, length: int) -> bytes:
+def _derive_key(key: str, purpose: bytes, length: int) -> bytes:
     # RFC 5869: from a key of any alphabet to the bits that each use needs.
     hkdf = HKDF(
-        algorithm=SHA256(), length=length, salt=None, info=b"causerie secrets of people: " + what
+        algorithm=SHA256(), length=length, salt=None, info=b"causerie secrets of people: " + purpose
     )
     return hkdf.derive(key.encode())
 
@@ -103,15 +103,15 @@ def key_of_file(file: Path) -> str:
     return key
 
 
-def _create_key_file(file: Path) -> None:
+def _create_key_file(path: Path) -> None:
     # Complete or not at all: another process may start at the same time.
-    part = file.with_name(f".{file.name}.{token_hex(8)}")
+    part = path.with_name(f".{path.name}.{token_hex(8)}")
     handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with os.fdopen(handle, "w", encoding="ascii") as opened:
             opened.write(new_key() + "\n")
             opened.flush()
             os.fsync(opened.fileno())
-        os.link(part, file)
+        os.link(part, path)
     finally:
         part.unlink()

@@ -103,7 +103,7 @@ class KeyIssuing(AccountService):
                 **asdict(draft) | tidied,
             )
             project = await visible_project(tx, actor, project_id, Action.KEYS_CREATE)
-            await self._require_for_management_key(tx, actor, key)
+            await self._require_management_right(tx, actor, key)
             if project.archived_at is not None:
                 raise conflict("archived", "The project is archived; bring it back first.")
             await tx.keys.add(key, KeySecret(digest(credential), key.id))
@@ -114,17 +114,17 @@ class KeyIssuing(AccountService):
 
     async def of(self, actor: Actor, project_id: str) -> Sequence[ApiKey]:
         """Return the keys of a project that are not deleted, newest first."""
-        async with self._reading(actor, Action.KEYS_SEE, project_id) as tx:
+        async with self._begin_read(actor, Action.KEYS_SEE, project_id) as tx:
             return await tx.keys.of(project_id)
 
     async def see(self, actor: Actor, key_id: str) -> ApiKey:
         async with self._store.reading() as tx:
-            return await self._changeable_key(tx, actor, key_id, Action.KEYS_SEE)
+            return await self._find_permitted_key(tx, actor, key_id, Action.KEYS_SEE)
 
     async def edit(self, actor: Actor, key_id: str, edit: KeyEdit) -> ApiKey:
         """Change a key; raises :class:`InvalidRequest`."""
         async with self._store.writing() as tx:
-            key = await self._changeable_key(tx, actor, key_id, Action.KEYS_EDIT)
+            key = await self._find_permitted_key(tx, actor, key_id, Action.KEYS_EDIT)
             values = {name: each for name, each in asdict(edit).items() if each is not UNSET}
             if edit.name is not UNSET:
                 values["name"] = tidy_name(edit.name)
@@ -136,15 +136,15 @@ class KeyIssuing(AccountService):
                 edit.bounds.check()
                 await tx.keys.set_bounds({f"key:{key.id}": edit.bounds})
             changed = replace(key, **values)
-            details = differences(_fields_as_words(key), _fields_as_words(changed))
-            return await self._save_change(tx, actor, "key.edit", changed, **details)
+            details = differences(_format_audit_fields(key), _format_audit_fields(changed))
+            return await self._save_changed_key(tx, actor, "key.edit", changed, **details)
 
     async def disable(self, actor: Actor, key_id: str) -> ApiKey:
         async with self._store.writing() as tx:
-            key = await self._changeable_key(tx, actor, key_id, Action.KEYS_DISABLE)
+            key = await self._find_permitted_key(tx, actor, key_id, Action.KEYS_DISABLE)
             by = BY_OPERATOR if actor.oversees else actor.id
             changed = replace(key, disabled_at=tx.now, disabled_by=by)
-            return await self._save_change(tx, actor, "key.disable", changed)
+            return await self._save_changed_key(tx, actor, "key.disable", changed)
 
     async def enable(self, actor: Actor, key_id: str) -> ApiKey:
         """Enable a disabled key.
@@ -153,7 +153,7 @@ class KeyIssuing(AccountService):
         enables only keys that they disabled themselves.
         """
         async with self._store.writing() as tx:
-            key = await self._changeable_key(tx, actor, key_id, Action.KEYS_DISABLE)
+            key = await self._find_permitted_key(tx, actor, key_id, Action.KEYS_DISABLE)
             reach = await require(
                 tx, actor, Action.KEYS_DISABLE, key.project_id, made_by=key.person
             )
@@ -164,40 +164,40 @@ class KeyIssuing(AccountService):
                     code="scope_not_allowed",
                 )
             changed = replace(key, disabled_at=None, disabled_by=None)
-            return await self._save_change(tx, actor, "key.enable", changed)
+            return await self._save_changed_key(tx, actor, "key.enable", changed)
 
     async def rotate(self, actor: Actor, key_id: str, grace: timedelta = GRACE) -> NewKey:
         """Create a new secret for a key; older ones work for ``grace``, at most 30 days."""
         if not timedelta(0) <= grace <= timedelta(days=30):
             raise InvalidRequest("The old secret may go on for 0 to 30 days.", param="grace")
         async with self._store.writing() as tx:
-            key = await self._changeable_key(tx, actor, key_id, Action.KEYS_ROTATE)
+            key = await self._find_permitted_key(tx, actor, key_id, Action.KEYS_ROTATE)
             credential = new_secret(key.id)
             await tx.keys.rotate(KeySecret(digest(credential), key.id), tx.now + grace)
             seconds = str(int(grace.total_seconds()))
-            await self._save_change(tx, actor, "key.rotate", key, grace_seconds=seconds)
+            await self._save_changed_key(tx, actor, "key.rotate", key, grace_seconds=seconds)
         return NewKey(key, credential)
 
     async def delete(self, actor: Actor, key_id: str) -> None:
         """Delete a key; its usage and its name in the audit log stay."""
         async with self._store.writing() as tx:
-            key = await self._changeable_key(tx, actor, key_id, Action.KEYS_DELETE)
+            key = await self._find_permitted_key(tx, actor, key_id, Action.KEYS_DELETE)
             await tx.keys.set_bounds({f"key:{key.id}": UNBOUNDED})
-            await self._save_change(tx, actor, "key.delete", replace(key, deleted_at=tx.now))
+            await self._save_changed_key(tx, actor, "key.delete", replace(key, deleted_at=tx.now))
 
     async def transfer(self, actor: Actor, key_id: str, to: str) -> ApiKey:
         """Let a key derive from a member who may have it; a withdrawn key works again."""
         async with self._store.writing() as tx:
-            key = await self._changeable_key(tx, actor, key_id, Action.KEYS_TRANSFER)
+            key = await self._find_permitted_key(tx, actor, key_id, Action.KEYS_TRANSFER)
             changed = await handed_over(tx, key, to)
-            return await self._save_change(tx, actor, "key.transfer", changed, to=to)
+            return await self._save_changed_key(tx, actor, "key.transfer", changed, to=to)
 
     async def derived(self, actor: Actor, user_id: str) -> Sequence[ApiKey]:
         """Return the keys of all projects that derive from a user, newest first."""
-        async with self._reading(actor, Action.USERS_SEE) as tx:
+        async with self._begin_read(actor, Action.USERS_SEE) as tx:
             return await tx.keys.derived(user_id)
 
-    async def _changeable_key(
+    async def _find_permitted_key(
         self, tx: Transaction, actor: Actor, key_id: str, action: Action
     ) -> ApiKey:
         key = await tx.keys.find(key_id)
@@ -208,19 +208,19 @@ class KeyIssuing(AccountService):
         except NotFound as failure:
             raise no_such("key") from failure  # the words would tell that it is there
         if action is not Action.KEYS_SEE:
-            await self._require_for_management_key(tx, actor, key)
+            await self._require_management_right(tx, actor, key)
         return key
 
-    async def _require_for_management_key(self, tx: Transaction, actor: Actor, key: ApiKey) -> None:
+    async def _require_management_right(self, tx: Transaction, actor: Actor, key: ApiKey) -> None:
         if key.purpose is Purpose.MANAGEMENT:
             await require(tx, actor, Action.MANAGEMENT_KEYS, key.project_id)
 
-    async def _save_change(
-        self, tx: Transaction, actor: Actor, action: str, key: ApiKey, **details: str
+    async def _save_changed_key(
+        self, tx: Transaction, actor: Actor, audit_action: str, key: ApiKey, **details: str
     ) -> ApiKey:
         await tx.keys.change(key)
         await tx.keys.announce(f"key:{key.id}")
-        await tx.audit.record(actor, action, key.id, key.project_id, **details)
+        await tx.audit.record(actor, audit_action, key.id, key.project_id, **details)
         return key
 
 
@@ -236,7 +236,7 @@ def check_end(end: datetime | None, now: datetime) -> None:
         raise InvalidRequest("The end has to be in the future.", param="expires_at")
 
 
-def _fields_as_words(key: ApiKey) -> dict[str, str]:
+def _format_audit_fields(key: ApiKey) -> dict[str, str]:
     words = {"name": key.name, "expires_at": str(key.expires_at), "bounds": key.bounds.words()}
     for name in ("doors", "models", "networks"):
         of = getattr(key, name)
@@ -267,7 +267,7 @@ class OperatorKeyIssuing(AccountService):
         made = OperatorKey(
             id, digest(credential), tidy_name(name), rights, actor.label, now, expires_at
         )
-        async with self._writing(actor, Action.OPERATORS_CHANGE) as tx:
+        async with self._begin_write(actor, Action.OPERATORS_CHANGE) as tx:
             await tx.operator_keys.add(made)
             words = ", ".join(sorted(rights)) or "all"
             await tx.audit.record(actor, "operator_key.create", id, name=made.name, rights=words)
@@ -275,12 +275,12 @@ class OperatorKeyIssuing(AccountService):
 
     async def every(self, actor: Actor) -> Sequence[OperatorKey]:
         """Return the keys that are not deleted, newest first."""
-        async with self._reading(actor, Action.USERS_SEE) as tx:
+        async with self._begin_read(actor, Action.USERS_SEE) as tx:
             return await tx.operator_keys.every()
 
     async def delete(self, actor: Actor, id: str) -> None:
         """Delete a key, which stops at once; raise :class:`NotFound`."""
-        async with self._writing(actor, Action.OPERATORS_CHANGE) as tx:
+        async with self._begin_write(actor, Action.OPERATORS_CHANGE) as tx:
             found = await tx.operator_keys.one(id=id, deleted_at=None)
             if found is None:
                 raise no_such("operator key")
@@ -288,7 +288,7 @@ class OperatorKeyIssuing(AccountService):
             await tx.audit.record(actor, "operator_key.delete", id, name=found.name)
 
     async def actor(self, secret_digest: bytes) -> Actor | None:
-        """Return the actor of a working key by the digest of all of it."""
+        """Return the actor of the working operator key with this digest; ``None`` without one."""
         async with self._store.reading() as tx:
             key = await tx.operator_keys.one(digest=secret_digest)
         if key is None or not key.good(tx.now):

@@ -38,13 +38,13 @@ class AccountCaller(Caller, frozen=True):
     grant: Grant
 
 
-class _Known(Struct):
+class _CachedKey(Struct):
     grant: Grant
     until: int  # nanoseconds since 1970; 0 if revoked
     callers: dict[str, AccountCaller]
 
 
-def _set_event() -> asyncio.Event:
+def _new_event_already_set() -> asyncio.Event:
     # By whoever was faster than the cache began to follow.
     changed = asyncio.Event()
     changed.set()
@@ -61,17 +61,17 @@ class KeyCache(Struct):
     answer_seconds: float = 2.0
     capacity: int = 100_000
     now: Callable[[], int] = time.time_ns  # since 1970
-    _cached_keys: dict[bytes, _Known] = {}
+    _cached_keys: dict[bytes, _CachedKey] = {}
     _digests_by_subject: dict[str, set[bytes]] = {}  # by key, project and person
     _absent_until: dict[bytes, int] = {}
-    _running_lookups: dict[bytes, asyncio.Task[_Known | None]] = {}
+    _running_lookups: dict[bytes, asyncio.Task[_CachedKey | None]] = {}
     _last_change_number: int = 0
-    _is_fresh_enough: bool = True
+    _is_cache_fresh: bool = True
     _background_tasks: asyncio.TaskGroup = field(default_factory=asyncio.TaskGroup)
     _exit_stack: AsyncExitStack = field(default_factory=AsyncExitStack)
     _polling_task: asyncio.Task[None] | None = None
-    configuration_changed: asyncio.Event = field(default_factory=_set_event)
-    scopes_changed: asyncio.Event = field(default_factory=_set_event)
+    configuration_changed: asyncio.Event = field(default_factory=_new_event_already_set)
+    scopes_changed: asyncio.Event = field(default_factory=_new_event_already_set)
 
     async def __aenter__(self) -> KeyCache:
         """Start to follow changes; raise :class:`StoreUnavailable`."""
@@ -88,7 +88,7 @@ class KeyCache(Struct):
 
     async def authenticate(self, door: str, credential: Credential | None) -> AccountCaller:
         """Return the caller with this key; unknown, expired and revoked ones get the same error."""
-        known = await self._verified_key(credential)
+        known = await self._verify_key(credential)
         caller = known.callers.get(door)
         if caller is None:
             caller = known.callers[door] = admitted(known.grant, door)
@@ -96,7 +96,7 @@ class KeyCache(Struct):
 
     async def manager(self, credential: Credential | None) -> Actor:
         """Return the actor with this management key; raise as :meth:`authenticate`."""
-        grant = (await self._verified_key(credential)).grant
+        grant = (await self._verify_key(credential)).grant
         key = grant.key
         if key.purpose is not Purpose.MANAGEMENT:
             raise Forbidden(
@@ -109,17 +109,17 @@ class KeyCache(Struct):
             networks=grant.networks,
         )
 
-    async def _verified_key(self, credential: Credential | None) -> _Known:
+    async def _verify_key(self, credential: Credential | None) -> _CachedKey:
         if credential is None:
             raise no_key()
-        known = self._cached_keys.get(credential.digest) or await self._find_key(credential)
+        known = self._cached_keys.get(credential.digest) or await self._join_key_lookup(credential)
         if self.now() >= known.until:
             raise wrong_key(credential)
-        if not self._is_fresh_enough:
+        if not self._is_cache_fresh:
             raise StoreUnavailable("The API key cannot be verified now. Try again.")
         return known
 
-    async def _find_key(self, credential: Credential) -> _Known:
+    async def _join_key_lookup(self, credential: Credential) -> _CachedKey:
         # One query for all callers that ask for the same key at the same time.
         digest = credential.digest
         if not credential.formed or self._absent_until.get(digest, 0) > self.now():
@@ -128,53 +128,53 @@ class KeyCache(Struct):
         if lookup is None:
             if len(self._running_lookups) >= _LOOKUPS_AT_ONCE:
                 raise StoreUnavailable("Too many unknown API keys at this moment. Try again.")
-            lookup = asyncio.get_running_loop().create_task(self._look_up(digest))
+            lookup = asyncio.get_running_loop().create_task(self._load_and_cache_key(digest))
             self._running_lookups[digest] = lookup
         known = await asyncio.shield(lookup)
         if known is None:
             raise wrong_key(credential)
         return known
 
-    async def _look_up(self, digest: bytes) -> _Known | None:
+    async def _load_and_cache_key(self, key_digest: bytes) -> _CachedKey | None:
         try:
-            found = await self._read_grant(digest)
+            found = await self._read_grant(key_digest)
         finally:
-            del self._running_lookups[digest]
+            del self._running_lookups[key_digest]
         if found is not None:
-            return self._keep_key(digest, found)
+            return self._cache_key(key_digest, found)
         if len(self._absent_until) >= _ABSENT_KEPT:
             del self._absent_until[next(iter(self._absent_until))]
-        self._absent_until[digest] = self.now() + _ABSENT_SECONDS * _SECOND
+        self._absent_until[key_digest] = self.now() + _ABSENT_SECONDS * _SECOND
         return None
 
-    async def _read_grant(self, digest: bytes) -> Grant | None:
+    async def _read_grant(self, key_digest: bytes) -> Grant | None:
         # Asked again until the grant is as new as the changes that were read when it is kept.
         try:
             async with asyncio.timeout(self.answer_seconds):
                 while True:
                     async with self._store.reading() as tx:
                         number, _ = await tx.keys.changes(self._last_change_number)
-                        found = await tx.keys.grant(digest)
+                        found = await tx.keys.grant(key_digest)
                     if number >= self._last_change_number:
                         return found
         except TimeoutError as failure:
             raise StoreUnavailable("The API key cannot be verified now. Try again.") from failure
 
-    def _keep_key(self, digest: bytes, grant: Grant) -> _Known:
+    def _cache_key(self, key_digest: bytes, grant: Grant) -> _CachedKey:
         if len(self._cached_keys) >= self.capacity:
-            self._drop_key(next(iter(self._cached_keys)))
+            self._drop_cached_key(next(iter(self._cached_keys)))
         until = _FOR_EVER if grant.until is None else int(grant.until.timestamp() * _SECOND)
-        known = _Known(grant, until if grant.works else 0, {})
-        self._cached_keys[digest] = known
-        for subject in _announced_subjects(grant):
-            self._digests_by_subject.setdefault(subject, set()).add(digest)
+        known = _CachedKey(grant, until if grant.works else 0, {})
+        self._cached_keys[key_digest] = known
+        for subject in _list_change_subjects(grant):
+            self._digests_by_subject.setdefault(subject, set()).add(key_digest)
         return known
 
-    def _drop_key(self, digest: bytes) -> None:
-        known = self._cached_keys.pop(digest)
-        for subject in _announced_subjects(known.grant):
+    def _drop_cached_key(self, key_digest: bytes) -> None:
+        known = self._cached_keys.pop(key_digest)
+        for subject in _list_change_subjects(known.grant):
             left = self._digests_by_subject[subject]
-            left.discard(digest)
+            left.discard(key_digest)
             if not left:
                 del self._digests_by_subject[subject]
 
@@ -186,10 +186,10 @@ class KeyCache(Struct):
             try:
                 number, subjects = await self._read_changes()
             except StoreUnavailable:  # of which the log has a line each minute
-                self._is_fresh_enough = clock() - heard < self.offline_seconds
+                self._is_cache_fresh = clock() - heard < self.offline_seconds
                 continue
             self._apply_changes(number, subjects)
-            heard, self._is_fresh_enough = clock(), True
+            heard, self._is_cache_fresh = clock(), True
 
     async def _read_changes(self) -> tuple[int, Sequence[str] | None]:
         try:
@@ -198,19 +198,19 @@ class KeyCache(Struct):
         except TimeoutError as failure:
             raise StoreUnavailable() from failure
 
-    def _apply_changes(self, number: int, subjects: Sequence[str] | None) -> None:
-        self._last_change_number = number
-        if subjects is None or CHANGED in subjects:
+    def _apply_changes(self, change_number: int, changed_subjects: Sequence[str] | None) -> None:
+        self._last_change_number = change_number
+        if changed_subjects is None or CHANGED in changed_subjects:
             self.configuration_changed.set()
-        if subjects is None or any(each.startswith(_SCOPES) for each in subjects):
+        if changed_subjects is None or any(each.startswith(_SCOPES) for each in changed_subjects):
             self.scopes_changed.set()
-        if subjects is None:  # more than is remembered, or another database
+        if changed_subjects is None:  # more than is remembered, or another database
             for digest in list(self._cached_keys):
-                self._drop_key(digest)
+                self._drop_cached_key(digest)
             return
-        for subject in subjects:
+        for subject in changed_subjects:
             for digest in list(self._digests_by_subject.get(subject, ())):
-                self._drop_key(digest)
+                self._drop_cached_key(digest)
 
 
 def admitted(grant: Grant, door: str) -> AccountCaller:
@@ -243,7 +243,7 @@ def admitted(grant: Grant, door: str) -> AccountCaller:
     )
 
 
-def _announced_subjects(grant: Grant) -> tuple[str, ...]:
+def _list_change_subjects(grant: Grant) -> tuple[str, ...]:
     key = grant.key
     found = f"key:{key.id}", f"project:{key.project_id}"
     return (*found, f"user:{key.person}") if key.person else found

@@ -74,7 +74,7 @@ class Entries(AccountService):
         gone = [each.before for each in changes if each.before and not each.after]
         kept = [each.after for each in changes if each.before and each.after]
         made = [each.after for each in changes if each.after and not each.before]
-        async with self._writing(actor, Action.CONFIGURATION_CHANGE) as tx:
+        async with self._begin_write(actor, Action.CONFIGURATION_CHANGE) as tx:
             for each in gone:
                 if not await tx.entries.remove(each.id):
                     raise no_such("entry")
@@ -87,12 +87,12 @@ class Entries(AccountService):
                 if len(made) == 1:
                     words = f"There is an entry of {made[0].kind} {made[0].name} already."
                 raise conflict("taken", words) from failure
-            await tx.audit.add(*(_audit_entry(tx.now, actor, each) for each in changes))
+            await tx.audit.add(*(_build_audit_entry(tx.now, actor, each) for each in changes))
             await tx.keys.announce(CHANGED)
 
 
-def _audit_entry(now: datetime, actor: Actor, change: EntryChange) -> AuditEntry:
-    before, after = change.before, change.after
+def _build_audit_entry(now: datetime, actor: Actor, entry_change: EntryChange) -> AuditEntry:
+    before, after = entry_change.before, entry_change.after
     if after is None:
         gone = "" if before is None else before.label
         return entry(now, actor, f"{CONFIGURATION}delete", gone)
@@ -101,7 +101,7 @@ def _audit_entry(now: datetime, actor: Actor, change: EntryChange) -> AuditEntry
         verb = "change"
         if before.enabled != after.enabled and before.body == after.body:
             verb = "enable" if after.enabled else "disable"
-        details |= _changed_numbers(before.body, after.body)
+        details |= _diff_numbers(before.body, after.body)
     return replace(entry(now, actor, f"{CONFIGURATION}{verb}", after.label), details=details)
 
 
@@ -110,9 +110,9 @@ def meanwhile() -> InvalidRequest:
     return conflict("changed_meanwhile", "It has been changed meanwhile; read it again.")
 
 
-def _changed_numbers(was: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, str]:
+def _diff_numbers(old_body: Mapping[str, Any], new_body: Mapping[str, Any]) -> dict[str, str]:
     # Only numbers and switches: other values may be secret, in a header or an address.
-    before, after = _flattened(was), _flattened(now)
+    before, after = _flatten(old_body), _flatten(new_body)
     changed = [name for name in {**before, **after} if before.get(name) != after.get(name)]
     return {
         name: difference(before.get(name, "default"), after.get(name, "default"))
@@ -120,21 +120,21 @@ def _changed_numbers(was: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str
     }
 
 
-def _flattened(body: Mapping[str, Any], under: str = "", *, money: bool = False) -> dict[str, str]:
+def _flatten(body: Mapping[str, Any], prefix: str = "", *, money: bool = False) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, value in body.items():
-        path = under + name
+        path = prefix + name
         if isinstance(value, bool):
             found[path] = "yes" if value else "no"
         elif isinstance(value, int | float) or (money and isinstance(value, str)):
             found[path] = str(value)
         elif isinstance(value, Mapping):
-            found |= _flattened(value, f"{path}.", money=name in ("price", "cost"))
+            found |= _flatten(value, f"{path}.", money=name in ("price", "cost"))
         elif isinstance(value, Sequence):
             for number, each in enumerate(value, 1):
                 if isinstance(each, Mapping):
                     part = each.get("provider") or each.get("id") or number
-                    found |= _flattened(each, f"{path}.{part}.")
+                    found |= _flatten(each, f"{path}.{part}.")
     return found
 
 

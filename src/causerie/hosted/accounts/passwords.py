@@ -48,7 +48,7 @@ class Passwords:
     def __init__(self, hasher: PasswordHasher | None = None) -> None:
         self._hasher = hasher or PasswordHasher()  # the second recommendation of RFC 9106
         self._hash_slots = asyncio.Semaphore(_AT_ONCE)
-        self._waiting_hashes = 0
+        self._pending_hash_count = 0
         self._dummy_hash = self._hasher.hash("nobody has this password") if hasher else NOBODY
 
     async def hash_new(self, password: str, about: Iterable[str]) -> str:
@@ -57,27 +57,27 @@ class Passwords:
         Raises :class:`InvalidRequest` for one that is short, common, or like ``about``: what others
         know of the user, such as name and address.
         """
-        password = _normalized_password(password)
+        password = _normalize_password(password)
         if not _SHORTEST <= len(password) <= _LONGEST:
             raise InvalidRequest(
                 f"A password has {_SHORTEST} to {_LONGEST} characters.", param="password"
             )
-        return await self._hash_in_thread(self._hash_if_strong, password, tuple(about))
+        return await self._run_hash_in_thread(self._hash_if_strong, password, tuple(about))
 
     async def matches(self, kept: str | None, password: str) -> bool:
         """Return whether the password matches; without a stored hash it takes as long."""
-        given = _normalized_password(password[:_LONGEST])
-        return await self._hash_in_thread(self._verify_hash, kept, given)
+        given = _normalize_password(password[:_LONGEST])
+        return await self._run_hash_in_thread(self._verify_password, kept, given)
 
-    def _verify_hash(self, kept: str | None, password: str) -> bool:
+    def _verify_password(self, stored_hash: str | None, password: str) -> bool:
         try:
-            self._hasher.verify(kept or self._dummy_hash, password)
+            self._hasher.verify(stored_hash or self._dummy_hash, password)
         except (VerificationError, InvalidHashError):
             return False
-        return kept is not None
+        return stored_hash is not None
 
-    def _hash_if_strong(self, password: str, about: tuple[str, ...]) -> str:
-        known = [part for word in about for part in (word, *word.replace("@", ".").split("."))]
+    def _hash_if_strong(self, password: str, user_words: tuple[str, ...]) -> str:
+        known = [part for word in user_words for part in (word, *word.replace("@", ".").split("."))]
         found = zxcvbn(password[:_LOOKED_AT], user_inputs=[*known, "causerie"])
         if found["score"] < _ENOUGH:
             why = found["feedback"]["warning"] or "Others would guess it soon."
@@ -88,18 +88,18 @@ class Passwords:
             )
         return self._hasher.hash(password)
 
-    async def _hash_in_thread(self, work: Callable[..., _T], *given: object) -> _T:
-        if self._waiting_hashes >= _IN_LINE:
+    async def _run_hash_in_thread(self, hash_function: Callable[..., _T], *given: object) -> _T:
+        if self._pending_hash_count >= _IN_LINE:
             raise Overloaded("Too many people sign in at this moment. Try again in a second.")
-        self._waiting_hashes += 1
+        self._pending_hash_count += 1
         try:
             async with self._hash_slots:
-                return await asyncio.to_thread(work, *given)
+                return await asyncio.to_thread(hash_function, *given)
         finally:
-            self._waiting_hashes -= 1
+            self._pending_hash_count -= 1
 
 
-def _normalized_password(password: str) -> str:
+def _normalize_password(password: str) -> str:
     return unicodedata.normalize("NFKC", password)
 
 
@@ -111,8 +111,7 @@ RECOVERY_CODES = 10
 
 @dataclass(frozen=True, slots=True)
 class Authenticator:
-    """Two-factor authentication of a user, in force once confirmed: RFC 6238 with SHA-1, 30 seconds
-    and six digits, as every app supports it."""
+    """A user's second factor, in force once confirmed: RFC 6238, SHA-1, 30 seconds, six digits."""
 
     user_id: str
     secret: str = field(repr=False)
@@ -149,7 +148,7 @@ def totp_address(secret: str, account: str, issuer: str) -> str:
 
 
 def new_recovery_codes() -> list[str]:
-    """Return codes that replace a lost app, each once."""
+    """Return new recovery codes; each replaces a code of a lost app once."""
     alphabet = "abcdefghjkmnpqrstuvwxyz23456789"
     return [
         "-".join("".join(secrets.choice(alphabet) for _ in range(5)) for _ in range(3))
@@ -199,19 +198,19 @@ def invitation_scopes(user_id: str, email: str) -> Mapping[str, int]:
 
 def check_wait(found: Iterable[Failures], allowed: Mapping[str, int], now: datetime) -> None:
     """Raise :class:`RateLimited` if one of the scopes has to wait."""
-    waits = [_wait_after_failures(each, allowed[each.scope], now) for each in found]
+    waits = [_compute_remaining_wait(each, allowed[each.scope], now) for each in found]
     longest = max(waits, default=timedelta(0))
     if longest > timedelta(0):
         seconds = max(int(longest.total_seconds() + 0.999), 1)
         raise RateLimited(
-            f"Too many attempts failed. Try again in {_wait_words(seconds)}.",
+            f"Too many attempts failed. Try again in {_format_wait(seconds)}.",
             code="too_many_attempts",
             headers={"Retry-After": str(seconds)},
         )
 
 
-def _wait_after_failures(each: Failures, free: int, now: datetime) -> timedelta:
-    beyond, since = each.failures - free, now - each.last_at
+def _compute_remaining_wait(failures: Failures, free_failures: int, now: datetime) -> timedelta:
+    beyond, since = failures.failures - free_failures, now - failures.last_at
     put_back = since < -_LONGEST_WAIT  # the clock
     if beyond < 0 or put_back or since > FORGET_FAILURES_AFTER:
         return timedelta(0)
@@ -231,7 +230,7 @@ def network(address: str) -> str:
     return str(ipaddress.ip_network((int(found), 64), strict=False))
 
 
-def _wait_words(seconds: int) -> str:
+def _format_wait(seconds: int) -> str:
     if seconds == 1:
         return "a second"
     return f"{seconds} seconds" if seconds < 120 else f"{-(-seconds // 60)} minutes"

@@ -259,7 +259,7 @@ _TABLE: Mapping[str, tuple[str, str]] = tomllib.loads(
 
 
 class Action(StrEnum):
-    """A row of the table of rights, with its words."""
+    """An action: a row of the table of rights, with its words."""
 
     PROJECT_SEE = "project.see"
     PROJECT_RENAME = "project.rename"

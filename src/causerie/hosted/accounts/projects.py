@@ -63,7 +63,7 @@ class Projects(AccountService):
     async def create(self, actor: Actor, name: str, *, owner: str | None = None) -> Project:
         """Create a project; its owner is this user, or the one who creates it."""
         owner_id = owner or (actor.id if actor.kind == "user" else None)
-        async with self._writing(actor, Action.PROJECTS_CREATE) as tx:
+        async with self._begin_write(actor, Action.PROJECTS_CREATE) as tx:
             return await self._create_project(tx, actor, name, owner_id, self.policies.project)
 
     async def create_own(self, user: User, name: str) -> Project:
@@ -76,10 +76,10 @@ class Projects(AccountService):
             await tx.people.find(user.id)  # locked, so that two at once are counted
             beginning = self.policies.later_project
             if beginning is None or not self.room_for(await tx.projects.of(user.id)):
-                most = self._most_own_projects()
+                most = self._get_own_project_limit()
                 owned = f"People may own {counted(most, 'project')} here without an operator."
                 raise conflict("too_many_projects", f"{owned} Archive one first.")
-            creator, most = actor_of(user), self._most_own_projects()
+            creator, most = actor_of(user), self._get_own_project_limit()
             made = AuditFilter(actor=creator.label, action="project.create", limit=most)
             recent = await tx.audit.find(made)
             if len(recent) == most and tx.now - recent[-1].at < timedelta(days=1):
@@ -90,20 +90,20 @@ class Projects(AccountService):
     def room_for(self, found: Iterable[tuple[Project, Membership]]) -> bool:
         """Return whether somebody with these projects may create one more of their own."""
         owners = (each for project, each in found if project.archived_at is None)
-        return sum(each.role is Role.OWNER for each in owners) < self._most_own_projects()
+        return sum(each.role is Role.OWNER for each in owners) < self._get_own_project_limit()
 
-    def _most_own_projects(self) -> int:
+    def _get_own_project_limit(self) -> int:
         return self.policies.own_projects if self.policies.personal_project is not None else 0
 
     async def _create_project(
-        self, tx: Transaction, actor: Actor, name: str, owner: str | None, beginning: Beginning
+        self, tx: Transaction, actor: Actor, name: str, owner_id: str | None, defaults: Beginning
     ) -> Project:
         project = Project(new_id("prj"), tidy_name(name), tx.now)
         await tx.projects.add(project)
-        await beginning.give(tx, f"project:{project.id}")
-        if owner is not None:
-            existing(await tx.people.find(owner), "user")
-            await tx.projects.join(Membership(project.id, owner, Role.OWNER, tx.now))
+        await defaults.give(tx, f"project:{project.id}")
+        if owner_id is not None:
+            existing(await tx.people.find(owner_id), "user")
+            await tx.projects.join(Membership(project.id, owner_id, Role.OWNER, tx.now))
         await tx.audit.record(actor, "project.create", project.id, project.id, name=project.name)
         return project
 
@@ -116,7 +116,7 @@ class Projects(AccountService):
             return ProjectOverview(project, granted.tightened(own), granted, own)
 
     async def ask(self, actor: Actor, project_id: str) -> Grant:
-        """Return what a user may ask without a key, in a project that pays and is not archived."""
+        """Return the grant for a user's requests without a key, which the project pays."""
         async with self._store.reading() as tx:
             project = await visible_project(tx, actor, project_id, Action.MODELS_ASK)
             if project.archived_at is not None:
@@ -142,12 +142,12 @@ class Projects(AccountService):
 
     async def any_budget(self, actor: Actor) -> bool:
         """Return true if anybody has a budget in money; for who may see the service."""
-        async with self._reading(actor, Action.SERVICE_SEE) as tx:
+        async with self._begin_read(actor, Action.SERVICE_SEE) as tx:
             return await tx.keys.any_budget()
 
     async def every(self, actor: Actor) -> Sequence[Project]:
         """Return all projects of the service, by name."""
-        async with self._reading(actor, Action.USERS_SEE) as tx:
+        async with self._begin_read(actor, Action.USERS_SEE) as tx:
             return await tx.projects.every()
 
     async def rename(self, actor: Actor, project_id: str, name: str) -> Project:
@@ -168,15 +168,15 @@ class Projects(AccountService):
         return await self._change(actor, project_id, Action.PROJECT_ARCHIVE, verb, **changed)
 
     async def _change(
-        self, actor: Actor, project_id: str, action: Action, verb: str, **changed: Any
+        self, actor: Actor, project_id: str, action: Action, audit_verb: str, **changed: Any
     ) -> Project:
         async with self._store.writing() as tx:
             before = await visible_project(tx, actor, project_id, action)
             after = replace(before, **changed)
             await tx.projects.change(after)
             await tx.keys.announce(f"project:{project_id}")
-            details = differences(_fields_as_words(before), _fields_as_words(after))
-            await tx.audit.record(actor, f"project.{verb}", project_id, project_id, **details)
+            details = differences(_format_audit_fields(before), _format_audit_fields(after))
+            await tx.audit.record(actor, f"project.{audit_verb}", project_id, project_id, **details)
         return after
 
     async def set_bounds(
@@ -184,22 +184,22 @@ class Projects(AccountService):
     ) -> LimitsAndBudgets:
         """Replace the limits and budgets of a project; raise :class:`InvalidRequest`."""
         bounds.check()
-        async with self._writing(actor, Action.BOUNDS_SET, project_id) as tx:
+        async with self._begin_write(actor, Action.BOUNDS_SET, project_id) as tx:
             await set_bounds(tx, actor, {f"project:{project_id}": bounds})
         return bounds
 
     async def member_bounds(self, actor: Actor, project_id: str, user_id: str) -> LimitsAndBudgets:
         """Return the limits and budgets of a member in a project, which its owners set."""
-        async with self._reading(actor, Action.MEMBERS_SEE, project_id) as tx:
+        async with self._begin_read(actor, Action.MEMBERS_SEE, project_id) as tx:
             return await tx.keys.bounds(own_bounds(project_id, user_id))
 
     async def lower(
         self, actor: Actor, project_id: str, bounds: LimitsAndBudgets, user_id: str = ""
     ) -> LimitsAndBudgets:
-        """Replace the limits and budgets that owners set, beside those of operators."""
+        """Replace the limits and budgets that a project's owners set, beside those of operators."""
         bounds.check()
         owner = own_bounds(project_id, user_id)
-        async with self._writing(actor, Action.BOUNDS_LOWER, project_id) as tx:
+        async with self._begin_write(actor, Action.BOUNDS_LOWER, project_id) as tx:
             if user_id:
                 existing(await tx.projects.membership(project_id, user_id), "member")
             before = await tx.keys.bounds(owner)
@@ -212,11 +212,11 @@ class Projects(AccountService):
 
     async def members(self, actor: Actor, project_id: str) -> Sequence[ProjectMember]:
         """Return the members, by name."""
-        async with self._reading(actor, Action.MEMBERS_SEE, project_id) as tx:
+        async with self._begin_read(actor, Action.MEMBERS_SEE, project_id) as tx:
             return await tx.projects.members(project_id)
 
     async def invitations(self, actor: Actor, project_id: str) -> Sequence[OneTimeLink]:
-        async with self._reading(actor, Action.MEMBERS_SEE, project_id) as tx:
+        async with self._begin_read(actor, Action.MEMBERS_SEE, project_id) as tx:
             return await supported_links(tx, await tx.links.open(project_id=project_id))
 
     async def invite(
@@ -224,8 +224,8 @@ class Projects(AccountService):
     ) -> NewLink:
         """Create a link that makes its bearer a member; with ``email``, only this address."""
         address = tidy_email(email) if email else None
-        async with self._writing(actor, Action.MEMBERS_INVITE, project_id) as tx:
-            await self._require_owner_rights(tx, actor, project_id, role)
+        async with self._begin_write(actor, Action.MEMBERS_INVITE, project_id) as tx:
+            await self._require_right_for_owner_role(tx, actor, project_id, role)
             granted = {"email": address, "project_id": project_id, "role": role}
             if address:  # the last one that was sent works
                 await withdraw_open(tx, project_id, address, others=False)
@@ -235,19 +235,19 @@ class Projects(AccountService):
         return made
 
     async def withdraw(self, actor: Actor, project_id: str, link_id: str) -> None:
-        async with self._writing(actor, Action.MEMBERS_INVITE, project_id) as tx:
+        async with self._begin_write(actor, Action.MEMBERS_INVITE, project_id) as tx:
             link = await tx.links.find(link_id)
             if link is None or link.project_id != project_id:
                 raise no_such("invitation")
             if link.role is not None:
-                await self._require_owner_rights(tx, actor, project_id, link.role)
+                await self._require_right_for_owner_role(tx, actor, project_id, link.role)
             await tx.links.withdraw([link])
             await tx.audit.record(actor, "member.withdraw", link_id, project_id)
 
     async def add(self, actor: Actor, project_id: str, user_id: str, role: Role) -> Membership:
         """Make a user a member without an invitation; a member with another role is a conflict."""
-        async with self._writing(actor, Action.MEMBERS_ADD, project_id) as tx:
-            await self._require_owner_rights(tx, actor, project_id, role)
+        async with self._begin_write(actor, Action.MEMBERS_ADD, project_id) as tx:
+            await self._require_right_for_owner_role(tx, actor, project_id, role)
             existing(await tx.people.find(user_id), "user")
             made = await tx.projects.membership(project_id, user_id)
             if made is not None and made.role is not role:
@@ -262,9 +262,9 @@ class Projects(AccountService):
         self, actor: Actor, project_id: str, user_id: str, role: Role
     ) -> Narrowed:
         """Change a member's role; what derives from them is narrowed to the new role."""
-        async with self._writing(actor, Action.MEMBERS_CHANGE, project_id) as tx:
+        async with self._begin_write(actor, Action.MEMBERS_CHANGE, project_id) as tx:
             before = existing(await tx.projects.membership(project_id, user_id), "member")
-            await self._require_owner_rights(tx, actor, project_id, role, before.role)
+            await self._require_right_for_owner_role(tx, actor, project_id, role, before.role)
             await self._require_other_owner(tx, before, role)
             worked = working(await tx.keys.derived(user_id, project_id), tx.now)
             await tx.projects.join(replace(before, role=role))
@@ -289,7 +289,7 @@ class Projects(AccountService):
             await visible_project(tx, actor, project_id)
             before = existing(await tx.projects.membership(project_id, user_id), "member")
             if user_id != actor.id:
-                await self._require_owner_rights(tx, actor, project_id, before.role)
+                await self._require_right_for_owner_role(tx, actor, project_id, before.role)
             await self._require_other_owner(tx, before, None)
             if keys_to:
                 await require(tx, actor, Action.KEYS_TRANSFER, project_id)
@@ -300,7 +300,7 @@ class Projects(AccountService):
                 user = await tx.people.find(user_id)
                 email = user.email if user is not None else ""
                 links += await withdraw_open(tx, project_id, email)
-            narrowed = await self._withdraw_or_transfer(tx, found, keys_to)
+            narrowed = await self._withdraw_or_transfer_keys(tx, found, keys_to)
             await tx.keys.announce(f"user:{user_id}")
             keys = f"transferred to {keys_to}" if keys_to else "withdrawn"
             await tx.audit.record(actor, "member.remove", user_id, project_id, keys=keys)
@@ -311,40 +311,40 @@ class Projects(AccountService):
     ) -> Sequence[AuditEntry]:
         """Return the audit log of a project, or of the whole service, newest first."""
         needs = Action.SERVICE_SEE if project_id is None else Action.AUDIT_SEE
-        async with self._reading(actor, needs, project_id) as tx:
+        async with self._begin_read(actor, needs, project_id) as tx:
             return await tx.audit.find(replace(filter, project_id=project_id))
 
-    async def _require_owner_rights(
+    async def _require_right_for_owner_role(
         self, tx: Transaction, actor: Actor, project_id: str, *roles: Role
     ) -> None:
         if Role.OWNER in roles:
             await require(tx, actor, Action.OWNERS_CHANGE, project_id)
 
     async def _require_other_owner(
-        self, tx: Transaction, before: Membership, role: Role | None
+        self, tx: Transaction, membership: Membership, new_role: Role | None
     ) -> None:
-        leaves = before.role is Role.OWNER and role is not Role.OWNER
-        if leaves and await tx.projects.owners(before.project_id) == 1:
+        leaves = membership.role is Role.OWNER and new_role is not Role.OWNER
+        if leaves and await tx.projects.owners(membership.project_id) == 1:
             raise conflict(
                 "last_owner", "This is the last owner of the project; make somebody else one first."
             )
 
-    async def _withdraw_or_transfer(
-        self, tx: Transaction, keys: Sequence[ApiKey], to: str
+    async def _withdraw_or_transfer_keys(
+        self, tx: Transaction, keys: Sequence[ApiKey], new_holder_id: str
     ) -> Narrowed:
-        if not to:
+        if not new_holder_id:
             await tx.keys.withdraw(keys)
             worked = working(keys, tx.now)
             gone = (replace(key, withdrawn_at=tx.now) for key in keys if key.id in worked)
             return Narrowed(keys_stopped=tuple(gone))
         kept = (key for key in keys if key.withdrawn_at is None)
-        given = [await handed_over(tx, key, to, param="keys_to") for key in kept]
+        given = [await handed_over(tx, key, new_holder_id, param="keys_to") for key in kept]
         for key in given:
             await tx.keys.change(key)
         return Narrowed(keys_transferred=tuple(given))
 
 
-def _fields_as_words(project: Project) -> dict[str, str]:
+def _format_audit_fields(project: Project) -> dict[str, str]:
     return {"name": project.name, "networks": ", ".join(project.networks or ("all",))}
 
 
@@ -353,12 +353,12 @@ class AccessRules(AccountService):
 
     async def see(self, actor: Actor, project_id: str = "", user_id: str = "") -> Access:
         async with self._store.reading() as tx:
-            owner = await self._bounds_owner(tx, actor, project_id, user_id)
+            owner = await self._resolve_access_owner(tx, actor, project_id, user_id)
             return (await tx.keys.access([owner])).get(owner, ALL)
 
     async def mine(self, actor: Actor, project_id: str) -> Sequence[AccessRule]:
         """Return the rules for keys of the actor in a project."""
-        async with self._reading(actor, Action.PROJECT_SEE, project_id) as tx:
+        async with self._begin_read(actor, Action.PROJECT_SEE, project_id) as tx:
             return await tx.keys.access_rules(project_id, actor.person)
 
     async def set(
@@ -367,7 +367,7 @@ class AccessRules(AccountService):
         """Replace a rule; raise :class:`InvalidRequest` for a wrong one."""
         access.check()
         async with self._store.writing() as tx:
-            owner = await self._bounds_owner(tx, actor, project_id, user_id, changes=True)
+            owner = await self._resolve_access_owner(tx, actor, project_id, user_id, changes=True)
             before = (await tx.keys.access([owner])).get(owner, ALL)
             await tx.keys.set_access(owner, access)
             await tx.keys.announce(f"user:{user_id}" if user_id else owner)
@@ -375,7 +375,7 @@ class AccessRules(AccountService):
             words = difference(before.words(), access.words())
             await tx.audit.record(actor, action, subject, project_id or None, access=words)
 
-    async def _bounds_owner(
+    async def _resolve_access_owner(
         self, tx: Transaction, actor: Actor, project_id: str, user_id: str, *, changes: bool = False
     ) -> str:
         if not project_id:

@@ -69,8 +69,8 @@ class Provisioning(AccountService):
 
     def __init__(self, store: SqlStore, users: Users, memberships: GroupMemberships) -> None:
         super().__init__(store)
-        self._users = users
-        self._memberships = memberships
+        self._user_service = users
+        self._membership_service = memberships
 
     async def people(
         self, where: Mapping[str, str], start: int = 0, count: int = 1
@@ -94,17 +94,17 @@ class Provisioning(AccountService):
             await _check_person_unique(tx, "", "", person.user_name)
         if user is None or user.disabled_at is None or user.external_id != REMOVED:
             email, name = person.email, person.name
-            user = await self._users.create(directory.actor, email=email, name=name)
-        return await self._describe_person(directory, user.id, lambda _: person)
+            user = await self._user_service.create(directory.actor, email=email, name=name)
+        return await self._update_person(directory, user.id, lambda _: person)
 
     async def change(
         self, directory: GroupClaims, user_id: str, describe: Callable[[User], ProvisionedPerson]
     ) -> User:
-        """Describe a person anew, from what they are; disable or enable their account."""
+        """Change a person to what ``describe`` returns; disable or enable their account."""
         await self.person(user_id)
-        return await self._describe_person(directory, user_id, describe)
+        return await self._update_person(directory, user_id, describe)
 
-    async def _describe_person(
+    async def _update_person(
         self, directory: GroupClaims, user_id: str, describe: Callable[[User], ProvisionedPerson]
     ) -> User:
         async with self._store.writing() as tx:
@@ -117,24 +117,24 @@ class Provisioning(AccountService):
             after = replace(after, external_id=person.external_id)
             if after != before:
                 await tx.people.change(after)
-                changes = differences(_fields_as_words(before), _fields_as_words(after))
+                changes = differences(_format_audit_fields(before), _format_audit_fields(after))
                 await tx.audit.record(directory.actor, "user.provision", user_id, **changes)
         if person.active is (after.disabled_at is not None):
             disabled = not person.active
-            after = await self._users.disable(directory.actor, user_id, disabled=disabled)
-            await self._apply_grants_to(directory, [user_id])
+            after = await self._user_service.disable(directory.actor, user_id, disabled=disabled)
+            await self._apply_user_grants(directory, [user_id])
         return after
 
     async def remove(self, directory: GroupClaims, user_id: str) -> None:
         """Disable a person's account, and end their memberships of groups."""
         if (await self.person(user_id)).disabled_at is None:
-            await self._users.disable(directory.actor, user_id)
+            await self._user_service.disable(directory.actor, user_id)
         async with self._store.writing() as tx:
             await tx.people.operators()
             user = existing(await tx.people.find(user_id), "user")
             await tx.groups.leave_all(user_id)
             enabled = replace(user, disabled_at=None)  # whose rights end by the same rules
-            await self._memberships.settle(tx, enabled, directory)
+            await self._membership_service.settle(tx, enabled, directory)
             user = existing(await tx.people.find(user_id), "user")
             await tx.people.change(replace(user, user_name="", external_id=REMOVED))
             await tx.audit.record(directory.actor, "user.unprovision", user_id)
@@ -151,7 +151,7 @@ class Provisioning(AccountService):
 
     async def group(self, directory: GroupClaims, group_id: str) -> IdentityGroup:
         async with self._store.reading() as tx:
-            return await _directory_group(tx, directory, group_id)
+            return await _find_group(tx, directory, group_id)
 
     async def members(self, group_ids: Collection[str]) -> Mapping[str, Sequence[User]]:
         """Return the members of groups, by the groups' ids."""
@@ -166,9 +166,9 @@ class Provisioning(AccountService):
         async with self._store.writing() as tx:
             await _check_group_name_free(tx, group)
             await tx.groups.add(group)
-            affected = await self._set_members(tx, group.id, wanted.members)
+            affected = await self._set_group_members(tx, group.id, wanted.members)
             await tx.audit.record(directory.actor, "group.create", group.id, name=group.name)
-        await self._apply_grants(directory, (group,), affected)
+        await self._apply_group_grants(directory, (group,), affected)
         return group
 
     async def change_group(
@@ -177,27 +177,27 @@ class Provisioning(AccountService):
         group_id: str,
         describe: Callable[[IdentityGroup, Sequence[User]], WantedGroup],
     ) -> IdentityGroup:
-        """Describe a group anew, from what it is; its members get or lose what it grants."""
+        """Change a group to what ``describe`` returns; its members get or lose what it grants."""
         async with self._store.writing() as tx:
-            before = await _directory_group(tx, directory, group_id)
+            before = await _find_group(tx, directory, group_id)
             held = (await tx.groups.members([group_id]))[group_id]
             wanted = describe(before, held)
             after = replace(before, name=wanted.name, external_id=wanted.external_id)
             await _check_group_name_free(tx, after)
             await tx.groups.change(after)
-            affected = await self._set_members(tx, group_id, wanted.members)
+            affected = await self._set_group_members(tx, group_id, wanted.members)
             details = {"name": after.name, "moved": str(len(affected))}
             await tx.audit.record(directory.actor, "group.change", group_id, **details)
         if after != before:
             affected |= {user.id for user in held}
-        await self._apply_grants(directory, (before, after), affected)
+        await self._apply_group_grants(directory, (before, after), affected)
         return after
 
-    async def _set_members(
-        self, tx: Transaction, group_id: str, members: Collection[str]
+    async def _set_group_members(
+        self, tx: Transaction, group_id: str, member_ids: Collection[str]
     ) -> set[str]:
         held = {user.id for user in (await tx.groups.members([group_id]))[group_id]}
-        joined, left = set(members) - held, held - set(members)
+        joined, left = set(member_ids) - held, held - set(member_ids)
         try:
             await tx.groups.join(group_id, joined)
         except Taken as failure:
@@ -208,34 +208,34 @@ class Provisioning(AccountService):
     async def remove_group(self, directory: GroupClaims, group_id: str) -> None:
         """Delete a group; its members lose what it grants."""
         async with self._store.writing() as tx:
-            group = await _directory_group(tx, directory, group_id)
-            affected = await self._set_members(tx, group_id, ())
+            group = await _find_group(tx, directory, group_id)
+            affected = await self._set_group_members(tx, group_id, ())
             await tx.groups.remove(id=group_id)
             await tx.audit.record(directory.actor, "group.delete", group_id, name=group.name)
-        await self._apply_grants(directory, (group,), affected)
+        await self._apply_group_grants(directory, (group,), affected)
 
-    async def _apply_grants(
+    async def _apply_group_grants(
         self, directory: GroupClaims, groups: Collection[IdentityGroup], user_ids: Collection[str]
     ) -> None:
         names = {name for each in groups for name in (each.name, each.external_id)}
         if any(grant.group in names for grant in directory.grants):
-            await self._apply_grants_to(directory, user_ids)
+            await self._apply_user_grants(directory, user_ids)
 
-    async def _apply_grants_to(self, directory: GroupClaims, user_ids: Collection[str]) -> None:
+    async def _apply_user_grants(self, directory: GroupClaims, user_ids: Collection[str]) -> None:
         # One transaction for each, so that a large group does not hold up the database.
         for id in sorted(user_ids):
             async with self._store.reading() as tx:
                 user = await tx.people.find(id)
             if user is not None:
                 async with self._store.writing() as tx:
-                    await self._memberships.settle(tx, user, directory)
+                    await self._membership_service.settle(tx, user, directory)
 
 
-def _fields_as_words(user: User) -> dict[str, str]:
+def _format_audit_fields(user: User) -> dict[str, str]:
     return {"email": user.email, "name": user.name, "user_name": user.user_name}
 
 
-async def _directory_group(tx: Transaction, directory: GroupClaims, group_id: str) -> IdentityGroup:
+async def _find_group(tx: Transaction, directory: GroupClaims, group_id: str) -> IdentityGroup:
     group = await tx.groups.find(group_id)
     if group is None or group.provider != directory.provider:
         raise no_such("group")
@@ -278,13 +278,13 @@ class GroupMemberships(AccountService):
             names = await tx.groups.names(claims.provider, user.id)
             claims = replace(claims, groups=names)
         if user.disabled_at is None:
-            operator_changed = await self._set_operator(tx, user, claims)
-            memberships_changed = await self._set_memberships(tx, user, claims)
+            operator_changed = await self._sync_operator_rights(tx, user, claims)
+            memberships_changed = await self._sync_memberships(tx, user, claims)
             if operator_changed or memberships_changed:
                 await withdraw_links(tx, user.id)
                 await tx.keys.announce(f"user:{user.id}")
 
-    async def _set_operator(self, tx: Transaction, user: User, claims: GroupClaims) -> bool:
+    async def _sync_operator_rights(self, tx: Transaction, user: User, claims: GroupClaims) -> bool:
         held = claims.held
         grants = [one for one in held if one.operator] or [one for one in held if one.rights]
         mark, operator = (claims.mark(grants[0]), grants[0].operator) if grants else ("", False)
@@ -308,8 +308,8 @@ class GroupMemberships(AccountService):
         await tx.audit.record(claims.actor, "user.operator", user.id, **details)
         return True
 
-    async def _set_memberships(self, tx: Transaction, user: User, claims: GroupClaims) -> bool:
-        wanted = _wanted_grants(claims)
+    async def _sync_memberships(self, tx: Transaction, user: User, claims: GroupClaims) -> bool:
+        wanted = _choose_strongest_grants(claims)
         held = {each.project_id: each for _, each in await tx.projects.of(user.id)}
         changed = False
         for project_id in sorted({*wanted, *held}):
@@ -317,9 +317,9 @@ class GroupMemberships(AccountService):
             if before is not None and not claims.gave(before.from_group):
                 continue
             if grant is None and before is not None:
-                await self._leave_project(tx, user, before)
+                await self._end_membership(tx, user, before)
                 verb, details = "member.remove", {"group": before.from_group}
-            elif grant is not None and await self._join_project(tx, user, before, grant, claims):
+            elif grant is not None and await self._set_membership(tx, user, before, grant, claims):
                 verb = "member.change" if before else "member.join"
                 role = difference(before.role, grant.role) if before else str(grant.role)
                 details = {"group": claims.mark(grant), "role": role}
@@ -329,17 +329,17 @@ class GroupMemberships(AccountService):
             changed = True
         return changed
 
-    async def _join_project(
+    async def _set_membership(
         self,
         tx: Transaction,
         user: User,
-        before: Membership | None,
+        old_membership: Membership | None,
         grant: GroupGrant,
         claims: GroupClaims,
     ) -> bool:
-        since = before.since if before is not None else tx.now
+        since = old_membership.since if old_membership is not None else tx.now
         after = Membership(grant.project_id, user.id, grant.role, since, claims.mark(grant))
-        if after == before:
+        if after == old_membership:
             return False
         if await tx.projects.find(grant.project_id) is None:
             _log.warning("identity.no_such_project", group=grant.group, project=grant.project_id)
@@ -347,14 +347,14 @@ class GroupMemberships(AccountService):
         await tx.projects.join(after)
         return True
 
-    async def _leave_project(self, tx: Transaction, user: User, before: Membership) -> None:
-        keys = await tx.keys.derived(user.id, before.project_id)
-        await tx.projects.leave(before.project_id, user.id)
-        await withdraw_open(tx, before.project_id, user.email)
+    async def _end_membership(self, tx: Transaction, user: User, membership: Membership) -> None:
+        keys = await tx.keys.derived(user.id, membership.project_id)
+        await tx.projects.leave(membership.project_id, user.id)
+        await withdraw_open(tx, membership.project_id, user.email)
         await tx.keys.withdraw(keys)
 
 
-def _wanted_grants(claims: GroupClaims) -> Mapping[str, GroupGrant]:
+def _choose_strongest_grants(claims: GroupClaims) -> Mapping[str, GroupGrant]:
     # Of several roles in a project, the one with most rights.
     found: dict[str, GroupGrant] = {}
     for each in claims.held:
@@ -380,9 +380,9 @@ class SsoProvisioning:
     verified address of a listed domain.
     """
 
-    _users: Users
+    _user_service: Users
     _sign_in: SignIn
-    _memberships: GroupMemberships
+    _membership_service: GroupMemberships
 
     async def enter(
         self,
@@ -401,71 +401,71 @@ class SsoProvisioning:
         :class:`InvalidRequest`.
         """
         try:
-            return await self._open_session(who, client, old_token)
+            return await self._begin_session(who, client, old_token)
         except Unauthenticated as failure:
             if isinstance(failure.__cause__, AccountDisabled):
                 raise
-            if not link_token and not await self._join_by_email(who, join):
-                why = _sign_up_refusal(who, domains)
+            if not link_token and not await self._link_identity_by_email(who, join):
+                why = _explain_sign_up_refusal(who, domains)
                 if why:
                     raise no_account() from SignInRefused(why)
                 name = _tidy_claimed_name(who)
-                await self._users.sign_up(email=who.email, name=name, identity=who.identity)
+                await self._user_service.sign_up(email=who.email, name=name, identity=who.identity)
         if link_token:
             await self._accept_invitation(who, link_token)
-        return await self._open_session(who, client, old_token)
+        return await self._begin_session(who, client, old_token)
 
-    async def _join_by_email(self, who: Vouched, join: str) -> bool:
-        if join == JOIN_NEVER or not who.email_verified:
+    async def _link_identity_by_email(self, person: Vouched, join_policy: str) -> bool:
+        if join_policy == JOIN_NEVER or not person.email_verified:
             return False
-        claimed = join == JOIN_ALL
-        return await self._users.join_identity(who.email, who.identity, claimed=claimed)
+        every = join_policy == JOIN_ALL
+        return await self._user_service.join_identity(person.email, person.identity, claimed=every)
 
-    async def _accept_invitation(self, who: Vouched, link_token: str) -> None:
-        link = await self._users.link(link_token)
-        if link.email is not None and not who.email_verified:
+    async def _accept_invitation(self, person: Vouched, link_token: str) -> None:
+        link = await self._user_service.link(link_token)
+        if link.email is not None and not person.email_verified:
             raise InvalidRequest(
                 "The invitation is for an address, and the provider does not say that yours "
                 "is verified.",
                 param="email",
             )
         try:
-            await self._users.accept(
+            await self._user_service.accept(
                 link_token,
-                email=who.email,
-                name=_tidy_claimed_name(who),
+                email=person.email,
+                name=_tidy_claimed_name(person),
                 password=None,
-                identity=who.identity,
+                identity=person.identity,
             )
         except InvalidRequest as failure:
-            if failure.code != "taken" or who.email_verified:
+            if failure.code != "taken" or person.email_verified:
                 raise
             raise no_account() from failure  # the address may be anybody's
 
-    async def _open_session(
-        self, who: Vouched, client: SessionClient, old_token: str | None
+    async def _begin_session(
+        self, person: Vouched, client: SessionClient, old_token: str | None
     ) -> NewSession:
         # First, so that the session has the rights that the groups give now.
-        await self._memberships.apply(who.issuer, who.subject, who.groups)
+        await self._membership_service.apply(person.issuer, person.subject, person.groups)
         return await self._sign_in.with_identity(
-            who.issuer, who.subject, client, old_token=old_token
+            person.issuer, person.subject, client, old_token=old_token
         )
 
 
-def _tidy_claimed_name(who: Vouched) -> str:
+def _tidy_claimed_name(person: Vouched) -> str:
     try:
-        return tidy_name(who.name)
+        return tidy_name(person.name)
     except InvalidRequest:
-        return tidy_name(who.email.partition("@")[0] or "somebody")
+        return tidy_name(person.email.partition("@")[0] or "somebody")
 
 
-def _sign_up_refusal(who: Vouched, domains: Collection[str]) -> str:
+def _explain_sign_up_refusal(person: Vouched, sign_up_domains: Collection[str]) -> str:
     # Why a new account is not created; empty: it is.
-    _, at, domain = who.email.rpartition("@")
+    _, at, domain = person.email.rpartition("@")
     if not at:
         return "no account has this identity, and the provider gives no address"
-    if not who.email_verified:
-        return f"no account has this identity, and {who.email} is not verified by the provider"
-    if domain not in domains and ANY_DOMAIN not in domains:
+    if not person.email_verified:
+        return f"no account has this identity, and {person.email} is not verified by the provider"
+    if domain not in sign_up_domains and ANY_DOMAIN not in sign_up_domains:
         return f"no account has this identity, and {domain} is none of the domains that may sign up"
     return ""

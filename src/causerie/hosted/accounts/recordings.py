@@ -41,7 +41,7 @@ _AT_ONCE = 20
 _EXPORTED = 20  # at once: each may have half a megabyte
 
 
-class _Waiting(Struct):
+class _QueuedContents(Struct):
     usage: UsageRecord
     contents: Contents
     weight: int
@@ -57,18 +57,18 @@ class Recorder(Struct):
     _store: SqlStore
     most: int = 500
     bytes_left: int = 64 * 1024 * 1024
-    _waiting_recordings: deque[_Waiting] = field(default_factory=deque)
+    _queued_contents: deque[_QueuedContents] = field(default_factory=deque)
     _recordings_waiting: asyncio.Event = field(default_factory=asyncio.Event)
-    _closing: bool = False
+    _is_closing: bool = False
     _writer_task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Recorder:
-        self._writer_task = asyncio.get_running_loop().create_task(self._write_waiting_recordings())
+        self._writer_task = asyncio.get_running_loop().create_task(self._write_queued_contents())
         return self
 
     async def __aexit__(self, *failure: object) -> None:
         """Write what waits, then stop."""
-        self._closing = True
+        self._is_closing = True
         self._recordings_waiting.set()
         if self._writer_task is not None:
             await asyncio.wait([self._writer_task])
@@ -77,26 +77,26 @@ class Recorder(Struct):
     def put(self, usage: UsageRecord, contents: Contents) -> None:
         """Queue contents to be written."""
         weight = contents.weight
-        if len(self._waiting_recordings) >= self.most or weight > self.bytes_left or self._closing:
+        if len(self._queued_contents) >= self.most or weight > self.bytes_left or self._is_closing:
             log.warning("contents are not kept: too much waits", request_id=usage.request_id)
             return
         self.bytes_left -= weight
-        self._waiting_recordings.append(_Waiting(usage, contents, weight))
+        self._queued_contents.append(_QueuedContents(usage, contents, weight))
         self._recordings_waiting.set()
 
-    async def _write_waiting_recordings(self) -> None:
+    async def _write_queued_contents(self) -> None:
         while True:
-            while not self._waiting_recordings:
-                if self._closing:
+            while not self._queued_contents:
+                if self._is_closing:
                     return
                 self._recordings_waiting.clear()
                 await self._recordings_waiting.wait()
             batch = [
-                self._waiting_recordings.popleft()
-                for _ in range(min(_AT_ONCE, len(self._waiting_recordings)))
+                self._queued_contents.popleft()
+                for _ in range(min(_AT_ONCE, len(self._queued_contents)))
             ]
             try:
-                recordings = await asyncio.to_thread(list, map(_recording_of, batch))
+                recordings = await asyncio.to_thread(list, map(_build_recording, batch))
                 async with self._store.writing() as tx:
                     await tx.recordings.put(recordings)
             except StoreUnavailable:
@@ -107,8 +107,8 @@ class Recorder(Struct):
             self.bytes_left += sum(each.weight for each in batch)
 
 
-def _recording_of(waiting: _Waiting) -> Recording:
-    usage, contents = waiting.usage, waiting.contents
+def _build_recording(queued_contents: _QueuedContents) -> Recording:
+    usage, contents = queued_contents.usage, queued_contents.contents
     request = contents.request()
     reply = contents.reply(
         Usage(usage.prompt, usage.completion, usage.cached, usage.reasoning, usage.estimated)
@@ -167,7 +167,7 @@ class Recordings(AccountService):
 
     async def see(self, actor: Actor, project_id: str, id: str) -> Recording:
         """Return the contents of one request; raise :class:`Forbidden` and :class:`NotFound`."""
-        async with self._reading(actor, Action.PROJECT_SEE, project_id) as tx:
+        async with self._begin_read(actor, Action.PROJECT_SEE, project_id) as tx:
             found = await tx.recordings.find(id) if RECORD_ID.fullmatch(id) else None
             if found is not None and found.project_id != project_id:
                 found = None
@@ -177,11 +177,11 @@ class Recordings(AccountService):
 
     async def export(self, actor: Actor, project_id: str) -> AsyncGenerator[Sequence[Recording]]:
         """Yield all contents in pieces, oldest first; the audit log names the export."""
-        async with self._writing(actor, Action.CONTENTS_EXPORT, project_id) as tx:
+        async with self._begin_write(actor, Action.CONTENTS_EXPORT, project_id) as tx:
             await tx.audit.record(actor, "project.export_contents", project_id, project_id)
         after: str | None = ""
         while after is not None:
-            async with self._reading(actor, Action.CONTENTS_EXPORT, project_id) as tx:
+            async with self._begin_read(actor, Action.CONTENTS_EXPORT, project_id) as tx:
                 found, after = await tx.recordings.page(project_id, after, _EXPORTED)
             yield found
 
@@ -204,21 +204,21 @@ class Recordings(AccountService):
         The database cannot search encrypted contents, so each one is decrypted. Raises
         :class:`Forbidden` if the actor may see none.
         """
-        async with self._reading(actor, Action.PROJECT_SEE, project_id) as tx:
+        async with self._begin_read(actor, Action.PROJECT_SEE, project_id) as tx:
             found = await reach(tx, actor, Action.CONTENTS_SEE, project_id)
             if found is Extent.NO:
                 await require(tx, actor, Action.CONTENTS_SEE, project_id)
             kept = await tx.recordings.several(project_id, ids)
         seen = [each for each in kept if found is Extent.ALL or each.user_id == actor.id]
-        return await asyncio.to_thread(_ids_containing, seen, text)
+        return await asyncio.to_thread(_find_ids_containing, seen, text)
 
 
-def _ids_containing(kept: Sequence[Recording], text: str) -> frozenset[str]:
+def _find_ids_containing(recordings: Sequence[Recording], text: str) -> frozenset[str]:
     # They are JSON, so the text is compared as it is written in a string there.
     wanted = msgspec.json.encode(text).decode()[1:-1].casefold()
     return frozenset(
         each.id
-        for each in kept
+        for each in recordings
         if wanted in each.request.casefold() or wanted in each.reply.casefold()
     )
 
@@ -229,14 +229,14 @@ async def contents_lines(
     """Yield the logged contents of a project as JSON lines, oldest first."""
     async with aclosing(recordings.export(actor, project)) as pieces:
         async for found in pieces:
-            yield await asyncio.to_thread(b"".join, map(_json_line, found))
+            yield await asyncio.to_thread(b"".join, map(_encode_recording_line, found))
 
 
-def _json_line(one: Recording) -> bytes:
+def _encode_recording_line(entry: Recording) -> bytes:
     # What was cut is a text in place of JSON.
-    said = {"request": (one.request, one.request_cut), "reply": (one.reply, one.reply_cut)}
+    said = {"request": (entry.request, entry.request_cut), "reply": (entry.reply, entry.reply_cut)}
     line = {
-        **{"id": one.id, "at": one.at, "project": one.project_id, "user": one.user_id},
+        **{"id": entry.id, "at": entry.at, "project": entry.project_id, "user": entry.user_id},
         **{
             name: text if cut else msgspec.Raw(text.encode()) if text else None
             for name, (text, cut) in said.items()
@@ -279,21 +279,21 @@ class Retention(Struct):
         """Delete everything whose time is over now; raise :class:`StoreUnavailable`."""
         store = self._store
         await self._delete_in_batches(
-            partial(store.contents, self._clock(), self._days_ago(self.contents_days))
+            partial(store.contents, self._clock(), self._compute_cutoff(self.contents_days))
         )
         for days, delete in (
             (self.requests_days, store.requests),
             (self.audit_days, store.audit),
             (_MEASUREMENTS_DAYS, store.measurements),
         ):
-            if (before := self._days_ago(days)) is not None:
+            if (before := self._compute_cutoff(days)) is not None:
                 await self._delete_in_batches(partial(delete, before))
 
-    def _days_ago(self, days: int | None) -> datetime | None:
+    def _compute_cutoff(self, days: int | None) -> datetime | None:
         return None if days is None else self._clock() - timedelta(days=days)
 
-    async def _delete_in_batches(self, delete: Callable[[int], Awaitable[int]]) -> None:
+    async def _delete_in_batches(self, delete_batch: Callable[[int], Awaitable[int]]) -> None:
         found = _DELETED
         while found == _DELETED:
-            found = await delete(_DELETED)
+            found = await delete_batch(_DELETED)
             await asyncio.sleep(_PAUSE if found == _DELETED else 0)

@@ -63,7 +63,7 @@ class StoredEntry:
 
     @property
     def label(self) -> str:
-        """Return its subject in the audit log."""
+        """Return the entry's name in the audit log."""
         return f"{self.kind}:{self.name}"
 
 
@@ -171,7 +171,7 @@ def entry(
 
 
 def difference(before: object, after: object) -> str:
-    """Return the details of a changed value."""
+    """Return a changed value as a detail of an audit entry: both texts in one."""
     return f"{before}{_BECAME}{after}"
 
 

@@ -54,7 +54,7 @@ class Spending:
 
     @property
     def is_nothing(self) -> bool:
-        """Return whether it is a budget of no money, which admits only what costs nothing."""
+        """Return whether the budget is of no money, so it admits only what costs nothing."""
         return self.budget.unit is Unit.MONEY and self.budget.amount == 0
 
     @property
@@ -84,7 +84,7 @@ class UsageReports(AccountService):
         """Return the sums of a project, or with ``None`` of the whole service."""
         await self._require_right(actor, project_id, Action.USAGE_SEE)
         question.check()
-        return await self._store.usage.sums(_of_project(question, project_id))
+        return await self._store.usage.sums(_restrict(question, project_id))
 
     async def spending(
         self,
@@ -105,7 +105,7 @@ class UsageReports(AccountService):
             for one in await self.sums(actor, project_id, question):
                 sums.setdefault((period, one.group[by]), []).append(one)
         return {
-            owner: [_spending_of(each, sums.get((each.period, owner), ()), now) for each in every]
+            owner: [_sum_spending(each, sums.get((each.period, owner), ()), now) for each in every]
             for owner, every in budgets.items()
         }
 
@@ -127,19 +127,19 @@ class UsageReports(AccountService):
         await self._require_right(actor, project_id, Action.USAGE_SEE)
         question.check()
         question.check_times()
-        return await self._store.usage.first_tokens(_of_project(question, project_id), PERCENTILES)
+        return await self._store.usage.first_tokens(_restrict(question, project_id), PERCENTILES)
 
     async def requests(
         self, actor: Actor, project_id: str | None, filter: RecordFilter
     ) -> Sequence[UsageRecord]:
         """Return single requests of a project, or of the whole service, newest first."""
         await self._require_right(actor, project_id, Action.ACTIVITY_SEE)
-        return await self._store.usage.records(_of_project(filter, project_id))
+        return await self._store.usage.records(_restrict(filter, project_id))
 
     async def charged(
         self, actor: Actor, question: ChargedQuery
     ) -> AsyncGenerator[Sequence[ChargedSum]]:
-        """Yield what was charged for in pieces, which each check the actor's right again."""
+        """Yield charged sums in pieces; each piece checks the actor's right again."""
         while True:
             await self._require_right(actor, question.project, Action.USAGE_SEE)
             found = await self._store.usage.charged(question)
@@ -166,12 +166,12 @@ class UsageReports(AccountService):
         return await self._store.usage.last_used(project_id)
 
     async def _require_right(self, actor: Actor, project_id: str | None, action: Action) -> None:
-        async with self._reading(actor, action, project_id) as tx:
+        async with self._begin_read(actor, action, project_id) as tx:
             if project_id is None:
                 await require(tx, actor, Action.USAGE_SEE_ALL)
 
 
-def _spending_of(budget: Budget, sums: Sequence[UsageSum], now: datetime) -> Spending:
+def _sum_spending(budget: Budget, sums: Sequence[UsageSum], now: datetime) -> Spending:
     spent = Decimal(0)
     for each in sums:
         if covers(budget.model, each.group[By.MODEL]):
@@ -179,8 +179,8 @@ def _spending_of(budget: Budget, sums: Sequence[UsageSum], now: datetime) -> Spe
     return Spending(budget, spent, budget.period.end(now))
 
 
-def _of_project(question: _Question, project_id: str | None) -> _Question:
-    return replace(question, project=project_id or question.project)
+def _restrict(query: _Question, project_id: str | None) -> _Question:
+    return replace(query, project=project_id or query.project)
 
 
 _MOST_INTERVALS = 64
@@ -257,8 +257,8 @@ class Rankings(AccountService):
 
     async def ranked(self, by: str, period: RankingPeriod, naming: Naming) -> Ranking:
         """Return a ranking for everybody, which the caller has to allow."""
-        sums = await self._cached_period_sums(by, period)
-        now, before = _sums_by_name(sums.now, naming), _sums_by_name(sums.before, naming)
+        sums = await self._get_cached_sums(by, period)
+        now, before = _total_by_name(sums.now, naming), _total_by_name(sums.before, naming)
         ranks_before = {each: rank for rank, each in enumerate(before, 1)}
         rows = [
             Ranked(each, rank, tokens, requests, ranks_before.get(each))
@@ -273,11 +273,11 @@ class Rankings(AccountService):
 
         ``firsts`` are the first parts of the pairs that count; none: all.
         """
-        steps = (await self._cached_period_sums(by, period)).steps
+        steps = (await self._get_cached_sums(by, period)).steps
         found = chain.from_iterable(steps.get(each, ()) for each in firsts or steps)
-        return await asyncio.to_thread(_tokens_over_time, found, naming)  # of a month's targets
+        return await asyncio.to_thread(_total_over_time, found, naming)  # of a month's targets
 
-    async def _cached_period_sums(self, by: str, period: RankingPeriod) -> _Sums:
+    async def _get_cached_sums(self, by: str, period: RankingPeriod) -> _Sums:
         async with self._sums_lock:
             place, now = (_PAIRS[by], period), self._clock()
             kept = self._cached_sums.get(place)
@@ -285,34 +285,34 @@ class Rankings(AccountService):
                 kept = self._cached_sums[place] = await self._read_sums(_PAIRS[by], period, now)
             return kept
 
-    async def _read_sums(self, pair: tuple[By, By], period: RankingPeriod, now: datetime) -> _Sums:
+    async def _read_sums(self, by: tuple[By, By], period: RankingPeriod, now: datetime) -> _Sums:
         until = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
         if period is not RankingPeriod.DAY and until.hour:
             until = until.replace(hour=0) + timedelta(days=1)
         since, usage = until - period.length, self._store.usage
-        before = await usage.tokens(UsageQuery(since - period.length, since, Step.ALL, pair))
-        every = await usage.tokens(UsageQuery(since, until, Step.ALL, pair))
+        before = await usage.tokens(UsageQuery(since - period.length, since, Step.ALL, by))
+        every = await usage.tokens(UsageQuery(since, until, Step.ALL, by))
         steps: dict[str, list[TokenSum]] = {}
-        for each in await usage.tokens(UsageQuery(since, until, period.step, pair)):
+        for each in await usage.tokens(UsageQuery(since, until, period.step, by)):
             steps.setdefault(each.group[0], []).append(each)
         return _Sums(now, since, until, before, every, steps)
 
 
-def _sums_by_name(sums: Iterable[TokenSum], naming: Naming) -> Mapping[str, tuple[int, int]]:
+def _total_by_name(sums: Iterable[TokenSum], name_pair: Naming) -> Mapping[str, tuple[int, int]]:
     found: dict[str, tuple[int, int]] = {}
     for _, pair, tokens, requests in sums:
-        if tokens and (name := naming(*pair)):
+        if tokens and (name := name_pair(*pair)):
             so_far = found.get(name, (0, 0))
             found[name] = so_far[0] + tokens, so_far[1] + requests
     return dict(sorted(found.items(), key=lambda each: (-each[1][0], each[0])))
 
 
-def _tokens_over_time(
-    found: Iterable[TokenSum], naming: Naming
+def _total_over_time(
+    token_sums: Iterable[TokenSum], name_pair: Naming
 ) -> Mapping[str, Mapping[datetime, float]]:
     made: dict[str, Counter[datetime]] = {}
-    for start, pair, tokens, _ in found:
-        if start is not None and tokens and (name := naming(*pair)):
+    for start, pair, tokens, _ in token_sums:
+        if start is not None and tokens and (name := name_pair(*pair)):
             made.setdefault(name, Counter())[start] += tokens
     return made
 
@@ -341,21 +341,22 @@ async def request_rows(
     yield [_REQUEST]
     async with aclosing(usage.every_request(actor, project, filter)) as pieces:
         async for records in pieces:
-            yield map(_request_row, records)
+            yield map(_format_request_row, records)
 
 
-def _request_row(one: UsageRecord) -> Sequence[str]:
-    first = one.first_token_us
+def _format_request_row(record: UsageRecord) -> Sequence[str]:
+    first = record.first_token_us
     return [
-        f"{one.moment:%Y-%m-%dT%H:%M:%S.%fZ}",
-        *(one.request_id, one.project, one.key, one.user, one.tag, one.app, one.door),
-        *(one.operation, one.model, provider_of(one.served_by), one.served_by),
-        *(str(one.attempts), str(one.status), one.code or "", one.reason, one.finish or ""),
-        str(one.stream).lower(),
-        *map(str, (one.prompt, one.cached, one.written, one.completion, one.reasoning, one.units)),
-        *(f"{one.amount:f}", str(one.estimated).lower()),
-        *("" if us is None else f"{us / _SECOND:.6f}" for us in (one.queue_us, first)),
-        f"{one.duration_us / _SECOND:.6f}",
+        f"{record.moment:%Y-%m-%dT%H:%M:%S.%fZ}",
+        *(record.request_id, record.project, record.key, record.user, record.tag, record.app),
+        *(record.door, record.operation, record.model, provider_of(record.served_by)),
+        *(record.served_by, str(record.attempts), str(record.status), record.code or ""),
+        *(record.reason, record.finish or "", str(record.stream).lower()),
+        *map(str, (record.prompt, record.cached, record.written, record.completion)),
+        *(str(record.reasoning), str(record.units)),
+        *(f"{record.amount:f}", str(record.estimated).lower()),
+        *("" if us is None else f"{us / _SECOND:.6f}" for us in (record.queue_us, first)),
+        f"{record.duration_us / _SECOND:.6f}",
     ]
 
 
@@ -400,15 +401,15 @@ async def statement_rows(
     question = ChargedQuery(month.since, month.until, project)
     async with aclosing(usage.charged(actor, question)) as pieces:
         async for sums in pieces:
-            yield (_statement_row(one, month.name, names.get(one.project_id, "")) for one in sums)
+            yield (_format_charges(one, month.name, names.get(one.project_id, "")) for one in sums)
 
 
-def _statement_row(one: ChargedSum, month: str, name: str) -> Sequence[str]:
-    provider = provider_of(one.served_by)
-    plain = one.prompt - one.cached - one.written
-    counts = (one.requests, plain, one.cached, one.written, one.completion, one.reasoning)
+def _format_charges(charge: ChargedSum, month: str, project_name: str) -> Sequence[str]:
+    provider = provider_of(charge.served_by)
+    plain = charge.prompt - charge.cached - charge.written
+    counts = (charge.requests, plain, charge.cached, charge.written, charge.completion)
     return [
-        *(month, one.project_id, name, one.tag, provider),
-        one.served_by.removeprefix(f"{provider}/"),
-        *(one.model, *map(str, (*counts, one.units)), f"{one.cost:f}"),
+        *(month, charge.project_id, project_name, charge.tag, provider),
+        charge.served_by.removeprefix(f"{provider}/"),
+        *(charge.model, *map(str, (*counts, charge.reasoning, charge.units)), f"{charge.cost:f}"),
     ]

@@ -60,7 +60,7 @@ _SIGN_IN_PAGE = Actor("system", "sign-in", "sign-in page")  # refuses who has no
 
 
 class SignInRefused(Exception):
-    """Why a sign-in was refused, for the log and the audit log: the cause of what is raised."""
+    """Cause of a refused sign-in, with the reason for the log and the audit log."""
 
 
 class AccountDisabled(SignInRefused):
@@ -90,7 +90,7 @@ class Attempts(AccountService):
                 await tx.attempts.failed(scope)
 
     async def begin_code(self, user_id: str, client: SessionClient) -> Mapping[str, int]:
-        """Count a two-factor code as :meth:`begin`; return the scopes."""
+        """Count an attempt with a two-factor code as :meth:`begin`; return its scopes."""
         scopes = passwords.sign_in_scopes(f"code:{user_id}", client.address)
         await self.begin(scopes)
         return scopes
@@ -150,7 +150,7 @@ class SignIn(AccountService):
     def __init__(self, store: SqlStore, passwords: Passwords) -> None:
         super().__init__(store)
         self._passwords = passwords
-        self._attempts = Attempts(store)
+        self._attempt_limiter = Attempts(store)
         self.policy = SignInPolicy()
 
     @asynccontextmanager
@@ -171,7 +171,7 @@ class SignIn(AccountService):
                 if who.identity is not None:
                     user = await tx.people.by_identity(*who.identity)
                 actor = actor_of(user) if user is not None else _SIGN_IN_PAGE
-                subject = user.id if user is not None else _address_or_nothing(who.email)
+                subject = user.id if user is not None else _tidy_email_or_empty(who.email)
                 await tx.audit.record(actor, "sign_in.refuse", subject, **details)
             _log.warning("sign_in.refused", why=why, method=method, user=user.id if user else "")
             raise
@@ -188,7 +188,7 @@ class SignIn(AccountService):
         tried = passwords.sign_in_scopes(account, client.address)
         async with self.audited(client, PASSWORD) as who:
             who.email = account
-            user = await self._user_with_password(who, account, password, tried)
+            user = await self._authenticate_by_password(who, account, password, tried)
             if not self.policy.takes_password(operator=user.operator):
                 raise Forbidden(
                     "Passwords are not accepted here. Sign in with your identity provider.",
@@ -197,21 +197,21 @@ class SignIn(AccountService):
         async with self._store.writing() as tx:
             now = await tx.people.find(user.id)  # checking took a while
             if now is None or (now.password, now.disabled_at) != (user.password, None):
-                raise _wrong_credentials()
+                raise _build_wrong_credentials_error()
             await succeeded(tx, tried)
             return await self.begin(tx, now, client, old_token)
 
-    async def _user_with_password(
-        self, who: SignInSubject, account: str, password: str, tried: Mapping[str, int]
+    async def _authenticate_by_password(
+        self, subject: SignInSubject, email: str, password: str, scopes: Mapping[str, int]
     ) -> User:
-        async with self._attempts.guess(tried):
+        async with self._attempt_limiter.guess(scopes):
             async with self._store.reading() as tx:
-                who.user = user = await tx.people.one(email=account)
+                subject.user = user = await tx.people.one(email=email)
             known = user is not None and user.disabled_at is None
             kept = user.password if known and user is not None else None
             right = await self._passwords.matches(kept, password)
             if user is None or not right:
-                raise _wrong_credentials() from _refusal_cause(user)
+                raise _build_wrong_credentials_error() from _build_refusal_cause(user)
         return user
 
     async def with_identity(
@@ -234,12 +234,12 @@ class SignIn(AccountService):
         fits = session is not None and session.stage is Stage.SECOND_FACTOR
         if session is None or not fits or not session.good(now, self.policy):
             raise Unauthenticated("Sign in again.", code="session_ended")
-        tried = await self._attempts.begin_code(session.user_id, client)
+        tried = await self._attempt_limiter.begin_code(session.user_id, client)
         async with self.audited(client, PASSWORD) as who, self._store.writing() as tx:
             who.user = user = await tx.people.find(session.user_id)
             if user is None or user.disabled_at is not None:
-                raise _wrong_credentials() from _refusal_cause(user)
-            await _use_code(tx, user.id, code)
+                raise _build_wrong_credentials_error() from _build_refusal_cause(user)
+            await _use_second_factor_code(tx, user.id, code)
             await succeeded(tx, tried)
             return await self._open_session(tx, user, client, token)
 
@@ -267,9 +267,9 @@ class SignIn(AccountService):
         user: User,
         session: Session,
         now: datetime,
-        lives: Mapping[str, timedelta] | None = None,
+        lifetimes: Mapping[str, timedelta] | None = None,
     ) -> bool:
-        policy = self.policy if lives is None else replace(self.policy, lives=lives)
+        policy = self.policy if lifetimes is None else replace(self.policy, lives=lifetimes)
         if session.method == PASSWORD and not policy.takes_password(operator=user.operator):
             return False
         live = session.stage is Stage.OPEN and session.good(now, policy)
@@ -280,7 +280,7 @@ class SignIn(AccountService):
         if not self.policy.two_factor or session.method != PASSWORD:
             return False
         async with self._store.reading() as tx:
-            return not await _has_factor(tx, user.id)
+            return not await _has_second_factor(tx, user.id)
 
     async def sessions(self, user: User) -> list[Session]:
         """Return the open sessions of a user, the latest first."""
@@ -303,7 +303,7 @@ class SignIn(AccountService):
         self, tx: Transaction, user: User, client: SessionClient, old_token: str | None = None
     ) -> NewSession:
         """Begin a session of a user who has proved their identity, but for a second factor."""
-        if not await _has_factor(tx, user.id):
+        if not await _has_second_factor(tx, user.id):
             return await self._open_session(tx, user, client, old_token)
         await _end_session(tx, old_token)
         stage, life = Stage.SECOND_FACTOR, SECOND_FACTOR_LIFE
@@ -346,12 +346,12 @@ async def _add_session(
     return NewSession(session, token)
 
 
-async def _has_factor(tx: Transaction, user_id: str) -> bool:
+async def _has_second_factor(tx: Transaction, user_id: str) -> bool:
     factor = await tx.factors.find(user_id)
     return factor is not None and factor.confirmed_at is not None
 
 
-async def _use_code(tx: Transaction, user_id: str, code: str) -> None:
+async def _use_second_factor_code(tx: Transaction, user_id: str, code: str) -> None:
     # Or a recovery code; each is right once.
     factor, good = await tx.factors.find(user_id), False
     if factor is not None and factor.confirmed_at is not None:
@@ -369,7 +369,7 @@ async def _end_session(tx: Transaction, token: str | None) -> None:
         await tx.sessions.remove(digest=digest(token))
 
 
-def _refusal_cause(user: User | None) -> SignInRefused:
+def _build_refusal_cause(user: User | None) -> SignInRefused:
     if user is None:
         return SignInRefused("no account has this address")
     if user.disabled_at is not None:
@@ -378,7 +378,7 @@ def _refusal_cause(user: User | None) -> SignInRefused:
     return SignInRefused("the account has no password" if missing else "the password is wrong")
 
 
-def _address_or_nothing(email: str) -> str:
+def _tidy_email_or_empty(email: str) -> str:
     # What is no address may be a password in the wrong field.
     try:
         return tidy_email(email)
@@ -390,7 +390,7 @@ def no_account() -> Unauthenticated:
     return Unauthenticated("No account here belongs to this identity.", code="no_account")
 
 
-def _wrong_credentials() -> Unauthenticated:
+def _build_wrong_credentials_error() -> Unauthenticated:
     return Unauthenticated("Address or password is wrong.", code="wrong_credentials")
 
 
@@ -412,7 +412,7 @@ class OwnAccount(AccountService):
     def __init__(self, store: SqlStore, passwords: Passwords) -> None:
         super().__init__(store)
         self._passwords = passwords
-        self._attempts = Attempts(store)
+        self._attempt_limiter = Attempts(store)
 
     async def rename(self, user: User, name: str) -> User:
         return await self._change_user(user, name=tidy_name(name))
@@ -437,20 +437,20 @@ class OwnAccount(AccountService):
         session_id: str | None = None,
     ) -> User:
         """Change the password, and end every session but this one."""
-        await self._prove_password(user, old, client)
+        await self._check_password(user, old, client)
         hashed = await self._passwords.hash_new(new, (user.email, user.name))
         async with self._store.writing() as tx:
             if (await _reread_user(tx, user)).password != user.password:
-                raise _wrong_current_password()  # somebody has replaced it meanwhile
+                raise _build_wrong_password_error()  # somebody has replaced it meanwhile
             return await self._set_password(tx, user, hashed, but=session_id)
 
     async def reset_password(self, token: str, new: str) -> User:
         """Set a new password by a link, and end every session; raise :class:`NotFound`."""
         async with self._store.reading() as tx:
-            link, user = await _link_and_user(tx, token)
+            link, user = await _find_link_and_user(tx, token)
         hashed = await self._passwords.hash_new(new, (user.email, user.name))
         async with self._store.writing() as tx:
-            await _link_and_user(tx, token)  # hashing took a while
+            await _find_link_and_user(tx, token)  # hashing took a while
             if not await tx.links.use(link.id):
                 raise no_such_link()
             return await self._set_password(tx, user, hashed, but=None)
@@ -462,7 +462,7 @@ class OwnAccount(AccountService):
         email = tidy_email(email)
         if user.user_name:
             raise conflict("provisioned", "Your directory sets the address of this account.")
-        await self._prove_password(user, password, client)
+        await self._check_password(user, password, client)
         async with self._store.writing() as tx:
             if await tx.people.one(email=email) is not None:
                 return None
@@ -474,7 +474,7 @@ class OwnAccount(AccountService):
     async def change_address(self, token: str) -> tuple[str, str]:
         """Set a new address by a link; return the old and the new one."""
         async with self._store.writing() as tx:
-            link, user = await _link_and_user(tx, token, LinkKind.ADDRESS)
+            link, user = await _find_link_and_user(tx, token, LinkKind.ADDRESS)
             taken = await tx.people.one(email=link.email) is not None
             if taken or not await tx.links.use(link.id):
                 raise no_such_link()
@@ -493,14 +493,14 @@ class OwnAccount(AccountService):
         the last owner of a project that others are in.
         """
         if user.password is not None:
-            await self._prove_password(user, password, client)
+            await self._check_password(user, password, client)
         async with self._store.writing() as tx:
             operators = await tx.people.operators()
             current = await _reread_user(tx, user)
             if current.operator and operators == 1:
                 raise conflict("last_operator", "Make somebody else an operator first.")
             for project, membership in await tx.projects.of(user.id):
-                await self._leave_project(tx, current, project, membership)
+                await self._leave_or_archive_project(tx, current, project, membership)
             await tx.keys.withdraw(await tx.keys.derived(user.id))
             await tx.sessions.end_all(user.id)
             await tx.factors.remove(user.id)
@@ -516,7 +516,7 @@ class OwnAccount(AccountService):
             await tx.keys.announce(f"user:{user.id}")
             await tx.audit.record(actor_of(gone), "user.delete", user.id)
 
-    async def _leave_project(
+    async def _leave_or_archive_project(
         self, tx: Transaction, user: User, project: Project, membership: Membership
     ) -> None:
         if len(await tx.projects.members(project.id)) == 1:
@@ -532,7 +532,7 @@ class OwnAccount(AccountService):
     async def enrol(self, user: User, issuer: str) -> Enrolment:
         """Create a secret for two-factor authentication, which :meth:`confirm` puts in force."""
         async with self._store.writing() as tx:
-            if await _has_factor(tx, user.id):
+            if await _has_second_factor(tx, user.id):
                 raise conflict("taken", "Two-factor authentication is on already; remove it first.")
             secret = passwords.new_totp_secret()
             await tx.factors.put(passwords.Authenticator(user.id, secret))
@@ -540,7 +540,7 @@ class OwnAccount(AccountService):
 
     async def confirm(self, user: User, code: str, client: SessionClient) -> Sequence[str]:
         """Put two-factor authentication in force; return the recovery codes, shown only once."""
-        tried = await self._attempts.begin_code(user.id, client)
+        tried = await self._attempt_limiter.begin_code(user.id, client)
         async with self._store.writing() as tx:
             factor, now = await tx.factors.find(user.id), tx.now
             step = passwords.totp_step_of(factor.secret, code, now) if factor is not None else None
@@ -560,46 +560,46 @@ class OwnAccount(AccountService):
     ) -> None:
         """Remove two-factor authentication, with a code and the password if there is one."""
         if user.password is not None:
-            await self._prove_password(user, password, client)
-        tried = await self._attempts.begin_code(user.id, client)
+            await self._check_password(user, password, client)
+        tried = await self._attempt_limiter.begin_code(user.id, client)
         async with self._store.writing() as tx:
-            await _use_code(tx, user.id, code)
+            await _use_second_factor_code(tx, user.id, code)
             await succeeded(tx, tried)
             await tx.factors.remove(user.id)
             await tx.audit.record(actor_of(user), "user.second_factor_off", user.id)
 
     async def has_factor(self, user: User) -> bool:
         async with self._store.reading() as tx:
-            return await _has_factor(tx, user.id)
+            return await _has_second_factor(tx, user.id)
 
-    async def _prove_password(self, user: User, password: str, client: SessionClient) -> None:
+    async def _check_password(self, user: User, password: str, client: SessionClient) -> None:
         tried = passwords.sign_in_scopes(user.email, client.address)
-        async with self._attempts.guess(tried):
+        async with self._attempt_limiter.guess(tried):
             if not await self._passwords.matches(user.password, password):
-                raise _wrong_current_password()
+                raise _build_wrong_password_error()
         async with self._store.writing() as tx:
             await succeeded(tx, tried)
 
     async def _set_password(
-        self, tx: Transaction, user: User, hashed: str, *, but: str | None
+        self, tx: Transaction, user: User, password_hash: str, *, but: str | None
     ) -> User:
-        changed = replace(await _reread_user(tx, user), password=hashed)
+        changed = replace(await _reread_user(tx, user), password=password_hash)
         await tx.people.change(changed)
         await tx.sessions.end_all(user.id, but=but)
         await tx.audit.record(actor_of(user), "user.password", user.id)
         return changed
 
 
-def _wrong_current_password() -> Unauthenticated:
+def _build_wrong_password_error() -> Unauthenticated:
     return Unauthenticated("The password is wrong.", code="wrong_credentials")
 
 
-async def _link_and_user(
-    tx: Transaction, token: str, kind: LinkKind = LinkKind.RESET
+async def _find_link_and_user(
+    tx: Transaction, token: str, link_kind: LinkKind = LinkKind.RESET
 ) -> tuple[OneTimeLink, User]:
     link = await usable_link(tx, token)
     user = await tx.people.find(link.user_id or "")
-    if link.kind is not kind or user is None or user.disabled_at is not None:
+    if link.kind is not link_kind or user is None or user.disabled_at is not None:
         raise no_such_link()
     return link, user
 

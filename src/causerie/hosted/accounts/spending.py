@@ -84,7 +84,7 @@ class PersonBounds(AccountService):
     async def set(self, actor: Actor, user_id: str, bounds: LimitsAndBudgets) -> LimitsAndBudgets:
         """Replace a person's limits and budgets; raise :class:`InvalidRequest`."""
         bounds.check()
-        async with self._writing(actor, Action.BOUNDS_SET) as tx:
+        async with self._begin_write(actor, Action.BOUNDS_SET) as tx:
             existing(await tx.people.find(user_id), "user")
             await set_bounds(tx, actor, {f"user:{user_id}": bounds})
         return bounds
@@ -131,9 +131,9 @@ class Summaries(AccountService):
 
     async def projects(self, actor: Actor) -> Sequence[ProjectSummary]:
         """Return all projects, by name."""
-        async with self._reading(actor, Action.USERS_SEE) as tx:
+        async with self._begin_read(actor, Action.USERS_SEE) as tx:
             found, keys = await tx.projects.every(), await tx.keys.counts("project_id")
-        used = await self._used_lately(actor, By.PROJECT)
+        used = await self._read_recent_usage(actor, By.PROJECT)
         balances = await Watching(self._store).balances()
         left = {each.project.id: each.left for each in balances}
         return [
@@ -144,10 +144,10 @@ class Summaries(AccountService):
 
     async def people(self, actor: Actor) -> Sequence[PersonSummary]:
         """Return all people, by address."""
-        async with self._reading(actor, Action.USERS_SEE) as tx:
+        async with self._begin_read(actor, Action.USERS_SEE) as tx:
             found, keys = await tx.people.every(), await tx.keys.counts("person")
             seen = await tx.sessions.last_seen()
-        used = await self._used_lately(actor, By.USER)
+        used = await self._read_recent_usage(actor, By.USER)
         summaries = []
         for each in found:
             of = used.get(each.id, _UNUSED)
@@ -158,23 +158,23 @@ class Summaries(AccountService):
 
     async def costs_of_keys(self, actor: Actor, project_id: str) -> Mapping[str, Decimal]:
         """Return the cost of a project's keys in 30 days; keys without requests are absent."""
-        used = await self._used_lately(actor, By.KEY, project_id)
+        used = await self._read_recent_usage(actor, By.KEY, project_id)
         return {key: each.cost for key, each in used.items()}
 
     async def spending(
         self, actor: Actor, by: By, ids: Iterable[str]
     ) -> Mapping[str, Sequence[Spending]]:
         owners = {id: f"{by}:{id}" for id in ids}
-        async with self._reading(actor, Action.USERS_SEE) as tx:
+        async with self._begin_read(actor, Action.USERS_SEE) as tx:
             bounds = await bounds_in_force(tx, tuple(owners.values()))
         budgets = {id: bounds[each].budgets for id, each in owners.items()}
         return await UsageReports(self._store).spending(actor, by, budgets)
 
-    async def _used_lately(
-        self, actor: Actor, by: By, project_id: str | None = None
+    async def _read_recent_usage(
+        self, actor: Actor, grouping: By, project_id: str | None = None
     ) -> Mapping[str, Used]:
         since = BudgetPeriod.DAY.start(self._clock()) - timedelta(days=DAYS - 1)
-        return await UsageReports(self._store).used(actor, by, since, project_id)
+        return await UsageReports(self._store).used(actor, grouping, since, project_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,12 +214,12 @@ class Watching(AccountService):
     async def budgets(self) -> Sequence[WatchedBudget]:
         """Return all budgets of working keys, active projects and enabled people."""
         async with self._store.reading() as tx:
-            projects = await _active_projects(tx)
+            projects = await _read_active_projects(tx)
             users = await tx.people.every()
             people = {each.id: each for each in users if each.disabled_at is None}
             owners = [*(f"project:{id}" for id in projects), *(f"user:{id}" for id in people)]
             bounds = await bounds_in_force(tx, owners)
-            keys = _active_keys(await tx.keys.budgeted(), projects, tx.now)
+            keys = _select_active_keys(await tx.keys.budgeted(), projects, tx.now)
             owners_of = await tx.projects.owner_emails("budgets")
         usage, found = UsageReports(self._store), list[WatchedBudget]()
         budgets = {id: bounds[f"project:{id}"].budgets for id in projects}
@@ -247,7 +247,7 @@ class Watching(AccountService):
         """Return the balances of active projects that have credits."""
         async with self._store.reading() as tx:
             totals = await tx.credits.totals()
-            projects = await _active_projects(tx) if totals else {}
+            projects = await _read_active_projects(tx) if totals else {}
             owners_of = await tx.projects.owner_emails("credits") if totals else {}
         credits = {
             id: (CreditBudget(total, BudgetPeriod.NEVER),)
@@ -269,9 +269,9 @@ class Watching(AccountService):
             keys = await tx.keys.expiring(until)
             if not keys:
                 return ()
-            projects = await _active_projects(tx)
+            projects = await _read_active_projects(tx)
             emails: dict[str, tuple[str, ...]] = {}
-            for key in _active_keys(keys, projects, tx.now):
+            for key in _select_active_keys(keys, projects, tx.now):
                 if key.person and key.person not in emails:
                     user = await tx.people.find(key.person)
                     emails[key.person] = user.reminded_at("keys") if user is not None else ()
@@ -282,18 +282,18 @@ class Watching(AccountService):
 
 
 async def bounds_in_force(tx: Transaction, owners: Sequence[str]) -> Mapping[str, LimitsAndBudgets]:
-    """Return bounds of projects and people, of projects with those that their owners have set."""
+    """Return the bounds of owners; a project's are tightened by those that its owners have set."""
     own = {each: own_bounds(each.removeprefix("project:")) for each in owners}
     found = await tx.keys.bounds_of([*owners, *own.values()])
     return {each: found[each].tightened(found[own[each]]) for each in owners}
 
 
-async def _active_projects(tx: Transaction) -> Mapping[str, Project]:
+async def _read_active_projects(tx: Transaction) -> Mapping[str, Project]:
     every = await tx.projects.every()
     return {each.id: each for each in every if each.archived_at is None}
 
 
-def _active_keys(
+def _select_active_keys(
     keys: Sequence[ApiKey], projects: Mapping[str, Project], now: datetime
 ) -> Sequence[ApiKey]:
     return [key for key in keys if key.project_id in projects and key.state(now) is KeyState.ACTIVE]
@@ -310,7 +310,7 @@ class ScopeBudgets(AccountService):
 
     async def every(self, actor: Actor = SYSTEM) -> Sequence[ScopeSpending]:
         """Return all budgets of tags and providers, by kind and name."""
-        async with self._reading(actor, Action.USAGE_SEE_ALL) as tx:
+        async with self._begin_read(actor, Action.USAGE_SEE_ALL) as tx:
             found = await tx.keys.scoped()
         now, every = self._clock(), list[ScopeSpending]()
         for owner in sorted(found):
@@ -335,7 +335,7 @@ class ScopeBudgets(AccountService):
             )
         bounds = LimitsAndBudgets(budgets=tuple(budgets))
         bounds.check()
-        async with self._writing(actor, Action.BOUNDS_SET) as tx:
+        async with self._begin_write(actor, Action.BOUNDS_SET) as tx:
             await set_bounds(tx, actor, {f"{kind}:{name}": bounds})
         return await self.every(actor)
 
@@ -419,7 +419,7 @@ class BulkBounds(AccountService):
         """
         bounds.check()
         owners = {f"user:{id}": id for id in users} | {f"project:{id}": id for id in projects}
-        async with self._writing(actor, Action.BOUNDS_SET) as tx:
+        async with self._begin_write(actor, Action.BOUNDS_SET) as tx:
             known = {f"user:{each.id}" for each in await tx.people.every()}
             known |= {f"project:{each.id}" for each in await tx.projects.every()}
             if unknown := [owners[owner] for owner in owners if owner not in known]:

@@ -71,9 +71,9 @@ class Credits(AccountService):
         if len(note) > _LONGEST_NOTE:
             raise InvalidRequest(f"A note has at most {_LONGEST_NOTE} characters.", param="note")
         id = f"pay:{payment}" if payment else new_id("cr")
-        async with self._writing(actor, Action.CREDITS_PUT, project_id) as tx:
+        async with self._begin_write(actor, Action.CREDITS_PUT, project_id) as tx:
             made = Credit(id, project_id, amount, tx.now, actor.label, note.strip())
-            # ``_writing`` has locked the project, so that two reports of a payment come in turn.
+            # ``_begin_write`` has locked the project, so two reports of a payment come in turn.
             known = await tx.credits.find(id) if payment else None
             if known is not None and known.project_id == project_id:
                 return known
@@ -93,7 +93,7 @@ class Credits(AccountService):
         Reports of refunds may come again, out of order, and before that of the payment.
         """
         taken = Decimal(0)
-        async with self._writing(actor, Action.CREDITS_PUT, project_id) as tx:
+        async with self._begin_write(actor, Action.CREDITS_PUT, project_id) as tx:
             begin = f"pay:{payment}:refund:"
             for each in await tx.credits.of(project_id):
                 taken -= each.amount if each.id.startswith(begin) else 0
@@ -103,19 +103,19 @@ class Credits(AccountService):
                 await self._add_credit(tx, actor, made)
         return max(refunded - taken, Decimal(0))
 
-    async def _add_credit(self, tx: Transaction, actor: Actor, made: Credit) -> None:
+    async def _add_credit(self, tx: Transaction, actor: Actor, credit: Credit) -> None:
         try:
-            await tx.credits.add(made)
+            await tx.credits.add(credit)
         except Taken as failure:
             raise conflict("taken", "The payment was added to another project.") from failure
-        owner = f"project:{made.project_id}"
+        owner = f"project:{credit.project_id}"
         before = await tx.keys.bounds(owner)
         budgets = tuple(one for one in before.budgets if one != NOTHING_FOR_NEWCOMERS)
         if budgets != before.budgets:
             await set_bounds(tx, actor, {owner: LimitsAndBudgets(before.limits, budgets)})
         await tx.keys.announce(owner)
-        details = {"amount": f"{made.amount:f}", "note": made.note}
-        await tx.audit.record(actor, "credits.put", made.id, made.project_id, **details)
+        details = {"amount": f"{credit.amount:f}", "note": credit.note}
+        await tx.audit.record(actor, "credits.put", credit.id, credit.project_id, **details)
 
     async def left(self, project_id: str) -> Decimal | None:
         """Return the balance of a project; ``None`` without credits."""
@@ -126,7 +126,7 @@ class Credits(AccountService):
 
     async def of(self, actor: Actor, project_id: str) -> Sequence[Credit]:
         """Return the credits of a project, newest first."""
-        async with self._reading(actor, Action.USAGE_SEE, project_id) as tx:
+        async with self._begin_read(actor, Action.USAGE_SEE, project_id) as tx:
             return await tx.credits.of(project_id)
 
     async def balance(self, actor: Actor, project_id: str) -> Balance:
@@ -152,7 +152,7 @@ class Statements(Struct, frozen=True):
 
     async def key(self, caller: Caller) -> KeyStatement:
         """Return the answer to ``GET /key``: properties, spending and rest of a key."""
-        member = _account_caller(caller)
+        member = _require_account_caller(caller)
         key, now = member.grant.key, self._store.clock()
         owner = f"key:{key.id}"
         spent = {
@@ -190,12 +190,12 @@ class Statements(Struct, frozen=True):
 
     async def credits(self, caller: Caller) -> CreditsStatement:
         """Return the answer to ``GET /credits``: sum of credits and total spending of a project."""
-        found = await _read_balance(self._store, _account_caller(caller).project)
+        found = await _read_balance(self._store, _require_account_caller(caller).project)
         return CreditsStatement(total_credits=float(found.put_in), total_usage=float(found.spent))
 
     async def generation(self, caller: Caller, id: str) -> GenerationStatement:
         """Return the answer to ``GET /generation``: one past request; raise :class:`NotFound`."""
-        project, now = _account_caller(caller).project, self._store.clock()
+        project, now = _require_account_caller(caller).project, self._store.clock()
         found = await self._store.usage.records(
             RecordFilter(
                 BEGINNING, now + timedelta(days=1), project=project, request_id=id, limit=1
@@ -208,10 +208,10 @@ class Statements(Struct, frozen=True):
                 code="not_found",
                 param="id",
             )
-        return _statement_of(found[0])
+        return _build_generation_statement(found[0])
 
 
-def _account_caller(caller: Caller) -> AccountCaller:
+def _require_account_caller(caller: Caller) -> AccountCaller:
     if not isinstance(caller, AccountCaller):
         raise NotFound(
             "Only doors for keys of accounts know this; this door takes other keys.",
@@ -220,7 +220,7 @@ def _account_caller(caller: Caller) -> AccountCaller:
     return caller
 
 
-def _statement_of(record: UsageRecord) -> GenerationStatement:
+def _build_generation_statement(record: UsageRecord) -> GenerationStatement:
     first = record.first_token_us
     # The same number for the same name: clients expect numbers, exact ones in a double.
     number = int.from_bytes(blake2b(record.app.encode(), digest_size=6).digest())
@@ -267,7 +267,7 @@ class FreeDay(Struct):
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The headers ``x-ratelimit-…-requests-day``."""
+        """Return the headers ``x-ratelimit-…-requests-day``."""
         return {
             "x-ratelimit-limit-requests-day": str(self.limit),
             "x-ratelimit-remaining-requests-day": str(self.left),
@@ -303,7 +303,7 @@ class FreeAllowances(Struct):
 
     _store: SqlStore
     _monotonic_seconds: Callable[[], float]
-    _counts_by_project: dict[str, _FreeRequests] = {}
+    _free_tally_by_project: dict[str, _FreeRequests] = {}
     requests: int = 50
     """Free requests a day."""
     paid_requests: int = 1000
@@ -311,53 +311,53 @@ class FreeAllowances(Struct):
     paid_from: Decimal = Decimal(10)
 
     async def take(self, project: str) -> FreeUse:
-        day = await self._free_requests_today(project)
-        before = self._day_of(day, day.running)
+        day = await self._get_free_request_tally(project)
+        before = self._build_allowance_status(day, day.running)
         if not before.left:
-            raise self._allowance_refusal(before)
+            raise self._build_allowance_refusal(before)
         day.running += 1
         return FreeUse(before.limit, before.used + 1, before.resets_in, day)
 
     async def of(self, project: str) -> FreeDay:
-        """Return the state without running requests; raise :class:`StoreUnavailable`."""
-        return self._day_of(await self._free_requests_today(project), 0)
+        """Return today's allowance, without running requests; raise :class:`StoreUnavailable`."""
+        return self._build_allowance_status(await self._get_free_request_tally(project), 0)
 
-    def _day_of(self, day: _FreeRequests, running: int) -> FreeDay:
+    def _build_allowance_status(self, tally: _FreeRequests, running: int) -> FreeDay:
         now = self._store.clock()
-        limit = self.paid_requests if day.put_in >= self.paid_from else self.requests
+        limit = self.paid_requests if tally.put_in >= self.paid_from else self.requests
         ends = BudgetPeriod.DAY.start(now) + timedelta(days=1)
-        return FreeDay(limit, day.done + running, max(math.ceil((ends - now).total_seconds()), 1))
+        return FreeDay(limit, tally.done + running, max(math.ceil((ends - now).total_seconds()), 1))
 
-    async def _free_requests_today(self, project: str) -> _FreeRequests:
+    async def _get_free_request_tally(self, project: str) -> _FreeRequests:
         today = self._store.clock().astimezone(UTC).date()
-        day = self._counts_by_project.get(project)
+        day = self._free_tally_by_project.get(project)
         if day is None or day.date != today:
-            if len(self._counts_by_project) >= _KEPT:
+            if len(self._free_tally_by_project) >= _KEPT:
                 # The database knows the counts of those that have no request under way.
-                self._counts_by_project = {
-                    name: one for name, one in self._counts_by_project.items() if one.running
+                self._free_tally_by_project = {
+                    name: one for name, one in self._free_tally_by_project.items() if one.running
                 }
-            day = self._counts_by_project[project] = _FreeRequests(today)
-        if self._is_due_for_reading(day):
+            day = self._free_tally_by_project[project] = _FreeRequests(today)
+        if self._is_refresh_due(day):
             async with day.reading:
-                if self._is_due_for_reading(day):
-                    await self._read_ended_requests(project, day)
+                if self._is_refresh_due(day):
+                    await self._refresh_tally(project, day)
         return day
 
-    def _is_due_for_reading(self, day: _FreeRequests) -> bool:
-        return self._monotonic_seconds() - day.read_at >= _REFRESH_SECONDS
+    def _is_refresh_due(self, tally: _FreeRequests) -> bool:
+        return self._monotonic_seconds() - tally.read_at >= _REFRESH_SECONDS
 
-    async def _read_ended_requests(self, project: str, day: _FreeRequests) -> None:
+    async def _refresh_tally(self, project: str, tally: _FreeRequests) -> None:
         try:
-            day.done = max(day.done, await self._count_ended_requests(project, self._store.clock()))
+            tally.done = max(tally.done, await self._count_free_today(project, self._store.clock()))
             async with self._store.reading() as tx:
-                day.put_in = await tx.credits.total(project) or Decimal(0)
+                tally.put_in = await tx.credits.total(project) or Decimal(0)
         except StoreUnavailable:
-            if day.read_at == -math.inf:
+            if tally.read_at == -math.inf:
                 raise  # else it goes on with what is known here
-        day.read_at = self._monotonic_seconds()
+        tally.read_at = self._monotonic_seconds()
 
-    async def _count_ended_requests(self, project: str, now: datetime) -> int:
+    async def _count_free_today(self, project: str, now: datetime) -> int:
         midnight = BudgetPeriod.DAY.start(now)
         today = UsageQuery(
             midnight, midnight + timedelta(days=1), step=Step.ALL, by=(By.MODEL,), project=project
@@ -369,28 +369,28 @@ class FreeAllowances(Struct):
             done += await self._store.usage.charged_failures(project, midnight, FREE)
         return done
 
-    def _allowance_refusal(self, day_status: FreeDay) -> RateLimited:
-        wait, more = day_status.resets_in, ""
-        if day_status.limit < self.paid_requests:
+    def _build_allowance_refusal(self, status: FreeDay) -> RateLimited:
+        wait, more = status.resets_in, ""
+        if status.limit < self.paid_requests:
             more = (
                 f" Projects into which at least {exact(self.paid_from)} was put have "
                 f"{self.paid_requests} a day."
             )
         return RateLimited(
-            f"The project may make {counted(day_status.limit, 'free request')} a day, over all its "
+            f"The project may make {counted(status.limit, 'free request')} a day, over all its "
             f"keys and models; none is left. They begin anew at 00:00 UTC, in {wait} s.{more} "
             "Without `:free` the model has no such limit.",
             code="requests",
             metadata={
                 "limit": "free_requests_per_day",
-                "allowed": day_status.limit,
-                "used": day_status.used,
+                "allowed": status.limit,
+                "used": status.used,
                 "needed": 1,
             },
             headers={
                 "Retry-After": str(wait),
-                **day_status.headers,
-                "x-ratelimit-limit-requests": str(day_status.limit),
+                **status.headers,
+                "x-ratelimit-limit-requests": str(status.limit),
                 "x-ratelimit-remaining-requests": "0",
                 "x-ratelimit-reset-requests": f"{wait}s",
             },

@@ -73,9 +73,9 @@ def tidy_email(given: str) -> str:
         len(email) <= _LONGEST_EMAIL
         and unicodedata.normalize("NFKC", email) == email
         and len(name) <= _LONGEST_LOCAL_PART
-        and all(map(_is_atom, name.split(".")))
+        and all(map(_is_email_atom, name.split(".")))
         and len(labels) > 1
-        and all(map(_is_label, labels))
+        and all(map(_is_host_label, labels))
         and not labels[-1].isdecimal()
     )
     if not plain:
@@ -85,18 +85,18 @@ def tidy_email(given: str) -> str:
     return email
 
 
-def _is_atom(text: str) -> bool:
-    return bool(text) and all(each in _ATOM_SIGNS or _is_letter(each) for each in text)
+def _is_email_atom(text: str) -> bool:
+    return bool(text) and all(each in _ATOM_SIGNS or _is_letter_or_digit(each) for each in text)
 
 
-def _is_label(text: str) -> bool:
+def _is_host_label(text: str) -> bool:
     hyphens = text[:1] == "-" or text[-1:] == "-"
-    letters = all(each == "-" or _is_letter(each) for each in text)
+    letters = all(each == "-" or _is_letter_or_digit(each) for each in text)
     return 1 <= len(text) <= _LONGEST_LABEL and letters and not hyphens
 
 
-def _is_letter(sign: str) -> bool:
-    return sign.isalnum() or unicodedata.category(sign) in _MARKS
+def _is_letter_or_digit(character: str) -> bool:
+    return character.isalnum() or unicodedata.category(character) in _MARKS
 
 
 SECOND_FACTOR_LIFE = timedelta(minutes=5)
@@ -147,7 +147,7 @@ class Session:
     """:data:`PASSWORD`, or the issuer of the identity that it began with."""
 
     def good(self, now: datetime, policy: SignInPolicy) -> bool:
-        """Return whether it has not expired."""
+        """Return whether the session has not expired."""
         life = policy.lives.get(self.method, policy.life)
         kept = now - self.created_at < life and now - self.seen_at < policy.idle
         return now < self.expires_at and kept
@@ -174,7 +174,7 @@ def form_token(token: str) -> str:
 
     It is derived from the session's token and a nonce, so it is stored nowhere.
     """
-    return _form_token(token, os.urandom(_HALF))
+    return _derive_form_token(token, os.urandom(_HALF))
 
 
 def form_token_fits(token: str, given: str) -> bool:
@@ -183,9 +183,9 @@ def form_token_fits(token: str, given: str) -> bool:
         nonce = bytes.fromhex(given[: 2 * _HALF])
     except ValueError:
         nonce = b""
-    expected = _form_token(token, nonce)
+    expected = _derive_form_token(token, nonce)
     return hmac.compare_digest(expected.encode(), given.encode("utf-8", "replace"))
 
 
-def _form_token(token: str, nonce: bytes) -> str:
+def _derive_form_token(token: str, nonce: bytes) -> str:
     return (nonce + hmac.digest(token.encode(), b"form" + nonce, hashlib.sha256)[:_HALF]).hex()

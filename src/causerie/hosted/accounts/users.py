@@ -68,7 +68,7 @@ class SignUps(AccountService):
     """Requests of people for an account without an invitation."""
 
     async def ask(self, email: str) -> tuple[NewLink, bool]:
-        """Create a link for a sign-up; return with it whether the address has an account.
+        """Create a link for a sign-up; return it, and whether the address has an account.
 
         Only for services with open sign-up. Both are for the holder of the address alone: the steps
         are the same with and without an account, and so must be the answer to the client.
@@ -80,7 +80,7 @@ class SignUps(AccountService):
             return made, await tx.people.one(email=email) is not None
 
     async def forgotten(self, email: str) -> tuple[NewLink, bool]:
-        """Create a link for a new password as :meth:`ask`; return whether an account has one."""
+        """Create a link for a new password; return as :meth:`ask`, for accounts with a password."""
         email = tidy_email(email)
         async with self._store.writing() as tx:
             user = await tx.people.one(email=email)
@@ -92,13 +92,13 @@ class SignUps(AccountService):
 
     async def asked(self, actor: Actor) -> Sequence[OneTimeLink]:
         """Return the open sign-ups of people without an account, oldest first."""
-        async with self._reading(actor, Action.USERS_INVITE) as tx:
+        async with self._begin_read(actor, Action.USERS_INVITE) as tx:
             found = await tx.links.open(project_id=None, created_by=SIGN_UP.label)
             return [each for each in found if await tx.people.one(email=each.email) is None]
 
     async def approve(self, actor: Actor, link_id: str) -> NewLink:
         """Create the link of a sign-up for an operator to pass on."""
-        async with self._writing(actor, Action.USERS_INVITE) as tx:
+        async with self._begin_write(actor, Action.USERS_INVITE) as tx:
             link = await tx.links.find(link_id)
             if link is None or link.created_by != SIGN_UP.label or link.used_at is not None:
                 raise no_such("sign-up")
@@ -126,7 +126,7 @@ class Users(AccountService):
     ) -> NewLink:
         """Create an invitation to the service; with ``email``, only for this address."""
         address = tidy_email(email) if email else None
-        async with self._writing(actor, Action.USERS_INVITE) as tx:
+        async with self._begin_write(actor, Action.USERS_INVITE) as tx:
             if operator:
                 await require(tx, actor, Action.OPERATORS_CHANGE)
             if address:  # the last one that was sent works
@@ -170,7 +170,7 @@ class Users(AccountService):
             await self._add_user(tx, user, actor_of(user), by=link.created_by)
             if identity is not None:
                 await self._bind_identity(tx, user, *identity)
-            await self._join_project(tx, link, user)
+            await self._join_invited_project(tx, link, user)
             if link.kind is LinkKind.OWNER:
                 await self._create_first_project(tx, user, Policies())
             elif link.created_by in (SIGN_UP.label, APPROVED.label):
@@ -186,7 +186,7 @@ class Users(AccountService):
             if link.operator and current is not None and not current.operator:
                 await tx.people.change(replace(current, operator=True, rights=frozenset()))
                 await tx.audit.record(actor_of(user), "user.operator", user.id, by=link.created_by)
-            await self._join_project(tx, link, user)
+            await self._join_invited_project(tx, link, user)
 
     async def create(
         self,
@@ -201,7 +201,7 @@ class Users(AccountService):
         email, name = tidy_email(email), tidy_name(name)
         await self.require(actor, Action.USERS_CHANGE)
         hashed = await self._hash_new_password(password, email, name)
-        async with self._writing(actor, Action.USERS_CHANGE) as tx:
+        async with self._begin_write(actor, Action.USERS_CHANGE) as tx:
             if operator:
                 await require(tx, actor, Action.OPERATORS_CHANGE)
             user = User(new_id("usr"), email, name, hashed, operator, tx.now)
@@ -259,21 +259,21 @@ class Users(AccountService):
 
     async def every(self, actor: Actor) -> Sequence[User]:
         """Return all users, by address."""
-        async with self._reading(actor, Action.USERS_SEE) as tx:
+        async with self._begin_read(actor, Action.USERS_SEE) as tx:
             return await tx.people.every()
 
     async def see(self, actor: Actor, user_id: str) -> User:
-        async with self._reading(actor, Action.USERS_SEE) as tx:
+        async with self._begin_read(actor, Action.USERS_SEE) as tx:
             return existing(await tx.people.find(user_id), "user")
 
     async def invitations(self, actor: Actor) -> Sequence[OneTimeLink]:
-        async with self._reading(actor, Action.USERS_INVITE) as tx:
+        async with self._begin_read(actor, Action.USERS_INVITE) as tx:
             found = await tx.links.open(project_id=None, kind=LinkKind.INVITATION)
             offered = [each for each in found if each.created_by != SIGN_UP.label]
             return await supported_links(tx, offered)
 
     async def withdraw(self, actor: Actor, link_id: str) -> None:
-        async with self._writing(actor, Action.USERS_INVITE) as tx:
+        async with self._begin_write(actor, Action.USERS_INVITE) as tx:
             link = await tx.links.find(link_id)
             if link is None or link.project_id or link.kind is not LinkKind.INVITATION:
                 raise no_such("invitation")
@@ -287,7 +287,7 @@ class Users(AccountService):
         and withdraws their links and those by which they could come back.
         """
         async with self._store.writing() as tx:
-            user = await self._changeable_user(tx, actor, user_id)
+            user = await self._find_changeable_user(tx, actor, user_id)
             changed = replace(user, disabled_at=tx.now if disabled else None)
             if user.external_id == REMOVED and not disabled:
                 changed = replace(changed, external_id="")
@@ -311,8 +311,8 @@ class Users(AccountService):
         """Make a user an operator, limit one to some ``rights``, or (without both) end that."""
         rights = checked_rights(rights)
         full = operator and not rights
-        async with self._writing(actor, Action.OPERATORS_CHANGE) as tx:
-            user = await self._changeable_user(tx, actor, user_id)
+        async with self._begin_write(actor, Action.OPERATORS_CHANGE) as tx:
+            user = await self._find_changeable_user(tx, actor, user_id)
             changed = replace(
                 user, operator=full, operator_group="", rights=rights if operator else frozenset()
             )
@@ -333,7 +333,7 @@ class Users(AccountService):
         needs a code.
         """
         async with self._store.writing() as tx:
-            user = await self._changeable_user(tx, actor, user_id)
+            user = await self._find_changeable_user(tx, actor, user_id)
             if actor.kind == "user" and actor.id == user.id:
                 raise conflict(
                     "own_factor",
@@ -347,12 +347,12 @@ class Users(AccountService):
             return user
 
     async def with_factor(self, actor: Actor) -> frozenset[str]:
-        async with self._reading(actor, Action.USERS_SEE) as tx:
+        async with self._begin_read(actor, Action.USERS_SEE) as tx:
             return await tx.factors.users()
 
     async def reset_link(self, actor: Actor, user_id: str) -> NewLink:
-        async with self._writing(actor, Action.USERS_INVITE) as tx:
-            await self._require_right(tx, actor, existing(await tx.people.find(user_id), "user"))
+        async with self._begin_write(actor, Action.USERS_INVITE) as tx:
+            await self._check_right_over(tx, actor, existing(await tx.people.find(user_id), "user"))
             made = await add_link(tx, LinkKind.RESET, actor, user_id=user_id)
             await tx.audit.record(actor, "user.reset_link", user_id)
             return made
@@ -392,7 +392,7 @@ class Users(AccountService):
             by, note = SIGN_UP.label, "for a new account"
             await tx.credits.add(Credit(new_id("cr"), project.id, given, tx.now, by, note))
 
-    async def _join_project(self, tx: Transaction, link: OneTimeLink, user: User) -> None:
+    async def _join_invited_project(self, tx: Transaction, link: OneTimeLink, user: User) -> None:
         if link.project_id is None or link.role is None:
             return
         if await tx.projects.membership(link.project_id, user.id) is not None:
@@ -405,14 +405,14 @@ class Users(AccountService):
         joined = actor_of(user), "member.join", user.id, link.project_id
         await tx.audit.record(*joined, role=link.role)
 
-    async def _changeable_user(self, tx: Transaction, actor: Actor, user_id: str) -> User:
+    async def _find_changeable_user(self, tx: Transaction, actor: Actor, user_id: str) -> User:
         await require(tx, actor, Action.USERS_CHANGE)
         await tx.people.operators()  # locked before one of them is, in one order by everybody
         user = existing(await tx.people.find(user_id), "user")
-        await self._require_right(tx, actor, user)
+        await self._check_right_over(tx, actor, user)
         return user
 
-    async def _require_right(self, tx: Transaction, actor: Actor, user: User) -> None:
+    async def _check_right_over(self, tx: Transaction, actor: Actor, user: User) -> None:
         # Whoever has the account of an operator has their rights.
         if user.operates:
             await require(tx, actor, Action.OPERATORS_CHANGE)

@@ -46,7 +46,7 @@ class TimelineSegment(Struct, frozen=True):
 
 
 class RequestExplanation(Struct, frozen=True):
-    """Why a request ended as it did, and where its time went."""
+    """A request as its page explains it: why it ended so, and where its time went."""
 
     record: UsageRecord
     caller: str = ""
@@ -75,7 +75,7 @@ class RequestExplanation(Struct, frozen=True):
 
     @property
     def speed(self) -> float | None:
-        """Return the tokens per second after the first one."""
+        """Return the tokens per second after the first token."""
         record = self.record
         if record.first_token_us is None or record.completion < 2:
             return None
@@ -126,10 +126,10 @@ _PLACE = re.compile(r"\d{1,18}~[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.AS
 
 async def show(context: RequestContext) -> None:
     project, query = context.scope, context.query
-    when, wanted = _asked_requests(context)
+    when, wanted = _read_request_filter(context)
     found = await context.accounts.usage.requests(context.actor, project, wanted)
     looked, more = found[: wanted.limit - 1], len(found) >= wanted.limit
-    shown = await _records_containing(context, project, looked)
+    shown = await _filter_records_by_text(context, project, looked)
     kept = frozenset[str]()
     if project is not None:
         ids = [each.id for each in shown]
@@ -145,10 +145,10 @@ async def show(context: RequestContext) -> None:
     def address(**more: str) -> str:
         return "?" + urlencode({**when.fields(), **filters, **more})
 
-    await context.show(
+    await context.send_page(
         "activity.html",
         filters=filters,
-        entries=[_request_explanation(each, keys, users, projects) for each in shown],
+        entries=[_explain_request(each, keys, users, projects) for each in shown],
         kept=kept,
         older=address(before=f"{looked[-1].at}~{looked[-1].id}") if more else "",
         paged=wanted.before is not None,
@@ -164,8 +164,8 @@ async def show(context: RequestContext) -> None:
 
 
 async def download(context: RequestContext) -> None:
-    """Send all requests that the filter of the page finds; texts in contents do not count."""
-    wanted = replace(_asked_requests(context)[1], before=None)
+    """Send as CSV all requests that match the page's filter, without its search in contents."""
+    wanted = replace(_read_request_filter(context)[1], before=None)
     rows = request_rows(context.accounts.usage, context.actor, context.scope, wanted)
     await context.save(Export("text/csv; charset=utf-8", "requests.csv", csv_pieces(rows)))
 
@@ -173,34 +173,34 @@ async def download(context: RequestContext) -> None:
 async def show_contents(context: RequestContext) -> None:
     project, id = context.project, context.params["record"]
     found = await context.accounts.recordings.see(context.actor, project.id, id)
-    await context.show(
+    await context.send_page(
         "contents.html",
         at=found.at,
         until=found.at + timedelta(days=project.recording_days or 0),
         said=[
-            ("Request", _formatted_json(found.request, cut=found.request_cut), found.request_cut),
-            ("Reply", _formatted_json(found.reply, cut=found.reply_cut), found.reply_cut),
+            ("Request", _format_json(found.request, cut=found.request_cut), found.request_cut),
+            ("Reply", _format_json(found.reply, cut=found.reply_cut), found.reply_cut),
         ],
         most=MOST_BYTES // 1024,
     )
 
 
-async def _records_containing(
-    context: RequestContext, project: str | None, records: Sequence[UsageRecord]
+async def _filter_records_by_text(
+    context: RequestContext, project_id: str | None, records: Sequence[UsageRecord]
 ) -> Sequence[UsageRecord]:
     text = context.query.get("text")
-    if not text or project is None:
+    if not text or project_id is None:
         return records
     ids = [each.id for each in records]
-    found = await context.accounts.recordings.search(context.actor, project, ids, text)
+    found = await context.accounts.recordings.search(context.actor, project_id, ids, text)
     return [each for each in records if each.id in found]
 
 
-def _formatted_json(text: str, *, cut: bool) -> str:
+def _format_json(text: str, *, cut: bool) -> str:
     return text if cut or not text else msgspec.json.format(text)
 
 
-def _asked_requests(context: RequestContext) -> tuple[ReportPeriod, RecordFilter]:
+def _read_request_filter(context: RequestContext) -> tuple[ReportPeriod, RecordFilter]:
     query, when = context.query, period(context.query, context.services.clock())
     filters: dict[str, Any] = query.given(_FIELDS)
     # A request that is named by its id is found whenever it was.
@@ -209,20 +209,20 @@ def _asked_requests(context: RequestContext) -> tuple[ReportPeriod, RecordFilter
         since,
         when.until,
         **filters,
-        status=_typed_status(query.get("status")),
+        status=_parse_status(query.get("status")),
         failures_only=query.get("failures") == "yes",
-        before=_page_cursor(query.get("before")),
+        before=_parse_page_cursor(query.get("before")),
         limit=(SEARCHED if query.get("text") else PAGE) + 1,
     )
 
 
-def _typed_status(text: str) -> int | None:
+def _parse_status(text: str) -> int | None:
     if text and not re.fullmatch("[0-9]{3}", text):
         raise InvalidRequest("A status is a number like 200 or 429.", param="status")
     return int(text) if text else None
 
 
-def _page_cursor(text: str) -> tuple[int, str] | None:
+def _parse_page_cursor(text: str) -> tuple[int, str] | None:
     if not text:
         return None
     if not _PLACE.fullmatch(text):
@@ -231,7 +231,7 @@ def _page_cursor(text: str) -> tuple[int, str] | None:
     return int(at), id
 
 
-def _request_explanation(
+def _explain_request(
     record: UsageRecord, keys: DisplayNames, users: DisplayNames, projects: DisplayNames
 ) -> RequestExplanation:
     by_hand = not record.key and record.user

@@ -61,11 +61,11 @@ class ConsoleApplication:
         providers: Callable[[], Sequence[OidcProvider]],
     ) -> None:
         """``providers`` are those that people may sign in with now."""
-        self._statics = Statics(_STATIC, site.brand.style())
+        self._static_files = Statics(_STATIC, site.brand.style())
         pages = (*SIGN_UP_ROUTES, *ROUTES) if open_to.sign_up else ROUTES
         self._routes = RouteTable(pages, str.isprintable)
         logos = logo_addresses(f"{PREFIX}/logos", site.logos)
-        templates = environment(self._statics, site.brand, logos)
+        templates = environment(self._static_files, site.brand, logos)
         templates.globals |= {"lowest_price": lowest_price, "folded": folded}
         templates.globals |= {"path_of_model": path_of_model, "path_of_provider": path_of_provider}
         templates.globals |= {"choices": CHOICES, "state_words": STATE_WORDS}
@@ -79,9 +79,9 @@ class ConsoleApplication:
     async def answer(self, exchange: Exchange) -> None:
         """Answer one request; raises :class:`ServiceError` where a script wants it as JSON."""
         if exchange.path.startswith(f"{_STATIC}/") and exchange.method in _SAFE:
-            await self._statics.answer(exchange)
+            await self._static_files.answer(exchange)
             return
-        context = self._request_context(exchange)
+        context = self._build_request_context(exchange)
         if not context.token:
             context.keep(new_token(), None)
             context.token_is_new = True
@@ -98,31 +98,31 @@ class ConsoleApplication:
             await self._show_failure(context, failure)
 
     def refuse(self, exchange: Exchange, failure: ServiceError) -> None:
-        """Say what no page could: to scripts as JSON, to people as a page without a frame."""
+        """Answer with an error: to scripts as JSON, to people as a page that needs no database."""
         if _wants_json(exchange):
             exchange.refuse(failure)
         else:
-            context = self._request_context(exchange)
+            context = self._build_request_context(exchange)
             context.problem = failure
-            context.show_bare("failure.html", phrase=HTTPStatus(failure.status).phrase)
+            context.send_bare_page("failure.html", phrase=HTTPStatus(failure.status).phrase)
 
-    def _request_context(self, exchange: Exchange) -> RequestContext:
+    def _build_request_context(self, exchange: Exchange) -> RequestContext:
         secure = self._services.site.secure(exchange)
         return RequestContext(exchange, self._services, token_in(exchange.headers, secure=secure))
 
     async def _serve_page(self, context: RequestContext, route: PageRoute) -> None:
         context.query = FormFields.parse(context.exchange.head.query)
-        fits = await self._read_form(context, route)
+        fits = await self._read_form_and_check_token(context, route)
         try:
-            context.user, context.session = await self._signed_in_user(context)
+            context.user, context.session = await self._find_user_and_session(context)
         except Unauthenticated as failure:
             if route.kept:
                 context.problem = failure
-                await context.show("kept.html", fields=context.form)
+                await context.send_page("kept.html", fields=context.form)
                 return
             if not route.open:
                 raise
-        if await self._must_enrol(context, route):
+        if await self._must_enrol_second_factor(context, route):
             context.go("/profile", done="factor-required")
             return
         if "project" in context.params:
@@ -142,7 +142,7 @@ class ConsoleApplication:
             context.problem = failure
             await route.form(context)
 
-    async def _read_form(self, context: RequestContext, route: PageRoute) -> bool:
+    async def _read_form_and_check_token(self, context: RequestContext, route: PageRoute) -> bool:
         # Returns whether the form has a token of whoever is signed in; unless ``kept``, it must.
         exchange = context.exchange
         if exchange.method in _SAFE:
@@ -160,13 +160,13 @@ class ConsoleApplication:
             )
         return fits
 
-    async def _must_enrol(self, context: RequestContext, route: PageRoute) -> bool:
+    async def _must_enrol_second_factor(self, context: RequestContext, route: PageRoute) -> bool:
         session = None if route.open or route.enrols else context.session
         if session is None:
             return False
         return await context.accounts.sign_in.must_enrol(context.me, session)
 
-    async def _signed_in_user(self, context: RequestContext) -> tuple[User, Session]:
+    async def _find_user_and_session(self, context: RequestContext) -> tuple[User, Session]:
         known = None if context.token_is_new else context.token
         return await self._services.accounts.sign_in.whose(known)
 
@@ -178,7 +178,7 @@ class ConsoleApplication:
                 if each.options.issuer == issuer:
                     place = f"/sign-in/{each.options.name}"
                     break
-            context.go(f"{place}?{lost}next={quote(_page_after_new_sign_in(context))}")
+            context.go(f"{place}?{lost}next={quote(_choose_return_path(context))}")
             return
         if failure.code == "scope_not_allowed" and context.exchange.method in _SAFE:
             operators = context.exchange.path.startswith(f"{PREFIX}/operator")
@@ -191,11 +191,11 @@ class ConsoleApplication:
         elif context.user is None:
             # Whoever has signed in sees the frame also around a page that there is not.
             with suppress(Unauthenticated, StoreUnavailable):
-                context.user, context.session = await self._signed_in_user(context)
-        await context.show("failure.html", phrase=HTTPStatus(failure.status).phrase)
+                context.user, context.session = await self._find_user_and_session(context)
+        await context.send_page("failure.html", phrase=HTTPStatus(failure.status).phrase)
 
 
-def _page_after_new_sign_in(context: RequestContext) -> str:
+def _choose_return_path(context: RequestContext) -> str:
     exchange = context.exchange
     if context.by_script:
         _, _, rest = exchange.headers.get("hx-current-url", "").partition(f"{PREFIX}/")

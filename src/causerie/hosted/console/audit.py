@@ -54,43 +54,43 @@ class AuditRow(Struct, frozen=True):
 
 
 class AuditWords(Struct, frozen=True):
-    """Words for entries. ``whole``: sentences name the project, as in the log of the service."""
+    """Puts audit entries into words. ``whole``: sentences name the project, as for the service."""
 
     people: Mapping[str, str]
     projects: Mapping[str, str] = {}
     whole: bool = True
 
     def row(self, entry: AuditEntry) -> AuditRow:
-        parts = list(self._sentence_parts(entry))
-        named = "{project}" in _sentence_pattern(entry) or entry.action.startswith("project.")
+        parts = list(self._build_sentence_parts(entry))
+        named = "{project}" in _choose_pattern(entry) or entry.action.startswith("project.")
         if self.whole and entry.project_id and not named:
-            parts += [AuditPart(" in ", named=False), self._project_part(entry)]
-        return AuditRow(entry, parts, [*self._shown_changes(entry)])
+            parts += [AuditPart(" in ", named=False), self._build_project_part(entry)]
+        return AuditRow(entry, parts, [*self._build_audit_changes(entry)])
 
-    def _sentence_parts(self, entry: AuditEntry) -> Iterator[AuditPart]:
-        for piece in _PLACES.split(_sentence_pattern(entry)):
+    def _build_sentence_parts(self, entry: AuditEntry) -> Iterator[AuditPart]:
+        for piece in _PLACES.split(_choose_pattern(entry)):
             if piece == "{object}":
-                yield self._object_part(entry)
+                yield self._build_object_part(entry)
             elif piece == "{project}":
-                yield self._project_part(entry)
+                yield self._build_project_part(entry)
             elif piece:
                 yield AuditPart(piece, named=False)
 
-    def _object_part(self, entry: AuditEntry) -> AuditPart:
+    def _build_object_part(self, entry: AuditEntry) -> AuditPart:
         kind, _, name = entry.subject.partition(":")
         if entry.action.startswith((CONFIGURATION, "alerts.")) and kind in _ENTRIES:
-            path = _entry_path(kind, name)
+            path = _build_entry_path(kind, name)
             return AuditPart(name, "" if entry.action.endswith(".delete") else path)
         if entry.action == "provider.test":
             return AuditPart(entry.subject)
         if entry.action.startswith("provider."):
-            return AuditPart(entry.subject, _entry_path("provider", entry.subject))
+            return AuditPart(entry.subject, _build_entry_path("provider", entry.subject))
         if entry.action.endswith(".invite"):
             email = entry.details.get("email", "anybody")
             return AuditPart("anyone with the link" if email == "anybody" else email)
-        return self._account_object(entry)
+        return self._build_account_part(entry)
 
-    def _account_object(self, entry: AuditEntry) -> AuditPart:
+    def _build_account_part(self, entry: AuditEntry) -> AuditPart:
         told = entry.details.get("name" if entry.subject[:3] != "usr" else "email", "")
         words = entry.subject_name or told or entry.subject
         if entry.subject_name is None or entry.subject_deleted:
@@ -103,41 +103,41 @@ class AuditWords(Struct, frozen=True):
             return AuditPart(words, "/operator/users?" + urlencode({"find": words}))
         return AuditPart(words, f"/projects/{entry.project_id}")
 
-    def _project_part(self, entry: AuditEntry) -> AuditPart:
+    def _build_project_part(self, entry: AuditEntry) -> AuditPart:
         if not self.whole:
             return AuditPart("the project", named=False)
         id = entry.project_id or ""
         known = id in self.projects
         return AuditPart(self.projects.get(id, id), f"/projects/{id}" if known else "")
 
-    def _shown_changes(self, entry: AuditEntry) -> Iterator[AuditChange]:
+    def _build_audit_changes(self, entry: AuditEntry) -> Iterator[AuditChange]:
         for name, value in entry.details.items():
-            if name in _IN_SENTENCE or _is_redundant(entry, name, value):
+            if name in _IN_SENTENCE or _is_redundant_detail(entry, name, value):
                 continue
             before, after = both(value) or (None, value)
-            shown = self._value_words(name, before) if before is not None else None
+            shown = self._format_detail(name, before) if before is not None else None
             label = _LABELS.get(name, name.replace("_", " "))
-            yield AuditChange(label, self._value_words(name, after), shown)
+            yield AuditChange(label, self._format_detail(name, after), shown)
 
-    def _value_words(self, name: str, value: str) -> str:
-        if name in ("bounds", "access"):
-            return reduce(lambda words, each: words.replace(*each), _PLAIN.items(), value)
-        if name == "amount":
-            return exact(money(value, signed=True))
-        if name == "grace_seconds":
-            hours, rest = divmod(int(value), 3600)
+    def _format_detail(self, detail_name: str, detail: str) -> str:
+        if detail_name in ("bounds", "access"):
+            return reduce(lambda words, each: words.replace(*each), _PLAIN.items(), detail)
+        if detail_name == "amount":
+            return exact(money(detail, signed=True))
+        if detail_name == "grace_seconds":
+            hours, rest = divmod(int(detail), 3600)
             whole = "1 hour" if hours == 1 else f"{hours} hours"
-            return "not at all" if value == "0" else seconds(int(value)) if rest else whole
-        if name in ("to", "by"):
-            return self.people.get(value.removeprefix("user:"), value)
-        return {"None": "never"}.get(value, value) if name == "expires_at" else value
+            return "not at all" if detail == "0" else seconds(int(detail)) if rest else whole
+        if detail_name in ("to", "by"):
+            return self.people.get(detail.removeprefix("user:"), detail)
+        return {"None": "never"}.get(detail, detail) if detail_name == "expires_at" else detail
 
 
-def _entry_path(kind: str, name: str) -> str:
-    return _ENTRIES[kind][1].replace("{name}", quote(name, safe=""))
+def _build_entry_path(entry_kind: str, entry_name: str) -> str:
+    return _ENTRIES[entry_kind][1].replace("{name}", quote(entry_name, safe=""))
 
 
-def _sentence_pattern(entry: AuditEntry) -> str:
+def _choose_pattern(entry: AuditEntry) -> str:
     action = entry.action
     if action == "user.operator" and entry.details.get("operator") == "False":
         return "removed the operator role of {object}"
@@ -147,15 +147,15 @@ def _sentence_pattern(entry: AuditEntry) -> str:
     return SENTENCES.get(action, f"{action} {{object}}").replace("{kind}", kind)
 
 
-def _is_redundant(entry: AuditEntry, name: str, value: str) -> bool:
-    if not value or (name == "what" and value == "none"):
+def _is_redundant_detail(entry: AuditEntry, detail_name: str, detail: str) -> bool:
+    if not detail or (detail_name == "what" and detail == "none"):
         return True
-    if name == "by":
-        return value == "system:cli"
-    if name == "purpose":
-        return value == "inference"
+    if detail_name == "by":
+        return detail == "system:cli"
+    if detail_name == "purpose":
+        return detail == "inference"
     shown = entry.subject_name
-    return name == "name" and both(value) is None and shown in (None, value)
+    return detail_name == "name" and both(detail) is None and shown in (None, detail)
 
 
 _COUNT = 50
@@ -183,7 +183,7 @@ async def show(context: RequestContext) -> None:
     words = AuditWords(people, projects, whole=whole)
     ordered = sorted(people.items(), key=lambda each: each[1].casefold())
     actors = {SYSTEM.label: SYSTEM.name} | {f"user:{id}": name for id, name in ordered}
-    await context.show(
+    await context.send_page(
         "audit.html",
         rows=[words.row(each) for each in shown],
         path=path,

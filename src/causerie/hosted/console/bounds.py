@@ -47,31 +47,31 @@ def bounds_fields(bounds: LimitsAndBudgets) -> Iterator[tuple[str, str]]:
     for prefix, bound, columns in (*limits, *budgets):
         yield f"{prefix}_was", _HELD
         for name in columns:
-            yield f"{prefix}_{name}", _field_text(getattr(bound, name))
+            yield f"{prefix}_{name}", _format_field(getattr(bound, name))
 
 
-def _field_text(value: Decimal | int | str | None) -> str:
-    if value is None or value is False:
+def _format_field(setting: Decimal | int | str | None) -> str:
+    if setting is None or setting is False:
         return ""
-    if isinstance(value, Decimal):
-        return f"{value.normalize():f}"
-    return "soft" if value is True else str(value)
+    if isinstance(setting, Decimal):
+        return f"{setting.normalize():f}"
+    return "soft" if setting is True else str(setting)
 
 
 def typed_bounds(form: FormFields) -> LimitsAndBudgets:
-    limits, budgets = _typed_rows(form)
+    limits, budgets = _parse_limit_and_budget_rows(form)
     return LimitsAndBudgets(
-        tuple(_limit_of_row(row, index) for index, row in enumerate(limits)),
-        tuple(_budget_of_row(row, index) for index, row in enumerate(budgets)),
+        tuple(_parse_limit_row(row, index) for index, row in enumerate(limits)),
+        tuple(_parse_budget_row(row, index) for index, row in enumerate(budgets)),
     )
 
 
 def offered(
     context: RequestContext, kept: FormFields, rules: Sequence[AccessRule] = ()
 ) -> dict[str, Any]:
-    """Return what the rows of a form need: those that were typed, else those that are kept."""
+    """Return the values of a form of limits and budgets: what was typed, else what is stored."""
     form = context.form or kept
-    limits, budgets = _typed_rows(form)
+    limits, budgets = _parse_limit_and_budget_rows(form)
     names = [str(entry["id"]) for entry in context.service_view.models(rules=rules)]
     chosen = {*(form.chosen("models") or ()), *(row["model"] for row in (*limits, *budgets))}
     return {
@@ -81,37 +81,37 @@ def offered(
     }
 
 
-def _typed_rows(form: FormFields) -> tuple[Sequence[Row], Sequence[Row]]:
+def _parse_limit_and_budget_rows(form: FormFields) -> tuple[Sequence[Row], Sequence[Row]]:
     # Without untouched rows and those to be removed.
     return (
-        _filled_rows(form.rows("limit", ("was", "model", *_LIMIT)), _LIMIT),
-        _filled_rows(form.rows("budget", ("was", *_BUDGET)), ("amount",)),
+        _drop_empty_rows(form.rows("limit", ("was", "model", *_LIMIT)), _LIMIT),
+        _drop_empty_rows(form.rows("budget", ("was", *_BUDGET)), ("amount",)),
     )
 
 
-def _filled_rows(rows: Iterable[Row], numbers: Iterable[str]) -> list[Row]:
+def _drop_empty_rows(rows: Iterable[Row], number_columns: Iterable[str]) -> list[Row]:
     return [
         row
         for row in rows
         if any(value and value != _AS_OFFERED.get(name) for name, value in row.items())
-        and (row["was"] != _ASKED or any(row[name] for name in numbers))
+        and (row["was"] != _ASKED or any(row[name] for name in number_columns))
     ]
 
 
-def _limit_of_row(row: Row, index: int) -> Limit:
+def _parse_limit_row(row: Row, index: int) -> Limit:
     numbers = {
         name: typed_whole(row[name], f"limits[{index}].{name}", title, _MOST) if row[name] else None
         for name, title in CHOICES["limits"]
     }
     if set(numbers.values()) == {None}:
-        _ask_whether_it_ends(row, f"limits[{index}].{_LIMIT[0]}")
+        _require_removal_confirmation(row, f"limits[{index}].{_LIMIT[0]}")
     return Limit(row["model"], **numbers)
 
 
-def _budget_of_row(row: Row, index: int) -> Budget:
+def _parse_budget_row(row: Row, index: int) -> Budget:
     place = f"budgets[{index}].amount"
     if not row["amount"]:
-        _ask_whether_it_ends(row, place)
+        _require_removal_confirmation(row, place)
         words = "A budget needs an amount, like 25 or 0.50; without one, remove it."
         raise InvalidRequest(words, param=place)
     amount = typed_money(row["amount"], place)
@@ -122,10 +122,10 @@ def _budget_of_row(row: Row, index: int) -> Budget:
     return Budget(amount, period, unit, row["model"], bool(row["soft"]))
 
 
-def _ask_whether_it_ends(row: Row, place: str) -> None:
+def _require_removal_confirmation(row: Row, param: str) -> None:
     if row["was"]:
         message = "No number is left here. Save again, and it is removed; or write one."
-        raise InvalidRequest(message, param=place, code=EMPTIED)
+        raise InvalidRequest(message, param=param, code=EMPTIED)
 
 
 async def show_person_bounds(context: RequestContext) -> None:
@@ -133,13 +133,13 @@ async def show_person_bounds(context: RequestContext) -> None:
     user = await context.accounts.users.see(context.actor, context.params["user"])
     bounds = await context.accounts.person_bounds.see(context.actor, user.id)
     shown = offered(context, FormFields(bounds_fields(bounds)))
-    await context.show("operator/person_bounds.html", person=user, **shown)
+    await context.send_page("operator/person_bounds.html", person=user, **shown)
 
 
 async def show_budgets(context: RequestContext) -> None:
     """Show the budgets of tags and providers."""
     found = await context.accounts.scope_budgets.every(context.actor)
-    await context.show("operator/budgets.html", scopes=found)
+    await context.send_page("operator/budgets.html", scopes=found)
 
 
 async def ask_scope(context: RequestContext) -> None:
@@ -153,7 +153,7 @@ async def ask_scope(context: RequestContext) -> None:
     providers = sorted({name for each in verdicts for name in each.providers})
     kept = FormFields(bounds_fields(LimitsAndBudgets(budgets=budgets)))
     shown = {"kind": kind, "name": name, "held": bool(held), "providers": providers}
-    await context.show("operator/scope.html", **shown, **offered(context, kept))
+    await context.send_page("operator/scope.html", **shown, **offered(context, kept))
 
 
 async def set_scope(context: RequestContext) -> None:
@@ -172,7 +172,7 @@ async def ask_many(context: RequestContext) -> None:
     of_projects = [(each.id, f"Members of {each.name}") for each in projects]
     choice = [(_EVERYONE, "All people"), (_EVERY_PROJECT, "All projects"), *of_projects]
     shown = offered(context, FormFields())
-    await context.show("operator/many_bounds.html", choice=choice, **shown)
+    await context.send_page("operator/many_bounds.html", choice=choice, **shown)
 
 
 async def set_many(context: RequestContext) -> None:
@@ -207,59 +207,59 @@ _PRICES = ("prompt_price", "completion_price")
 
 
 async def show_access(context: RequestContext) -> None:
-    """Show the rules for one's own keys in a project, and why a model is not left."""
+    """Show the rules for one's own keys in a project, and why each model is allowed or refused."""
     rules = await context.rules()
     verdicts = await asyncio.to_thread(context.service_view.verdicts, rules)  # of thousands
     verdicts = sorted(verdicts, key=lambda each: (bool(each.refusal), each.id))
     page = page_of(verdicts, context.query, lambda each: (each.id, *each.providers))
     left = sum(not each.refusal for each in verdicts)
-    await context.show("project/access.html", rules=rules, page=page, left=left)
+    await context.send_page("project/access.html", rules=rules, page=page, left=left)
 
 
 async def ask_access(context: RequestContext) -> None:
-    """Show the form of a project, a member or (without a project) a user."""
-    project, user = _project_and_user(context)
+    """Show the access form of a project, a member or (without a project) a user."""
+    project, user = _read_project_and_user_ids(context)
     await context.check_right(Action.MEMBERS_CHANGE if project and user else Action.BOUNDS_SET)
     kept = await context.accounts.access.see(context.actor, project, user)
     verdicts = await asyncio.to_thread(context.service_view.verdicts, ())
     providers = {name for each in verdicts for name in each.providers}
     doors = {each.name for each in context.service_view.doors()}
-    await context.show(
+    await context.send_page(
         "project/access_form.html",
-        form=context.form or FormFields(_access_fields(kept)),
+        form=context.form or FormFields(_build_access_fields(kept)),
         project_id=project,
         user_id=user,
-        back=_return_path(project, user),
+        back=_choose_return_path(project, user),
         doors=sorted(doors | (kept.doors or frozenset())),
         providers=sorted(providers | (kept.providers or frozenset())),
     )
 
 
 async def change_access(context: RequestContext) -> None:
-    project, user = _project_and_user(context)
-    await context.accounts.access.set(context.actor, _typed_access(context.form), project, user)
-    context.go(_return_path(project, user), done="access-saved")
+    project, user = _read_project_and_user_ids(context)
+    await context.accounts.access.set(context.actor, _parse_access(context.form), project, user)
+    context.go(_choose_return_path(project, user), done="access-saved")
 
 
-def _project_and_user(context: RequestContext) -> tuple[str, str]:
+def _read_project_and_user_ids(context: RequestContext) -> tuple[str, str]:
     return context.params.get("project", ""), context.params.get("user", "")
 
 
-def _return_path(project: str, user: str) -> str:
-    if not project:
+def _choose_return_path(project_id: str, user_id: str) -> str:
+    if not project_id:
         return "/operator/users"
-    return f"/projects/{project}" if user else f"/projects/{project}/access"
+    return f"/projects/{project_id}" if user_id else f"/projects/{project_id}/access"
 
 
-def _access_fields(access: Access) -> Iterator[tuple[str, str]]:
+def _build_access_fields(access: Access) -> Iterator[tuple[str, str]]:
     yield "models", "\n".join(sorted(access.models or ()))
     yield from chosen_fields("doors", access.doors)
     yield from chosen_fields("providers", access.providers)
     for name in _PRICES:
-        yield name, _field_text(getattr(access, name))
+        yield name, _format_field(getattr(access, name))
 
 
-def _typed_access(form: FormFields) -> Access:
+def _parse_access(form: FormFields) -> Access:
     names = frozenset(form.get("models").replace(",", " ").split())
     prices: dict[str, Any] = {
         name: typed_money(form.get(name), name, "price") for name in _PRICES if form.get(name)

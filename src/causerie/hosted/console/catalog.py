@@ -60,27 +60,27 @@ _MOST_APPS = 10  # of a model
 
 async def show_models(context: RequestContext) -> None:
     entries = context.service_view.models(rules=await context.rules())
-    await _models_page(context, callable_ids={str(entry.get("id", "")) for entry in entries})
+    await _show_models_page(context, callable_ids={str(entry.get("id", "")) for entry in entries})
 
 
 async def show_catalog(context: RequestContext) -> None:
-    _ = _open_market(context)
+    _ = _require_catalog(context)
     if (project := await context.last_project()) is not None:
         query = f"?{context.exchange.head.query}" if context.exchange.head.query else ""
         context.go(f"/projects/{project.id}/models{query}")
         return
-    await _models_page(context, public=True)
+    await _show_models_page(context, public=True)
 
 
 async def show_front(context: RequestContext) -> None:
     """Show strangers what is offered: a search, models that are used most, and one request."""
-    market, tokens = _open_market(context), await _popular_tokens(context)
+    market, tokens = _require_catalog(context), await _read_tokens_by_model(context)
     every = await CatalogQuery(sort="popular").of(offers(context.service_view, public=True), tokens)
     shown = [one for one, _ in with_variants(every) if isinstance(one, Listing)]
     free = next((one for one in every if one.price == 0), every[0] if every else None)
     base = context.base + market.prefix
     [request, *_] = router_snippets(base, "$API_KEY", free.id if free is not None else "MODEL")
-    await context.show_openly(
+    await context.send_public_page(
         "catalog/front.html",
         rows=[list_row(one) for one in shown[:_FRONT]],
         tokens=tokens or {},
@@ -92,21 +92,21 @@ async def show_front(context: RequestContext) -> None:
 
 
 async def show_states(context: RequestContext) -> None:
-    tokens = await _popular_tokens(context)
-    search = _parsed_query(context, tokens)
+    tokens = await _read_tokens_by_model(context)
+    search = _parse_query(context, tokens)
     found = with_variants(await search.of(offers(context.service_view, public=False), tokens))
-    badges = _model_badges(context, [one for one, _ in search.on_page(found)])
+    badges = _build_model_badges(context, [one for one, _ in search.on_page(found)])
     states = [(anchor(id), found) for id, found in badges.items()]
-    await context.show("models_states.html", states=states)
+    await context.send_page("models_states.html", states=states)
 
 
-async def _models_page(
+async def _show_models_page(
     context: RequestContext, *, public: bool = False, callable_ids: Collection[str] = ()
 ) -> None:
     entries = offers(context.service_view, public=public)
-    search, found, tokens = CatalogQuery(), list[Offer](), await _popular_tokens(context)
+    search, found, tokens = CatalogQuery(), list[Offer](), await _read_tokens_by_model(context)
     try:
-        search = _parsed_query(context, tokens)
+        search = _parse_query(context, tokens)
         found = list(await search.of(entries, tokens))
     except InvalidRequest as failure:
         context.problem = failure
@@ -122,35 +122,37 @@ async def _models_page(
         "search": search,
         "page": ListPage(rows, search.page, len(folded), total, search.text, rows=search.rows),
         "tokens": tokens,
-        "states": {} if public else _model_badges(context, [one for one, _ in shown]),
+        "states": {} if public else _build_model_badges(context, [one for one, _ in shown]),
         "callable_ids": callable_ids,
         "most": MOST_COMPARED,
     }
     if context.by_script:
-        await context.show_openly("catalog/results.html", **values)
+        await context.send_public_page("catalog/results.html", **values)
         return
     sorts = {name: title for name, (title, _) in SORTS.items()}
     if tokens is None:
         del sorts["popular"]
-    await context.show_openly("catalog/list.html", **values, facets=facets(entries), sorts=sorts)
+    await context.send_public_page(
+        "catalog/list.html", **values, facets=facets(entries), sorts=sorts
+    )
 
 
-def _model_badges(
-    context: RequestContext, shown: Sequence[Offer]
+def _build_model_badges(
+    context: RequestContext, shown_offers: Sequence[Offer]
 ) -> Mapping[str, Sequence[StatusBadge]]:
-    found = target_badges(context.service_view, {one.id: one.targets for one in shown})
+    found = target_badges(context.service_view, {one.id: one.targets for one in shown_offers})
     return {id: best(badges) for id, badges in found.items()}
 
 
-def _parsed_query(context: RequestContext, tokens: Mapping[str, int] | None) -> CatalogQuery:
-    return CatalogQuery.parse(context.query, "newest" if tokens is None else "popular")
+def _parse_query(context: RequestContext, tokens_by_id: Mapping[str, int] | None) -> CatalogQuery:
+    return CatalogQuery.parse(context.query, "newest" if tokens_by_id is None else "popular")
 
 
 async def show_comparison(context: RequestContext) -> None:
-    market = _open_market(context)
+    market = _require_catalog(context)
     names = list(dict.fromkeys(filter(None, context.query.every("model"))))
-    chosen = [_found_entry(market, name) for name in names[:MOST_COMPARED]]
-    await context.show_openly(
+    chosen = [_find_catalog_entry(market, name) for name in names[:MOST_COMPARED]]
+    await context.send_public_page(
         "catalog/compare.html",
         comparison=comparison(chosen, market.entries()),
         left_out=max(len(names) - MOST_COMPARED, 0),
@@ -159,9 +161,9 @@ async def show_comparison(context: RequestContext) -> None:
 
 
 async def show_model(context: RequestContext) -> None:
-    """``GET /catalog/{author}/{slug}``; a script that asks gets the costs alone."""
-    market = _open_market(context)
-    one = _found_entry(market, f"{context.params['author']}/{context.params['slug']}")
+    """Show a model of the catalog; a script gets only its costs."""
+    market = _require_catalog(context)
+    one = _find_catalog_entry(market, f"{context.params['author']}/{context.params['slug']}")
     every = [one if each.id == one.id else each for each in variants(one.id, market.entries())]
     load = USUAL_LOAD
     try:
@@ -170,12 +172,12 @@ async def show_model(context: RequestContext) -> None:
         context.problem = failure
     values = {"load": load, "costs": costs(every, load), "one": one, "several": len(every) > 1}
     if context.by_script:
-        await context.show_openly("catalog/costs.html", **values)
+        await context.send_public_page("catalog/costs.html", **values)
         return
     names, asked = endpoint_names(one), f"{one.id}:{one.twist}" if one.twist else one.id
-    rows, (used, apps) = endpoints(one), await _used_by(context, every)
+    rows, (used, apps) = endpoints(one), await _read_usage_chart_and_apps(context, every)
     days = {names[each.name]: market.history(each.name) for each in one.endpoints}
-    await context.show_openly(
+    await context.send_public_page(
         "catalog/model.html",
         **values,
         row=list_row(one),
@@ -195,30 +197,30 @@ async def show_model(context: RequestContext) -> None:
 
 
 async def show_providers(context: RequestContext) -> None:
-    found = [row for row, _ in await _provider_rows(context)]
+    found = [row for row, _ in await _get_provider_rows(context)]
     await asyncio.to_thread(lambda: [(row.figures, row.uptime) for row in found])  # of thousands
-    await context.show_openly("catalog/providers.html", providers=found)
+    await context.send_public_page("catalog/providers.html", providers=found)
 
 
 async def show_provider(context: RequestContext) -> None:
-    market, name = _open_market(context), context.params["provider"]
-    found = {row.name: (row, days) for row, days in await _provider_rows(context)}
+    market, name = _require_catalog(context), context.params["provider"]
+    found = {row.name: (row, days) for row, days in await _get_provider_rows(context)}
     if name not in found:
         raise NotFound("The catalog has no provider of this name.")
     row, days = found[name]
-    base, policy = context.base + market.prefix, context.service_view.policy(name)
-    await context.show_openly("catalog/provider.html", row=row, base=base, days=days, policy=policy)
+    shown = {"base": context.base + market.prefix, "policy": context.service_view.policy(name)}
+    await context.send_public_page("catalog/provider.html", row=row, days=days, **shown)
 
 
 async def show_status(context: RequestContext) -> None:
-    """``GET /status``: how all providers stand, and how they stood for 90 days."""
+    """Show the state of all providers now and in the last 90 days."""
     if not (context.services.open_to.status or await context.may(Action.USAGE_SEE_ALL)):
         raise NotFound("There is no such page.")
-    await context.show_openly("catalog/status.html", rows=await _provider_rows(context))
+    await context.send_public_page("catalog/status.html", rows=await _get_provider_rows(context))
 
 
-async def _provider_rows(context: RequestContext) -> Sequence[tuple[ProviderRow, Strip]]:
-    return await context.services.board.rows(_open_market(context))
+async def _get_provider_rows(context: RequestContext) -> Sequence[tuple[ProviderRow, Strip]]:
+    return await context.services.board.rows(_require_catalog(context))
 
 
 async def send_logo(context: RequestContext) -> None:
@@ -228,65 +230,64 @@ async def send_logo(context: RequestContext) -> None:
     context.send_image(*found)
 
 
-def _open_market(context: RequestContext) -> DoorCatalog:
+def _require_catalog(context: RequestContext) -> DoorCatalog:
     market = context.service_view.market()
     if market is None:
         raise NotFound("There is no such page.")
     return market
 
 
-def _found_entry(market: DoorCatalog, name: str) -> Listing:
+def _find_catalog_entry(catalog: DoorCatalog, model_id: str) -> Listing:
     """Return a model; raise :class:`NotFound` in words for people, not for programs."""
     try:
-        return market.entry(name)
+        return catalog.entry(model_id)
     except NotFound as failure:
         guess = failure.message.partition(" Did you mean ")[2]
         words = f" Did you mean {guess}" if guess else " Look for it in the list of models."
-        raise NotFound(f"The catalog has no model {name[:200]}.{words}") from failure
+        raise NotFound(f"The catalog has no model {model_id[:200]}.{words}") from failure
 
 
-async def _popular_tokens(context: RequestContext) -> Mapping[str, int] | None:
-    # Of a week, by model; none where rankings may not be seen.
+async def _read_tokens_by_model(context: RequestContext) -> Mapping[str, int] | None:
+    # Of the last week; ``None`` where the visitor may not see rankings.
     market = context.service_view.market()
-    if market is None or not await _sees_rankings(context):
+    if market is None or not await _may_see_rankings(context):
         return None
-    naming = _naming("model", market.entries())
+    naming = _make_namer("model", market.entries())
     found = await context.accounts.rankings.ranked("model", RankingPeriod.WEEK, naming)
     return {each.name: each.tokens for each in found.rows}
 
 
-async def _used_by(
+async def _read_usage_chart_and_apps(
     context: RequestContext, variants: Sequence[Listing]
 ) -> tuple[Chart | None, Sequence[Ranked]]:
-    # Tokens of a model per day for a month, and the apps that use it most; nothing where rankings
-    # may not be seen.
-    if not await _sees_rankings(context):
+    # Of a month: tokens per day, and the apps that use the model most. Empty without the right.
+    if not await _may_see_rankings(context):
         return None, ()
     rankings, month = context.accounts.rankings, RankingPeriod.MONTH
-    naming, ids = _naming("model", variants), [one.id for one in variants]
+    naming, ids = _make_namer("model", variants), [one.id for one in variants]
     values = await rankings.over_time("model", month, naming, ids)
-    naming = _naming("app", variants, await _shown_apps(context))
+    naming = _make_namer("app", variants, await _list_visible_apps(context))
     apps = await rankings.ranked("app", month, naming)
-    chart = stacked(_starts_of_columns(apps), values, whole=True) if values else None
+    chart = stacked(_list_column_starts(apps), values, whole=True) if values else None
     return chart, apps.rows[:_MOST_APPS]
 
 
 async def show_rankings(context: RequestContext) -> None:
-    """``?by=`` is what is ranked, ``?as=share`` draws shares of each day instead of tokens."""
-    by, entries, ranking, naming = await _asked_ranking(context)
+    """Show a ranking of ``?by=``; ``?as=share`` draws shares of each day instead of tokens."""
+    by, entries, ranking, naming = await _read_ranking(context)
     values = await context.accounts.rankings.over_time(by, ranking.period, naming)
-    drawn, starts = context.query.one_of("as", ("tokens", "share")), _starts_of_columns(ranking)
+    drawn, starts = context.query.one_of("as", ("tokens", "share")), _list_column_starts(ranking)
     if drawn == "share":
-        values = _shares_of_columns(values, starts)
+        values = _compute_column_shares(values, starts)
     names = {OWN_PROVIDER: context.services.site.brand.name} if by == "provider" else {}
     if by == "model":
         names = {one.id: one.card.name for one in entries}
     told = Counter(names.get(each, each) for each in values)  # two models may have one name
     titles = {each: title if told[title := names.get(each, each)] < 2 else each for each in values}
-    await context.show_openly(
+    await context.send_public_page(
         "catalog/rankings.html",
         by=by,
-        kinds=await _kinds_to_rank(context),
+        kinds=await _list_ranking_kinds(context),
         ranking=ranking,
         names=names,
         drawn=drawn,
@@ -294,12 +295,12 @@ async def show_rankings(context: RequestContext) -> None:
             starts, {titles[each]: of for each, of in values.items()}, whole=drawn == "tokens"
         ),
         last=ranking.until - timedelta(seconds=1),
-        all_apps=await _shown_apps(context) is None,
+        all_apps=await _list_visible_apps(context) is None,
     )
 
 
 async def send_rankings(context: RequestContext) -> None:
-    by, _, ranking, _ = await _asked_ranking(context)
+    by, _, ranking, _ = await _read_ranking(context)
     rows = [asdict(each) for each in ranking.rows]
     told = {
         "since": ranking.since,
@@ -309,23 +310,23 @@ async def send_rankings(context: RequestContext) -> None:
     context.send_json(msgspec.json.encode(told))
 
 
-async def _asked_ranking(context: RequestContext) -> tuple[str, Sequence[Listing], Ranking, Naming]:
+async def _read_ranking(context: RequestContext) -> tuple[str, Sequence[Listing], Ranking, Naming]:
     market = context.service_view.market()
-    if market is None or not await _sees_rankings(context):
+    if market is None or not await _may_see_rankings(context):
         raise NotFound("There is no such page.")
-    by, entries = context.query.one_of("by", await _kinds_to_rank(context)), market.entries()
+    by, entries = context.query.one_of("by", await _list_ranking_kinds(context)), market.entries()
     period = RankingPeriod(context.query.one_of("period", list(RankingPeriod), "week"))
-    naming = _naming(by, entries, await _shown_apps(context))
+    naming = _make_namer(by, entries, await _list_visible_apps(context))
     return by, entries, await context.accounts.rankings.ranked(by, period, naming), naming
 
 
-async def _kinds_to_rank(context: RequestContext) -> Sequence[str]:
-    named = await _shown_apps(context) != frozenset()
+async def _list_ranking_kinds(context: RequestContext) -> Sequence[str]:
+    named = await _list_visible_apps(context) != frozenset()
     return ("model", "provider", "app") if named else ("model", "provider")
 
 
-def _naming(by: str, entries: Sequence[Listing], apps: frozenset[str] | None = None) -> Naming:
-    """Return the naming of what a ranking counts; ``apps`` are those that may be named."""
+def _make_namer(by: str, entries: Sequence[Listing], apps: frozenset[str] | None = None) -> Naming:
+    """Return the function that names what is ranked; ``apps`` may be named (``None``: all)."""
     if by == "provider":
         found = {(one.id, each.name): each.provider for one in entries for each in one.endpoints}
         return lambda model, target: found.get((model, target), "")
@@ -335,24 +336,24 @@ def _naming(by: str, entries: Sequence[Listing], apps: frozenset[str] | None = N
     return lambda app, model: app if model in ids and (apps is None or app in apps) else ""
 
 
-async def _sees_rankings(context: RequestContext) -> bool:
-    return context.services.open_to.rankings or await _shown_apps(context) is None
+async def _may_see_rankings(context: RequestContext) -> bool:
+    return context.services.open_to.rankings or await _list_visible_apps(context) is None
 
 
-async def _shown_apps(context: RequestContext) -> frozenset[str] | None:
-    """Return the apps that may be named to whoever asks; ``None``: all, to operators."""
+async def _list_visible_apps(context: RequestContext) -> frozenset[str] | None:
+    """Return the apps that may be named to this visitor; ``None``: all, for operators."""
     if context.user is not None and await context.may(Action.USAGE_SEE_ALL):
         return None
     return context.services.open_to.apps
 
 
-def _starts_of_columns(ranking: Ranking) -> Sequence[datetime]:
+def _list_column_starts(ranking: Ranking) -> Sequence[datetime]:
     return ReportPeriod("ranking", ranking.since, ranking.until).starts()
 
 
-def _shares_of_columns(values: Values, starts: Sequence[datetime]) -> Values:
-    sums = {start: sum(each.get(start, 0.0) for each in values.values()) for start in starts}
+def _compute_column_shares(series: Values, starts: Sequence[datetime]) -> Values:
+    sums = {start: sum(each.get(start, 0.0) for each in series.values()) for start in starts}
     return {
         name: {start: value / sums[start] for start, value in found.items()}
-        for name, found in values.items()
+        for name, found in series.items()
     }

@@ -43,7 +43,7 @@ _FIELDS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class CatalogQuery:
-    """``most`` bounds the price of a usual million tokens, three in four of the prompt."""
+    """A search; ``most`` bounds the price of a million tokens, of which 3 in 4 are input."""
 
     text: str = ""
     cost: str = ""
@@ -98,7 +98,7 @@ class CatalogQuery:
         words, key = self.text.casefold().split(), SORTS[self.sort][1]
         turns, found = Turns(), list[tuple[Any, Offer]]()
         for one in entries:
-            if self._matches_offer(one) and (not words or _contains_words(one, words)):
+            if self._matches_offer(one) and (not words or _contains_all_words(one, words)):
                 place = (-used.get(one.id, 0), *key(one), one.card.name.casefold(), one.id)
                 found.append((place, one))
             await turns.pause()
@@ -119,22 +119,22 @@ class CatalogQuery:
     def sorted_by(self, sort: str) -> str:
         return replace(self, sort=sort).address()
 
-    def _matches_offer(self, one: Offer) -> bool:
+    def _matches_offer(self, offer: Offer) -> bool:
         return (
-            (not self.cost or (one.price == 0) == (self.cost == "free"))
-            and (self.most is None or one.price <= self.most)
-            and (not self.author or one.id.partition("/")[0] == self.author)
-            and (not self.provider or self.provider in providers_of(one))
-            and (not self.ending or (one.ends is not None) == (self.ending == "ending"))
-            and (not self.parameters or one.parameters.issuperset(self.parameters))
-            and (not self.takes or one.input_modalities.issuperset(self.takes))
-            and (not self.gives or gives(one).issuperset(self.gives))
-            and (not self.context or self.context <= (one.context_length or 0))
+            (not self.cost or (offer.price == 0) == (self.cost == "free"))
+            and (self.most is None or offer.price <= self.most)
+            and (not self.author or offer.id.partition("/")[0] == self.author)
+            and (not self.provider or self.provider in providers_of(offer))
+            and (not self.ending or (offer.ends is not None) == (self.ending == "ending"))
+            and (not self.parameters or offer.parameters.issuperset(self.parameters))
+            and (not self.takes or offer.input_modalities.issuperset(self.takes))
+            and (not self.gives or gives(offer).issuperset(self.gives))
+            and (not self.context or self.context <= (offer.context_length or 0))
         )
 
 
-def _contains_words(one: Offer, words: Sequence[str]) -> bool:
-    text = f"{one.id}\n{one.card.name}\n{one.card.description}".casefold()
+def _contains_all_words(offer: Offer, words: Sequence[str]) -> bool:
+    text = f"{offer.id}\n{offer.card.name}\n{offer.card.description}".casefold()
     return all(word in text for word in words)
 
 
@@ -158,7 +158,7 @@ class CostAssumptions:
 
     @staticmethod
     def parse(query: FormFields) -> CostAssumptions:
-        counts = {name: _typed_count(query, name) for name in _COUNTS}
+        counts = {name: _parse_count(query, name) for name in _COUNTS}
         for part, whole in (("cached", "in"), ("thinking", "out")):
             if counts[part] > counts[whole]:
                 raise InvalidRequest(
@@ -196,11 +196,11 @@ def costs(variants: Sequence[Listing], load: CostAssumptions) -> Sequence[CostEs
     return sorted(made, key=lambda each: (each.month, each.variant, each.target))
 
 
-def _typed_count(query: FormFields, name: str) -> int:
-    title, usual = _COUNTS[name]
-    if text := query.get(name):
-        return typed_whole(text, name, title, _MOST_TOKENS)
-    return usual if name not in query else 0
+def _parse_count(query: FormFields, field_name: str) -> int:
+    title, usual = _COUNTS[field_name]
+    if text := query.get(field_name):
+        return typed_whole(text, field_name, title, _MOST_TOKENS)
+    return usual if field_name not in query else 0
 
 
 USUAL_LOAD = CostAssumptions.parse(FormFields())

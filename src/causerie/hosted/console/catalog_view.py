@@ -129,7 +129,7 @@ class EndpointRow:
     @property
     def uptime(self) -> float | None:
         """Return the percent of the requests of a day that were answered."""
-        return _uptime_percent(self.figures)
+        return _compute_uptime_percent(self.figures)
 
     @property
     def checked_calls(self) -> int:
@@ -142,19 +142,19 @@ class EndpointRow:
         return 100 * counts.fine / checked if counts and checked else None
 
 
-def _uptime_percent(figures: Figures) -> float | None:
+def _compute_uptime_percent(figures: Figures) -> float | None:
     share = figures.uptime_day
     return None if share is None else round(share * 100, 3)
 
 
 def endpoints(one: Listing) -> Sequence[EndpointRow]:
-    """Return the endpoints, in the order in which the default route asks them most."""
+    """Return the rows of a model's endpoints, in the order of the default route."""
     names = endpoint_names(one)
-    return [_endpoint_row(one, each, names[each.name]) for each in one.by_default]
+    return [_build_endpoint_row(one, each, names[each.name]) for each in one.by_default]
 
 
 def parameter_groups(every: Sequence[EndpointRow]) -> Sequence[Sequence[EndpointRow]]:
-    """Return the endpoints together that have the same parameters, known in the same way."""
+    """Return the endpoints grouped by their parameters and how these are known."""
     found: dict[Any, list[EndpointRow]] = {}
     for each in every:
         known = each.endpoint
@@ -194,9 +194,9 @@ def endpoint_names(one: Listing) -> Mapping[str, str]:
     }
 
 
-def _endpoint_row(one: Listing, endpoint: CatalogEndpoint, name: str) -> EndpointRow:
-    stats = one.stats_of(endpoint.name) or UNKNOWN_STATS
-    return EndpointRow(name, one, endpoint, stats)
+def _build_endpoint_row(listing: Listing, endpoint: CatalogEndpoint, row_name: str) -> EndpointRow:
+    stats = listing.stats_of(endpoint.name) or UNKNOWN_STATS
+    return EndpointRow(row_name, listing, endpoint, stats)
 
 
 @dataclass(frozen=True)
@@ -219,8 +219,8 @@ class ProviderRow:
     def figures(self) -> Figures:
         every = [each.figures for each in self.offers]
         return Figures(
-            _median_figure(each.first_token for each in every),
-            _median_figure(each.speed for each in every),
+            _compute_median_figure(each.first_token for each in every),
+            _compute_median_figure(each.speed for each in every),
             last=max((each.last for each in every if each.last is not None), default=None),
         )
 
@@ -245,23 +245,23 @@ class ProviderBoard:
     def __init__(self, clock: Callable[[], datetime]) -> None:
         self._clock, self._rows_lock = clock, asyncio.Lock()
         self._cached_rows: Sequence[tuple[ProviderRow, Strip]] = ()
-        self._rows_made_of: tuple[Sequence[Listing], datetime] | None = None
+        self._cached_entries_and_time: tuple[Sequence[Listing], datetime] | None = None
 
     async def rows(self, market: DoorCatalog) -> Sequence[tuple[ProviderRow, Strip]]:
         async with self._rows_lock:
             entries, now = market.entries(), self._clock()
-            known, made_at = self._rows_made_of or (None, now)
+            known, made_at = self._cached_entries_and_time or (None, now)
             if known != entries or not timedelta() <= now - made_at < _BOARD_KEPT:
-                self._cached_rows = await asyncio.to_thread(_board_rows, market, entries, now)
-                self._rows_made_of = entries, now
+                self._cached_rows = await asyncio.to_thread(_build_board_rows, market, entries, now)
+                self._cached_entries_and_time = entries, now
             return self._cached_rows
 
 
-def _board_rows(
-    market: DoorCatalog, entries: Sequence[Listing], now: datetime
+def _build_board_rows(
+    catalog: DoorCatalog, entries: Sequence[Listing], now: datetime
 ) -> Sequence[tuple[ProviderRow, Strip]]:
-    found = providers(entries, market.history)
-    return [(row, ninety_days(row.name, market.days(*row.targets), now)) for row in found]
+    found = providers(entries, catalog.history)
+    return [(row, ninety_days(row.name, catalog.days(*row.targets), now)) for row in found]
 
 
 def providers(entries: Sequence[Listing], history: DayReader) -> Sequence[ProviderRow]:
@@ -269,12 +269,12 @@ def providers(entries: Sequence[Listing], history: DayReader) -> Sequence[Provid
     found: dict[str, list[EndpointRow]] = {}
     for one in sorted(entries, key=lambda each: (each.card.name.casefold(), each.id)):
         for endpoint in one.endpoints:
-            row = _endpoint_row(one, endpoint, one.card.name)
+            row = _build_endpoint_row(one, endpoint, one.card.name)
             found.setdefault(endpoint.provider, []).append(row)
     return [ProviderRow(name, offers, history) for name, offers in sorted(found.items())]
 
 
-def _median_figure(figures: Iterable[Figure | None]) -> Figure | None:
+def _compute_median_figure(figures: Iterable[Figure | None]) -> Figure | None:
     known = [each for each in figures if each is not None]
     if not known:
         return None
@@ -297,7 +297,7 @@ QUICK = (
 
 
 def facets(entries: Sequence[Offer]) -> Mapping[str, Any]:
-    """Return what the entries differ by: authors with their numbers, parameters by purpose."""
+    """Return the values by which entries can be filtered, such as authors with their counts."""
     authors = Counter(one.id.partition("/")[0] for one in entries if "/" in one.id)
     offering = Counter(name for one in entries for name in providers_of(one))
     parameters = frozenset[str]().union(*{one.parameters for one in entries})
@@ -363,18 +363,18 @@ def gives(one: Offer) -> frozenset[str]:
 
 
 def offers(service_view: ServiceView, *, public: bool) -> Sequence[Offer]:
-    """Return the entries of the catalog, and unless all shall be ``public`` the other models."""
+    """Return the entries of the catalog; unless ``public``, also the service's other models."""
     market = service_view.market()
     listed = market.entries() if market is not None else ()
     if public:
         return listed
     names = {name for one in listed for name in one.names}
     others = (entry for entry in service_view.models() if str(entry.get("id", "")) not in names)
-    return [*listed, *(_served_offer(entry, service_view) for entry in others)]
+    return [*listed, *(_build_served_offer(entry, service_view) for entry in others)]
 
 
 def sources(one: Offer, engines: frozenset[str]) -> Sequence[str]:
-    """Return who answers for a model; ``engines`` are the targets that run here."""
+    """Return the providers that serve a model; targets in ``engines`` are of this service."""
     if isinstance(one, Listing):
         pairs = [(each.name, each.provider) for each in one.endpoints]
     else:
@@ -382,7 +382,7 @@ def sources(one: Offer, engines: frozenset[str]) -> Sequence[str]:
     return list(dict.fromkeys(_HERE if name in engines else who for name, who in pairs))
 
 
-def _served_offer(entry: Mapping[str, Any], service_view: ServiceView) -> ServedOffer:
+def _build_served_offer(entry: Mapping[str, Any], service_view: ServiceView) -> ServedOffer:
     shown, created = model_row(entry), entry.get("created")
     targets = service_view.answering(shown.id)
     return ServedOffer(shown, created if isinstance(created, int) else 0, targets)
@@ -400,7 +400,7 @@ class Compared(Struct, frozen=True):
 
     @property
     def uptime(self) -> float | None:
-        return _uptime_percent(self.row.figures)
+        return _compute_uptime_percent(self.row.figures)
 
 
 class ModelComparison(Struct, frozen=True):
@@ -444,7 +444,7 @@ def comparison(chosen: Sequence[Listing], entries: Sequence[Listing]) -> ModelCo
 
 
 def with_variants(found: Sequence[Offer]) -> Sequence[tuple[Offer, Sequence[str]]]:
-    """Return one of each model's variants, the standard one if it is there, and names of others."""
+    """Return each model once, as its standard variant if found, with the suffixes of its others."""
     groups: dict[str, list[Offer]] = {}
     for one in found:
         base = one.id.partition(":")[0] if isinstance(one, Listing) else one.id

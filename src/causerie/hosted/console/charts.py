@@ -71,7 +71,7 @@ def stacked(
     ticks = scale(max([*sums, *before], default=0.0), least=1.0 if whole else 0.0)
     if not any(before):
         return Chart(starts, series, ticks)
-    runs = _line_points(starts, dict(zip(starts, before, strict=True)), ticks[-1])
+    runs = _plot_polylines(starts, dict(zip(starts, before, strict=True)), ticks[-1])
     return Chart(starts, series, ticks, before=before, before_runs=runs)
 
 
@@ -80,7 +80,7 @@ def lines(starts: Sequence[datetime], values: Values, *, whole: bool = False) ->
     highest = max((value for one in values.values() for value in one.values()), default=0.0)
     ticks = scale(highest, least=1.0 if whole else 0.0)
     series = [
-        Series(name, colour, [*map(found.get, starts)], _line_points(starts, found, ticks[-1]))
+        Series(name, colour, [*map(found.get, starts)], _plot_polylines(starts, found, ticks[-1]))
         for colour, (name, found) in enumerate(values.items(), 1)
     ]
     return Chart(starts, series, ticks, bars=False)
@@ -97,16 +97,16 @@ def scale(highest: float, least: float = 0.0) -> Sequence[float]:
     return tuple(step * index for index in range(math.ceil(highest / step - 1e-9) + 1))
 
 
-def _line_points(
-    starts: Sequence[datetime], found: Mapping[datetime, float], top: float
+def _plot_polylines(
+    starts: Sequence[datetime], value_by_start: Mapping[datetime, float], highest_tick: float
 ) -> Sequence[str]:
     width = _BOX / len(starts)
     runs: list[list[tuple[float, float]]] = [[]]
     for index, start in enumerate(starts):
-        if start not in found:
+        if start not in value_by_start:
             runs.append([])
             continue
-        runs[-1].append((width * (index + 0.5), _BOX - found[start] / top * _BOX))
+        runs[-1].append((width * (index + 0.5), _BOX - value_by_start[start] / highest_tick * _BOX))
     made = []
     for run in filter(None, runs):
         if len(run) == 1:
@@ -122,7 +122,7 @@ _GOOD, _FAIR = 0.99, 0.9  # shares of requests that were answered
 
 
 class Mark(Struct, frozen=True):
-    """Half an hour, or a day, of a strip."""
+    """Half an hour or a day of a strip, with its counts of requests."""
 
     start: datetime
     answered: int
@@ -138,7 +138,7 @@ class Mark(Struct, frozen=True):
 
 
 class Strip(Struct, frozen=True):
-    """One endpoint's day; ``uptime`` is ``None`` where nobody asked it."""
+    """Availability of an endpoint or provider; ``uptime`` is ``None`` without requests."""
 
     name: str
     marks: Sequence[Mark]
@@ -167,8 +167,8 @@ def trend(days: Mapping[str, Sequence[TimeBucket]], now: datetime) -> Mapping[st
     drawn = strips(shown, now)
     return {
         "strips": drawn,
-        "latency": lines(starts, _values_by_target(shown, lambda one: one.first_token)),
-        "throughput": lines(starts, _values_by_target(shown, lambda one: one.speed), whole=True),
+        "latency": lines(starts, _build_series(shown, lambda one: one.first_token)),
+        "throughput": lines(starts, _build_series(shown, lambda one: one.speed), whole=True),
         "left_out": len(days) - len(shown),
         "empty": all(strip.uptime is None for strip in drawn),
     }
@@ -176,37 +176,37 @@ def trend(days: Mapping[str, Sequence[TimeBucket]], now: datetime) -> Mapping[st
 
 def ninety_days(name: str, found: Iterable[TimeBucket], now: datetime) -> Strip:
     """Return the last 90 days of a provider, a mark for each day (UTC)."""
-    return _uptime_strip(name, found, DAY_SECONDS, 90, now)
+    return _build_uptime_strip(name, found, DAY_SECONDS, 90, now)
 
 
 def strips(days: Mapping[str, Sequence[TimeBucket]], now: datetime) -> Sequence[Strip]:
-    return [_uptime_strip(name, day, _HALF_HOUR, 48, now) for name, day in days.items()]
+    return [_build_uptime_strip(name, day, _HALF_HOUR, 48, now) for name, day in days.items()]
 
 
-def _values_by_target(
-    days: Mapping[str, Sequence[TimeBucket]], value: Callable[[TimeBucket], float | None]
+def _build_series(
+    buckets: Mapping[str, Sequence[TimeBucket]], read_figure: Callable[[TimeBucket], float | None]
 ) -> Values:
     return {
         name: {
             datetime.fromtimestamp(one.start, UTC): found
             for one in day
-            if (found := value(one)) is not None
+            if (found := read_figure(one)) is not None
         }
-        for name, day in days.items()
+        for name, day in buckets.items()
     }
 
 
-def _uptime_strip(
-    name: str, found: Iterable[TimeBucket], seconds: int, most: int, now: datetime
+def _build_uptime_strip(
+    name: str, buckets: Iterable[TimeBucket], mark_seconds: int, mark_count: int, now: datetime
 ) -> Strip:
-    """Return the last marks, ``most`` of them and each of so many seconds."""
+    """Return a strip of the last ``mark_count`` marks, each of ``mark_seconds``."""
     grouped: dict[int, list[TimeBucket]] = {}
-    for one in found:
-        grouped.setdefault(one.start // seconds, []).append(one)
-    last = int(now.timestamp()) // seconds
+    for one in buckets:
+        grouped.setdefault(one.start // mark_seconds, []).append(one)
+    last = int(now.timestamp()) // mark_seconds
     marks = []
-    for number in range(last - most + 1, last + 1):
-        start, every = datetime.fromtimestamp(number * seconds, UTC), grouped.get(number, ())
+    for number in range(last - mark_count + 1, last + 1):
+        start, every = datetime.fromtimestamp(number * mark_seconds, UTC), grouped.get(number, ())
         counts = sum(one.answered for one in every), sum(one.failed for one in every)
         marks.append(Mark(start, *counts))
     return Strip(name, marks)

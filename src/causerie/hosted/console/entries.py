@@ -47,7 +47,7 @@ def lowest_price(entry: EntryView, part: str) -> Decimal | None:
 
 
 async def provider_asked(context: RequestContext) -> tuple[EntryView, Sequence[EntryView]]:
-    """Return the provider of the path, which is in force, and all entries."""
+    """Return the entry in force of the provider in the path, and all entries."""
     entries = await context.configuration.every(context.actor)
     return provider_in_force(entries, context.params["provider"]), entries
 
@@ -66,7 +66,7 @@ class EntryProblems:
     def __init__(
         self, failure: ServiceError | None = None, origin: str = "", fields: Collection[str] = ()
     ) -> None:
-        self._by_field: dict[str, InvalidRequest] = {}
+        self._problems_by_field: dict[str, InvalidRequest] = {}
         self.rest: list[str] = []
         if failure is None:
             return
@@ -75,21 +75,22 @@ class EntryProblems:
             own = problem.removeprefix(f"{origin}: ")
             key, _, advice = own.partition(": ")
             if advice and _INDEX.sub("[]", key) in fields:
-                self._by_field.setdefault(key, InvalidRequest(_as_sentence(advice), param=key))
+                refusal = InvalidRequest(_to_sentence(advice), param=key)
+                self._problems_by_field.setdefault(key, refusal)
             elif advice and own != problem:
                 self.rest.append(f"`{key}` {advice}")
             else:
-                self.rest.append(_as_sentence(own))
+                self.rest.append(_to_sentence(own))
 
     def of(self, field: str) -> InvalidRequest | None:
-        return self._by_field.get(field)
+        return self._problems_by_field.get(field)
 
     @property
     def named(self) -> Sequence[tuple[str, str]]:
-        return [(name, each.message) for name, each in self._by_field.items()]
+        return [(name, each.message) for name, each in self._problems_by_field.items()]
 
     def any(self, *fields: str) -> bool:
-        return any(field in self._by_field for field in fields)
+        return any(field in self._problems_by_field for field in fields)
 
 
 def of_unknown_kinds(entries: Sequence[EntryView]) -> Sequence[EntryView]:
@@ -98,14 +99,14 @@ def of_unknown_kinds(entries: Sequence[EntryView]) -> Sequence[EntryView]:
 
 
 def typed_number(text: str) -> int | float | str:
-    """Return the number that was typed; another text stays one, which the settings refuse."""
+    """Return a typed number; any other text stays as it is, for the settings to refuse."""
     for read in (int, float):
         with suppress(ValueError):
             return read(text)
     return text
 
 
-def _as_sentence(words: str) -> str:
+def _to_sentence(words: str) -> str:
     if words.startswith(("is ", "are ")):
         words = f"{'It' if words.startswith('is ') else 'They'} {words}"
     return f"{words[:1].upper()}{words[1:]}{'' if words.endswith(('.', '?', '!')) else '.'}"
@@ -128,7 +129,7 @@ class SettingField(Struct, frozen=True):
 
 
 class SettingsForm(Struct, frozen=True):
-    """What a form shows: a text for each of its fields, and all other settings as JSON."""
+    """A form of settings: a text for each field, and all other settings as JSON."""
 
     fields: Sequence[SettingField]
     typed: FormFields = FormFields()
@@ -178,10 +179,10 @@ class SettingsForm(Struct, frozen=True):
         return EntryProblems(failure, origin, names)
 
     def settings(self) -> dict[str, Any]:
-        settings, values = _read_json(self.typed.get("more")), self.values
+        settings, values = _parse_json_object(self.typed.get("more")), self.values
         for each in self.fields:
             if text := values.get(each.name):
-                _set_setting(settings, each.name.split("."), _typed_value(each, text))
+                _set_setting(settings, each.name.split("."), _parse_field(each, text))
         return settings
 
     def wish(self, *, key: str | None = None, enabled: bool = True) -> EntryWish:
@@ -192,7 +193,7 @@ class SettingsForm(Struct, frozen=True):
         return EntryWish(settings=self.settings(), key=key, enabled=enabled, version=version)
 
 
-def _typed_value(field: SettingField, text: str) -> Any:
+def _parse_field(field: SettingField, text: str) -> Any:
     if field.kind in ("list", "lines"):
         return listed(text)
     if field.kind == "flag":
@@ -222,18 +223,18 @@ def _pop_setting(settings: dict[str, Any], path: Sequence[str]) -> Any:
     return value
 
 
-def _set_setting(settings: dict[str, Any], path: Sequence[str], value: Any) -> None:
+def _set_setting(settings: dict[str, Any], path: Sequence[str], setting: Any) -> None:
     name, *inner = path
     if not inner:
-        settings[name] = value
+        settings[name] = setting
         return
     table = settings.setdefault(name, {})
     if not isinstance(table, dict):
         raise InvalidRequest(f"has `{name}`, which is a table", param="more")
-    _set_setting(table, inner, value)
+    _set_setting(table, inner, setting)
 
 
-def _read_json(text: str) -> dict[str, Any]:
+def _parse_json_object(text: str) -> dict[str, Any]:
     try:
         found = json.loads(text or "{}")
     except ValueError as failure:
@@ -254,7 +255,7 @@ class _FieldGroup(Struct, frozen=True):
 
 
 def form_fields(form: str) -> Sequence[SettingField]:
-    """Return the fields of a form of the table."""
+    """Return the fields of a form in ``forms.toml``."""
     limits = msgspec.convert(_FORMS["limits"], list[SettingField])
     groups = msgspec.convert(_FORMS[form]["groups"], list[_FieldGroup])
     return [
@@ -287,17 +288,17 @@ class EntryPages(Struct):
 
     @classmethod
     def of(cls, form: str) -> Self:
-        """Return the pages of a form of the table; its kind of entries has its name."""
+        """Return the pages of a form in ``forms.toml``; forms are named by kinds of entries."""
         return msgspec.convert({"kinds": [form], "fields": form_fields(form)} | _FORMS[form], cls)
 
     async def list(self, context: RequestContext) -> None:
         entries = await context.configuration.every(context.actor)
-        await context.show(
+        await context.send_page(
             self.list_template,
             page=page_of(
                 [each for each in entries if each.kind in self.kinds],
                 context.query,
-                self._searched_texts,
+                self._list_search_texts,
                 {"id": "name", "origin": "origin"},
             ),
             live={row.id: row for row in map(model_row, context.service_view.models())},
@@ -309,29 +310,29 @@ class EntryPages(Struct):
         )
 
     async def ask_deletion(self, context: RequestContext) -> None:
-        entry = await self._found_entry(context)
-        await context.show("operator/delete_entry.html", entry=entry, pages=self)
+        entry = await self._find_entry(context)
+        await context.send_page("operator/delete_entry.html", entry=entry, pages=self)
 
     async def delete(self, context: RequestContext) -> None:
-        entry = await self._found_entry(context)
+        entry = await self._find_entry(context)
         await context.configuration.delete(context.actor, entry.id)
-        self._go_to_list(context, "deleted")
+        self._redirect_to_list(context, "deleted")
 
     async def switch(self, context: RequestContext, *, enabled: bool) -> None:
-        entry = await self._found_entry(context)
+        entry = await self._find_entry(context)
         await context.configuration.switch(context.actor, entry.id, enabled=enabled)
-        self._go_to_list(context, "enabled" if enabled else "disabled")
+        self._redirect_to_list(context, "enabled" if enabled else "disabled")
 
-    async def _found_entry(self, context: RequestContext) -> EntryView:
+    async def _find_entry(self, context: RequestContext) -> EntryView:
         entry = await context.configuration.see(context.actor, context.params["entry"])
         if entry.kind not in self.kinds:
             raise NotFound(f"There is no such {self.noun} in the database.")
         return entry
 
-    def _go_to_list(self, context: RequestContext, done: str) -> None:
-        context.go(self.list_path, done=f"{self.noun.replace(' ', '-')}-{done}")
+    def _redirect_to_list(self, context: RequestContext, outcome: str) -> None:
+        context.go(self.list_path, done=f"{self.noun.replace(' ', '-')}-{outcome}")
 
-    def _searched_texts(self, entry: EntryView) -> Iterator[str]:
+    def _list_search_texts(self, entry: EntryView) -> Iterator[str]:
         yield entry.name
         for name in self.searched:
             value = entry.settings.get(name, "")
@@ -342,42 +343,42 @@ class EntryPages(Struct):
                 yield str(value)
 
     async def new(self, context: RequestContext) -> None:
-        await self._show_form(context, None)
+        await self._show_entry_form(context, None)
 
     async def create(self, context: RequestContext) -> None:
         await self._create_entry(context, context.form.get("key") or None)
-        self._go_to_list(context, "added")
+        self._redirect_to_list(context, "added")
 
     async def see(self, context: RequestContext) -> None:
-        await self._show_form(context, await self._found_entry(context))
+        await self._show_entry_form(context, await self._find_entry(context))
 
     async def change(self, context: RequestContext) -> None:
-        """Replace an entry; an empty key leaves the one there is."""
-        entry = await self._found_entry(context)
-        form = await self._typed_form(context)
+        """Replace an entry's settings; an empty key field keeps the stored key."""
+        entry = await self._find_entry(context)
+        form = await self._parse_form(context)
         wish = form.wish(key=context.form.get("key") or None, enabled=entry.enabled)
         await context.configuration.change(context.actor, entry.id, wish)
-        self._go_to_list(context, "saved")
+        self._redirect_to_list(context, "saved")
 
     async def around(self, context: RequestContext) -> Mapping[str, Any]:
-        """Return what the template needs besides the form."""
+        """Return the values that the template needs besides the form."""
         return {}
 
-    async def _create_entry(self, context: RequestContext, key: str | None) -> None:
-        wish, kind = (await self._typed_form(context)).wish(key=key), self._entry_kind(context)
+    async def _create_entry(self, context: RequestContext, secret: str | None) -> None:
+        wish, kind = (await self._parse_form(context)).wish(key=secret), self._find_kind(context)
         await context.configuration.create(context.actor, kind, wish)
 
-    async def _typed_form(self, context: RequestContext) -> SettingsForm:
+    async def _parse_form(self, context: RequestContext) -> SettingsForm:
         return self.form(self.fields, context.form)
 
-    def _entry_kind(self, context: RequestContext) -> EntryKind:
+    def _find_kind(self, context: RequestContext) -> EntryKind:
         return next(iter(self.kinds))
 
-    async def _show_form(
+    async def _show_entry_form(
         self, context: RequestContext, entry: EntryView | None, form: SettingsForm | None = None
     ) -> None:
         form = form or self.form.shown(self.fields, context.form, entry)
-        kind = entry.kind if entry is not None else self._entry_kind(context)
+        kind = entry.kind if entry is not None else self._find_kind(context)
         problems = form.problems(context.problem, kind)
         shown = {"entry": entry, "form": form, "kind": kind, "pages": self, "problems": problems}
-        await context.show(self.template, **shown, **await self.around(context))
+        await context.send_page(self.template, **shown, **await self.around(context))

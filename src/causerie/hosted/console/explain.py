@@ -22,7 +22,7 @@ _PICKS = (
 )
 
 
-def _request_body(form: FormFields) -> bytes:
+def _build_request_body(form: FormFields) -> bytes:
     if form.get("from") == "body":
         return form.raw("body").encode("utf-8", "surrogatepass")
     made: dict[str, Any] = {
@@ -37,12 +37,12 @@ def _request_body(form: FormFields) -> bytes:
         made["response_format"] = found
     if effort := form.get("effort"):
         made["reasoning_effort"] = effort
-    if provider := dict(_provider_preferences(form)):
+    if provider := dict(_parse_provider_preferences(form)):
         made["provider"] = provider
     return json.dumps(made, indent=2, ensure_ascii=False).encode()
 
 
-def _provider_preferences(form: FormFields) -> Iterator[tuple[str, Any]]:
+def _parse_provider_preferences(form: FormFields) -> Iterator[tuple[str, Any]]:
     for name, listed in form.given(_LISTS).items():
         yield name, [each.strip() for each in listed.split(",") if each.strip()]
     if sort := form.get("sort"):
@@ -59,14 +59,14 @@ def _provider_preferences(form: FormFields) -> Iterator[tuple[str, Any]]:
 
 
 async def show(context: RequestContext) -> None:
-    """Show the form; ``?model=`` fills one in."""
+    """Show the form; ``?model=`` fills in its model."""
     await context.operations.providers(context.actor)
     await _show_explanation(context, context.form or context.query)
 
 
 async def explain(context: RequestContext) -> None:
     await context.operations.providers(context.actor)  # a wrong form names models and doors, too
-    form, body = context.form, _request_body(context.form)
+    form, body = context.form, _build_request_body(context.form)
     door, key, session = (form.get(name) for name in ("door", "key", "session"))
     question = RouteQuery(body, door, key, session, form.get("reject") == "yes")
     told = await context.operations.explain(context.actor, question)
@@ -76,14 +76,14 @@ async def explain(context: RequestContext) -> None:
 async def _show_explanation(
     context: RequestContext,
     form: FormFields,
-    told: RoutingExplanation | None = None,
+    explanation: RoutingExplanation | None = None,
     body: str = "",
 ) -> None:
-    await context.show(
+    await context.send_page(
         "operator/explain.html",
         form=form,
         prefers=bool(form.given(_PICKS)),
-        told=told,
+        told=explanation,
         body=body or form.raw("body"),
         doors=[(name, name) for name in context.operations.doors()],
         models=context.operations.models(),

@@ -24,10 +24,10 @@ _MOST = 500
 class FormFields:
     """Fields of a form or a query. A missing field is empty."""
 
-    __slots__ = ("_pairs",)
+    __slots__ = ("_field_pairs",)
 
     def __init__(self, pairs: Iterable[tuple[str, str]] = ()) -> None:
-        self._pairs = tuple(pairs)
+        self._field_pairs = tuple(pairs)
 
     @staticmethod
     def parse(text: str) -> FormFields:
@@ -42,21 +42,21 @@ class FormFields:
         return FormFields(pairs)
 
     def get(self, name: str, default: str = "") -> str:
-        return next((value.strip() for key, value in self._pairs if key == name), default)
+        return next((value.strip() for key, value in self._field_pairs if key == name), default)
 
     def raw(self, name: str) -> str:
-        """The first value as it was sent: for passwords."""
-        return next((value for key, value in self._pairs if key == name), "")
+        """Return the first value as it was sent, spaces included: for passwords."""
+        return next((value for key, value in self._field_pairs if key == name), "")
 
     def every(self, name: str) -> Sequence[str]:
-        return [value.strip() for key, value in self._pairs if key == name]
+        return [value.strip() for key, value in self._field_pairs if key == name]
 
     def chosen(self, name: str) -> frozenset[str] | None:
-        """Return the chosen ones of a field, or ``None`` for all."""
+        """Return the chosen values of a field; ``None`` if all are chosen."""
         return frozenset(self.every(name)) if self.get(f"{name}_all") == "some" else None
 
     def given(self, names: Iterable[str]) -> dict[str, str]:
-        """Return those of the fields that are not empty."""
+        """Return the fields of these names that are not empty."""
         return {name: value for name in names if (value := self.get(name))}
 
     def rows(self, prefix: str, columns: Sequence[str]) -> list[dict[str, str]]:
@@ -73,13 +73,13 @@ class FormFields:
         return given
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
-        return iter(self._pairs)
+        return iter(self._field_pairs)
 
     def __contains__(self, name: str) -> bool:
-        return any(key == name for key, _ in self._pairs)
+        return any(key == name for key, _ in self._field_pairs)
 
     def __bool__(self) -> bool:
-        return bool(self._pairs)
+        return bool(self._field_pairs)
 
 
 def chosen_fields(name: str, chosen: Collection[str] | None) -> Iterator[tuple[str, str]]:
@@ -95,7 +95,7 @@ _THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+(\.\d*)?", re.ASCII)
 def typed_money(text: str, param: str, what: str = "amount", **options: Any) -> Decimal:
     """Return an amount that was typed, like ``$1,250.50``; raise :class:`InvalidRequest`."""
     try:
-        return money(_without_commas(text.removeprefix("$")), **options)
+        return money(_remove_thousands_commas(text.removeprefix("$")), **options)
     except ValueError as failure:
         words = f"`{text[:20]}` is no {what}; one looks like 25 or 0.50."
         raise InvalidRequest(words, param=param) from failure
@@ -103,13 +103,13 @@ def typed_money(text: str, param: str, what: str = "amount", **options: Any) -> 
 
 def typed_whole(text: str, param: str, title: str, most: int) -> int:
     """Return a whole number that was typed, like ``1,000``; raise :class:`InvalidRequest`."""
-    number = whole_number(_without_commas(text.replace(" ", "")), most)
+    number = whole_number(_remove_thousands_commas(text.replace(" ", "")), most)
     if number is None:
         raise InvalidRequest(f"{title}: `{text[:20]}` is no whole number.", param=param)
     return number
 
 
-def _without_commas(text: str) -> str:
+def _remove_thousands_commas(text: str) -> str:
     # A comma for decimals stays, so that it is refused.
     return text.replace(",", "") if _THOUSANDS.fullmatch(text) else text
 
@@ -150,14 +150,14 @@ class ListPage(Struct, Generic[T], frozen=True):
 
     @property
     def searchable(self) -> bool:
-        """Return whether the list is too long to be taken in at a glance."""
+        """Return whether the list is long enough for a search field."""
         return self.total > _MANY
 
     def address(self, number: int) -> str:
-        return self._query_with(page=number, sort=self.sort)
+        return self._build_query_string(page=number, sort=self.sort)
 
     def with_rows(self, rows: int) -> str:
-        return self._query_with(sort=self.sort, rows=rows if rows != USUAL_ROWS else "")
+        return self._build_query_string(sort=self.sort, rows=rows if rows != USUAL_ROWS else "")
 
     def order(self, column: str) -> str:
         if self.sort.removeprefix("-") != column:
@@ -168,9 +168,9 @@ class ListPage(Struct, Generic[T], frozen=True):
         """Return the query of the list sorted by a column, the other way round if it is already."""
         order = self.order(column)
         falling = order == "ascending" if order else down
-        return self._query_with(sort=f"-{column}" if falling else column)
+        return self._build_query_string(sort=f"-{column}" if falling else column)
 
-    def _query_with(self, **fields: str | int) -> str:
+    def _build_query_string(self, **fields: str | int) -> str:
         rows = self.rows if self.rows != USUAL_ROWS else ""
         asked = {**self.kept, "find": self.find, "rows": rows, **fields}
         return "?" + urlencode({name: value for name, value in asked.items() if value})
@@ -200,7 +200,7 @@ def page_of(
         found = [each for each, text in searched if all(word in text for word in words)]
     sort = query.get("sort")
     if column := columns.get(sort.removeprefix("-")):
-        found = _sorted_by(found, column, down=sort.startswith("-"))
+        found = _sort_by_column(found, column, down=sort.startswith("-"))
     else:
         sort = ""
     rows = rows_of(query.get("rows"))
@@ -209,17 +209,17 @@ def page_of(
     return ListPage(shown, number, len(found), len(items), find, sort, kept, rows)
 
 
-def _sorted_by(items: Sequence[T], column: Column, *, down: bool) -> Sequence[T]:
+def _sort_by_column(items: Sequence[T], column: Column, *, down: bool) -> Sequence[T]:
     keyed = [
-        (column(each) if callable(column) else _sort_value(each, column), each) for each in items
+        (column(each) if callable(column) else _read_sort_key(each, column), each) for each in items
     ]
     known = [pair for pair in keyed if pair[0] is not None]
     known.sort(key=lambda pair: pair[0], reverse=down)
     return [each for _, each in (*known, *(pair for pair in keyed if pair[0] is None))]
 
 
-def _sort_value(item: Any, path: str) -> Any:
-    for name in path.split("."):
+def _read_sort_key(item: Any, attribute_path: str) -> Any:
+    for name in attribute_path.split("."):
         item = getattr(item, name, None)
     return item.casefold() if isinstance(item, str) else item
 
@@ -264,7 +264,7 @@ class ReportPeriod(Struct, frozen=True):
         return [self.since + length * index for index in range(count)]
 
     def fields(self) -> dict[str, str]:
-        """Return the fields of an address that mean this period again."""
+        """Return the query fields that select this period again."""
         if self.name != "custom":
             return {"range": self.name}
         return {"from": self.since.date().isoformat(), "to": self.last.date().isoformat()}
@@ -272,18 +272,18 @@ class ReportPeriod(Struct, frozen=True):
 
 def period(query: FormFields, now: datetime) -> ReportPeriod:
     if query.get("from") or query.get("to"):
-        return _custom_period(query, now)
+        return _parse_custom_period(query, now)
     name = query.one_of("range", PERIOD_LENGTHS, USUAL_PERIOD)
     length = PERIOD_LENGTHS[name][1]
     unit = HOUR if length <= _HOURLY else DAY
-    until = _unit_start(now, unit) + unit
+    until = _truncate_to_unit(now, unit) + unit
     return ReportPeriod(name, until - length, until)
 
 
-def _custom_period(query: FormFields, now: datetime) -> ReportPeriod:
-    last = _typed_day(query.get("to"), "to") if query.get("to") else now.astimezone(UTC)
-    last = _unit_start(last, DAY)
-    first = _typed_day(query.get("from"), "from") if query.get("from") else last - timedelta(days=6)
+def _parse_custom_period(query: FormFields, now: datetime) -> ReportPeriod:
+    last = _parse_day(query.get("to"), "to") if query.get("to") else now.astimezone(UTC)
+    last = _truncate_to_unit(last, DAY)
+    first = _parse_day(query.get("from"), "from") if query.get("from") else last - timedelta(days=6)
     until = last + DAY
     if first >= until:
         raise InvalidRequest("The first day comes after the last one.", param="from")
@@ -292,20 +292,20 @@ def _custom_period(query: FormFields, now: datetime) -> ReportPeriod:
     return ReportPeriod("custom", first, until)
 
 
-def _typed_day(text: str, name: str) -> datetime:
+def _parse_day(text: str, param: str) -> datetime:
     try:
         found = date.fromisoformat(text)
     except ValueError as failure:
         raise InvalidRequest(
-            f"{text[:20]} is not a day; write it like 2026-11-21.", param=name
+            f"{text[:20]} is not a day; write it like 2026-11-21.", param=param
         ) from failure
     if not _FIRST_YEAR <= found.year <= _LAST_YEAR:
         raise InvalidRequest(
-            f"A day lies between {_FIRST_YEAR} and {_LAST_YEAR}, not in {found.year}.", param=name
+            f"A day lies between {_FIRST_YEAR} and {_LAST_YEAR}, not in {found.year}.", param=param
         )
     return datetime.combine(found, datetime.min.time(), UTC)
 
 
-def _unit_start(moment: datetime, unit: timedelta) -> datetime:
+def _truncate_to_unit(moment: datetime, unit: timedelta) -> datetime:
     utc = moment.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
     return utc if unit == HOUR else utc.replace(hour=0)

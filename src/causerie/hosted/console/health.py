@@ -59,25 +59,25 @@ class ProviderHealth(Struct, frozen=True):
         return None if self.day.uptime is None else 100 - 100 * self.day.uptime
 
 
-def _provider_of_target(target: str, own: frozenset[str]) -> str:
-    return OWN_PROVIDER if target in own else provider_of(target)
+def _get_provider_of_target(target: str, own_targets: frozenset[str]) -> str:
+    return OWN_PROVIDER if target in own_targets else provider_of(target)
 
 
 async def provider_health(
     context: RequestContext, badges: Mapping[str, Sequence[StatusBadge]]
 ) -> Sequence[ProviderHealth]:
-    """Return how providers do, of which ``badges`` has those of the targets."""
-    used, now, rows = await _usage_of_providers_today(context), context.services.clock(), []
+    """Return the state of each provider; ``badges`` are those of its targets."""
+    used, now, rows = await _read_usage_by_provider_today(context), context.services.clock(), []
     asked = sum(each.requests for each in used.values()) if used is not None else 0
     for name, found in badges.items():
-        buckets = _merged_history(context.service_view, (each.target for each in found))
+        buckets = _merge_history(context.service_view, (each.target for each in found))
         [day] = strips({_HERE if name == OWN_PROVIDER else name: buckets}, now)
-        latency = _median_of_known(one.first_token for one in buckets)
+        latency = _compute_median_of_known(one.first_token for one in buckets)
         cost = share = None
         if used is not None:
             of = used.get(name)
             cost, share = (of.cost, of.requests / asked) if of else (Decimal(0), 0.0)
-        badge = _worst_badge(name, found)
+        badge = _build_worst_badge(name, found)
         rows.append(ProviderHealth(name, len(found), badge, day, latency, cost, share))
     return rows
 
@@ -90,26 +90,26 @@ async def show(context: RequestContext) -> None:
     ailing = troubled(badges)
     grouped: dict[str, list[StatusBadge]] = {}
     for each in badges:
-        grouped.setdefault(_provider_of_target(each.target, own), []).append(each)
+        grouped.setdefault(_get_provider_of_target(each.target, own), []).append(each)
     rows = sorted(
         await provider_health(context, grouped),
         key=lambda row: (_TONES.index(row.badge.tone), -(row.failing or 0), row.name),
     )
-    targets = [each for each in view.targets() if _provider_of_target(each.name, own) == named]
-    await context.show(
+    targets = [each for each in view.targets() if _get_provider_of_target(each.name, own) == named]
+    await context.send_page(
         "operator/health.html",
         rows=rows,
         named=named if named in grouped else "",
         problems=ailing[:_PROBLEMS],
         troubled=len(ailing),
-        provider_of={each.target: _provider_of_target(each.target, own) for each in ailing},
+        provider_of={each.target: _get_provider_of_target(each.target, own) for each in ailing},
         engines=view.status(),
         targets=sorted(targets, key=lambda each: (each.state == "up", -each.failures, each.name)),
         worker=view.worker(),
     )
 
 
-async def _usage_of_providers_today(context: RequestContext) -> Mapping[str, UsageSum] | None:
+async def _read_usage_by_provider_today(context: RequestContext) -> Mapping[str, UsageSum] | None:
     if not await context.may(Action.USAGE_SEE_ALL):
         return None
     today = BudgetPeriod.DAY.start(context.services.clock())
@@ -118,36 +118,36 @@ async def _usage_of_providers_today(context: RequestContext) -> Mapping[str, Usa
     return {name: each for each in sums if (name := each.group[By.PROVIDER])}
 
 
-def _worst_badge(name: str, found: Sequence[StatusBadge]) -> StatusBadge:
+def _build_worst_badge(name: str, badges: Sequence[StatusBadge]) -> StatusBadge:
     """Return the worst state of a provider's targets, and how many of them are not well."""
-    ailing = troubled(found)
-    if not found:
+    ailing = troubled(badges)
+    if not badges:
         return StatusBadge(name, "not used")
     if not ailing:
-        return StatusBadge(name, found[0].word if len(found) == 1 else "ready", found[0].tone)
-    return StatusBadge(name, ailing[0].word, ailing[0].tone, f"{len(ailing)} of {len(found)}")
+        return StatusBadge(name, badges[0].word if len(badges) == 1 else "ready", badges[0].tone)
+    return StatusBadge(name, ailing[0].word, ailing[0].tone, f"{len(ailing)} of {len(badges)}")
 
 
-def _merged_history(view: ServiceView, targets: Iterable[str]) -> Sequence[TimeBucket]:
-    """Return the day of several targets as of one; its times are medians of their medians."""
+def _merge_history(service_view: ServiceView, targets: Iterable[str]) -> Sequence[TimeBucket]:
+    """Return the history of several targets as one; times are medians of their medians."""
     quarters: dict[int, list[TimeBucket]] = {}
     for target in targets:
-        if view.requests(target):
-            for bucket in view.history(target):
+        if service_view.requests(target):
+            for bucket in service_view.history(target):
                 quarters.setdefault(bucket.start, []).append(bucket)
     return [
         TimeBucket(
             start,
             sum(one.answered for one in every),
             sum(one.failed for one in every),
-            _median_of_known(one.first_token for one in every),
+            _compute_median_of_known(one.first_token for one in every),
             None,
         )
         for start, every in sorted(quarters.items())
     ]
 
 
-def _median_of_known(values: Iterable[float | None]) -> float | None:
+def _compute_median_of_known(values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return median(known) if known else None
 
@@ -185,18 +185,18 @@ async def show_business(context: RequestContext) -> None:
     periods = []
     for title, since in (("Today", today), (f"{_DAYS} days", today - timedelta(days=_DAYS - 1))):
         new = sum(each.created_at >= since for each in people)
-        periods.append((title, await _business_figures(context, since, new)))
+        periods.append((title, await _compute_business(context, since, new)))
     ailing = troubled(service_badges(context.service_view))[:_MOST_TROUBLED]
-    await context.show("operator/business.html", periods=periods, people=sees, troubled=ailing)
+    await context.send_page("operator/business.html", periods=periods, people=sees, troubled=ailing)
 
 
-async def _business_figures(context: RequestContext, since: datetime, accounts: int) -> Business:
+async def _compute_business(context: RequestContext, since: datetime, accounts: int) -> Business:
     usage, tariffs = context.accounts.usage, context.service_view.provider_costs()
     until = BudgetPeriod.DAY.start(context.services.clock()) + timedelta(days=1)
     sums = Counter[str]()
     async for piece in usage.charged(context.actor, ChargedQuery(since, until)):
         for each in piece:
-            cost = _provider_cost(each, tariffs)
+            cost = _compute_cost(each, tariffs)
             sums["cost"] += cost or 0
             sums["revenue"] += int(each.cost.scaleb(9))
             sums["unknown"] += 0 if cost is not None else int(each.cost.scaleb(9))
@@ -204,12 +204,12 @@ async def _business_figures(context: RequestContext, since: datetime, accounts: 
     return Business(await usage_since(context, None, since), accounts, **amounts)
 
 
-def _provider_cost(charged: ChargedSum, tariffs: Mapping[tuple[str, str], Tariff]) -> int | None:
+def _compute_cost(charged_sum: ChargedSum, tariffs: Mapping[tuple[str, str], Tariff]) -> int | None:
     # Tiers are left out: which requests were long is not in the sums.
-    tariff = tariffs.get((charged.model, charged.served_by))
+    tariff = tariffs.get((charged_sum.model, charged_sum.served_by))
     if tariff is None:
         return None
     names = ("prompt", "completion", "cached", "reasoning", "written")
-    tokens = {name: getattr(charged, name) for name in names}
-    units = charged.units or charged.requests
+    tokens = {name: getattr(charged_sum, name) for name in names}
+    units = charged_sum.units or charged_sum.requests
     return dataclasses.replace(tariff, tiers=()).charge(Usage(**tokens, units=units))

@@ -27,7 +27,7 @@ from causerie.http.pages.snippets import SnippetGroup, first_bodies, request_sni
 from causerie.protocol.numbers import money
 
 
-def _key_fields(key: ApiKey) -> FormFields:
+def _build_key_form_fields(key: ApiKey) -> FormFields:
     end = key.expires_at
     return FormFields(
         [
@@ -42,24 +42,24 @@ def _key_fields(key: ApiKey) -> FormFields:
     )
 
 
-def _typed_draft(form: FormFields, now: datetime) -> KeyDraft:
+def _parse_key_draft(form: FormFields, now: datetime) -> KeyDraft:
     try:
         purpose = Purpose(form.get("purpose") or Purpose.INFERENCE)
     except ValueError as failure:
         words = "A key is for inference or management."
         raise InvalidRequest(words, param="purpose") from failure
-    return KeyDraft(purpose=purpose, expires_at=typed_end(form, now), **_typed_key_settings(form))
+    return KeyDraft(purpose=purpose, expires_at=typed_end(form, now), **_parse_key_settings(form))
 
 
-def _typed_edit(form: FormFields, key: ApiKey, now: datetime) -> KeyEdit:
+def _parse_key_edit(form: FormFields, key: ApiKey, now: datetime) -> KeyEdit:
     # An untouched end stays as it is, to the second.
-    before = _key_fields(key)
+    before = _build_key_form_fields(key)
     same = all(form.get(name) == before.get(name) for name in ("end", "date"))
     expires_at = key.expires_at if same else typed_end(form, now)
-    return KeyEdit(expires_at=expires_at, **_typed_key_settings(form))
+    return KeyEdit(expires_at=expires_at, **_parse_key_settings(form))
 
 
-def _typed_key_settings(form: FormFields) -> dict[str, Any]:
+def _parse_key_settings(form: FormFields) -> dict[str, Any]:
     return {
         "name": form.get("name"),
         "doors": form.chosen("doors"),
@@ -70,7 +70,7 @@ def _typed_key_settings(form: FormFields) -> dict[str, Any]:
 
 
 def typed_end(form: FormFields, now: datetime) -> datetime | None:
-    """Return the chosen end; raise :class:`InvalidRequest`."""
+    """Return the expiry that was chosen, ``None`` for never; raise :class:`InvalidRequest`."""
     end = form.get("end")
     if end in ("1", "7", "30"):
         return now + timedelta(days=int(end))
@@ -96,19 +96,19 @@ async def show_list(context: RequestContext) -> None:
         "used": lambda key: last_used.get(key.id),
         "since": "created_at",
     }
-    page = page_of(keys, context.query, _key_texts, columns)
+    page = page_of(keys, context.query, _list_search_texts, columns)
     budgets = {key.id: key.bounds.budgets for key in page.items}
     spending = await context.accounts.usage.spending(context.actor, By.KEY, budgets, project_id)
     shown = {"page": page, "spending": spending, "costs": costs, "last_used": last_used}
-    await context.show("keys/list.html", days=DAYS, **shown)
+    await context.send_page("keys/list.html", days=DAYS, **shown)
 
 
-def _key_texts(key: ApiKey) -> tuple[str, ...]:
+def _list_search_texts(key: ApiKey) -> tuple[str, ...]:
     return key.name, key.id, key.person_status.name if key.person_status else ""
 
 
 async def get_key(context: RequestContext) -> None:
-    """Lead to a new key, first to an account, and keep the model that a visitor came from."""
+    """Redirect to the form of a new key, or first to sign-in; keep the model in the query."""
     model = f"?model={quote(context.query.get('model'), safe='')}"
     if context.user is None:
         first = "sign-up" if context.services.open_to.sign_up else "sign-in"
@@ -121,37 +121,37 @@ async def get_key(context: RequestContext) -> None:
 async def new(context: RequestContext) -> None:
     await context.check_right(Action.KEYS_CREATE)
     wanted = context.form.get("wanted", context.query.get("model"))
-    shown = await _choices_of_key_form(context, FormFields())
-    await context.show("keys/new.html", wanted=wanted, **shown)
+    shown = await _build_key_form(context, FormFields())
+    await context.send_page("keys/new.html", wanted=wanted, **shown)
 
 
 async def create(context: RequestContext) -> None:
     project_id = context.project.id
-    draft = _typed_draft(context.form, context.services.clock())
+    draft = _parse_key_draft(context.form, context.services.clock())
     made = await context.accounts.keys.create(context.actor, project_id, draft)
     await _show_new_key(context, made, old_ends=None)
 
 
 async def show(context: RequestContext) -> None:
-    key = await _permitted_key(context, Action.KEYS_EDIT)
-    shown = await _choices_of_key_form(context, _key_fields(key))
-    await context.show("keys/edit.html", key=key, **shown)
+    key = await _find_key_for(context, Action.KEYS_EDIT)
+    shown = await _build_key_form(context, _build_key_form_fields(key))
+    await context.send_page("keys/edit.html", key=key, **shown)
 
 
 async def edit(context: RequestContext) -> None:
-    key = await _project_key(context)
-    change = _typed_edit(context.form, key, context.services.clock())
+    key = await _find_project_key(context)
+    change = _parse_key_edit(context.form, key, context.services.clock())
     await context.accounts.keys.edit(context.actor, key.id, change)
-    _go_to_keys(context, key, "key-saved")
+    _redirect_to_keys(context, key, "key-saved")
 
 
 async def ask_rotation(context: RequestContext) -> None:
-    key = await _permitted_key(context, Action.KEYS_ROTATE)
-    await context.show("keys/rotate.html", key=key)
+    key = await _find_key_for(context, Action.KEYS_ROTATE)
+    await context.send_page("keys/rotate.html", key=key)
 
 
 async def rotate(context: RequestContext) -> None:
-    key = await _project_key(context)
+    key = await _find_project_key(context)
     hours = context.form.get("grace")
     if hours not in dict(CHOICES["graces"]):
         raise InvalidRequest("Choose when the old secret expires.", param="grace")
@@ -161,60 +161,62 @@ async def rotate(context: RequestContext) -> None:
 
 
 async def ask_transfer(context: RequestContext) -> None:
-    key = await _permitted_key(context, Action.KEYS_TRANSFER)
-    await context.show("keys/transfer.html", key=key, heirs=await heirs(context, key.project_id))
+    key = await _find_key_for(context, Action.KEYS_TRANSFER)
+    members = await heirs(context, key.project_id)
+    await context.send_page("keys/transfer.html", key=key, heirs=members)
 
 
 async def transfer(context: RequestContext) -> None:
-    key = await _project_key(context)
+    key = await _find_project_key(context)
     await context.accounts.keys.transfer(context.actor, key.id, context.form.get("to"))
-    _go_to_keys(context, key, "key-transferred")
+    _redirect_to_keys(context, key, "key-transferred")
 
 
 async def ask_deletion(context: RequestContext) -> None:
-    await context.show("keys/delete.html", key=await _permitted_key(context, Action.KEYS_DELETE))
+    key = await _find_key_for(context, Action.KEYS_DELETE)
+    await context.send_page("keys/delete.html", key=key)
 
 
 async def delete(context: RequestContext) -> None:
-    key = await _project_key(context)
+    key = await _find_project_key(context)
     await context.accounts.keys.delete(context.actor, key.id)
-    _go_to_keys(context, key, "key-deleted")
+    _redirect_to_keys(context, key, "key-deleted")
 
 
 async def switch(context: RequestContext, *, enabled: bool) -> None:
-    key, keys = await _project_key(context), context.accounts.keys
+    key, keys = await _find_project_key(context), context.accounts.keys
     await (keys.enable if enabled else keys.disable)(context.actor, key.id)
-    _go_to_keys(context, key, "key-enabled" if enabled else "key-disabled")
+    _redirect_to_keys(context, key, "key-enabled" if enabled else "key-disabled")
 
 
-async def _project_key(context: RequestContext) -> ApiKey:
+async def _find_project_key(context: RequestContext) -> ApiKey:
     key = await context.accounts.keys.see(context.actor, context.params["key"])
     if key.project_id != context.project.id:
         raise no_such("key")
     return key
 
 
-async def _permitted_key(context: RequestContext, action: Action) -> ApiKey:
-    key = await _project_key(context)
+async def _find_key_for(context: RequestContext, action: Action) -> ApiKey:
+    key = await _find_project_key(context)
     await context.check_right(action, key.person)
     if key.purpose is Purpose.MANAGEMENT:
         await context.check_right(Action.MANAGEMENT_KEYS)
     return key
 
 
-async def _choices_of_key_form(context: RequestContext, kept: FormFields) -> dict[str, Any]:
-    rules, form = await context.rules(), context.form or kept
+async def _build_key_form(context: RequestContext, stored_fields: FormFields) -> dict[str, Any]:
+    rules, form = await context.rules(), context.form or stored_fields
     doors = [door.name for door in context.service_view.doors() if door_allowed(door, rules)]
     gone = sorted((form.chosen("doors") or frozenset()).difference(doors))
     shown = {"form": form, "doors": [*doors, *gone], "rules": rules}
-    return shown | offered(context, kept, rules)
+    return shown | offered(context, stored_fields, rules)
 
 
 def door_allowed(door: DoorView, rules: Sequence[AccessRule]) -> bool:
     return all(each.access.opens(door.name) for each in rules)
 
 
-def _door_and_model_to_try(
+def _choose_door_and_model(
     context: RequestContext, key: ApiKey, doors: Sequence[DoorView], rules: Sequence[AccessRule]
 ) -> tuple[DoorView | None, str]:
     usable = [
@@ -237,15 +239,15 @@ def _door_and_model_to_try(
 
 
 async def _show_new_key(
-    context: RequestContext, made: NewKey, *, old_ends: datetime | None
+    context: RequestContext, new_key: NewKey, *, old_ends: datetime | None
 ) -> None:
-    key, credential, rules = made.key, made.credential, await context.rules()
+    key, credential, rules = new_key.key, new_key.credential, await context.rules()
     doors = [
         door
         for door in context.service_view.doors()
         if (key.doors is None or door.name in key.doors) and door_allowed(door, rules)
     ]
-    first, model = _door_and_model_to_try(context, key, doors, rules)
+    first, model = _choose_door_and_model(context, key, doors, rules)
     doors.sort(key=lambda door: door != first)
     bases = [(door.name, context.base + door.prefix) for door in doors]
     code: Sequence[SnippetGroup] = ()
@@ -255,8 +257,8 @@ async def _show_new_key(
         code = request_snippets(bases[0][1], credential, model)
     bodies = first_bodies(bases[0][1], model) if bases and first else {}
     shown = {"bases": bases, "code": code, "old_ends": old_ends, "bodies": bodies, "model": model}
-    await context.show("keys/made.html", key=key, credential=credential, **shown)
+    await context.send_page("keys/made.html", key=key, credential=credential, **shown)
 
 
-def _go_to_keys(context: RequestContext, key: ApiKey, done: str) -> None:
-    context.go(f"/projects/{key.project_id}/keys", done=done)
+def _redirect_to_keys(context: RequestContext, key: ApiKey, notice: str) -> None:
+    context.go(f"/projects/{key.project_id}/keys", done=notice)

@@ -36,7 +36,7 @@ class NavigationSection(Struct, frozen=True):
     icon: str = ""
 
     def selling(self, selling: bool) -> NavigationSection:
-        """Return the links without credits, where a project has none and none are sold."""
+        """Return the section without its credits link, unless ``selling``."""
         kept = [each for each in self.links if selling or not each.path.endswith("/credits")]
         return replace(self, links=kept)
 
@@ -51,7 +51,7 @@ _MARKET = ("/catalog", "/rankings", "/status")
 def sections(
     project: Project | None, path: str, *, may: Callable[[Action], bool], has_catalog: bool
 ) -> Sequence[NavigationSection]:
-    """Return the links for a visitor who ``may`` do this; those of the catalog only with one."""
+    """Return the sections of links that a visitor ``may`` follow, of the catalog only with one."""
     id, found = quote(project.id) if project is not None else "", list[NavigationLink]()
     for link in _LINKS:
         of_project = (link.path != "/catalog") is (project is not None)

@@ -26,7 +26,7 @@ async def show_users(context: RequestContext) -> None:
     links = [each for each in page.items if isinstance(each, OneTimeLink)]
     shown = [each for each in page.items if isinstance(each, PersonSummary)]
     ids = [each.user.id for each in shown]
-    await context.show(
+    await context.send_page(
         "operator/users.html",
         page=page,
         days=DAYS,
@@ -56,13 +56,13 @@ async def approve(context: RequestContext) -> None:
 
 
 async def reset_link(context: RequestContext) -> None:
-    user = await _found_user(context)
+    user = await _find_user(context)
     made = await context.accounts.users.reset_link(context.actor, user.id)
     await show_new_link(context, f"A new password for {user.name}", made, "/operator/users")
 
 
 async def ask_factor_removal(context: RequestContext) -> None:
-    await context.show("operator/factor.html", person=await _found_user(context))
+    await context.send_page("operator/factor.html", person=await _find_user(context))
 
 
 async def remove_factor(context: RequestContext) -> None:
@@ -71,10 +71,10 @@ async def remove_factor(context: RequestContext) -> None:
 
 
 async def ask_disable(context: RequestContext) -> None:
-    user, now = await _found_user(context), context.services.clock()
+    user, now = await _find_user(context), context.services.clock()
     keys = await context.accounts.keys.derived(context.actor, user.id)
     held = [key for key in keys if key.state(now) is KeyState.ACTIVE]
-    await context.show("operator/disable.html", person=user, held=held)
+    await context.send_page("operator/disable.html", person=user, held=held)
 
 
 async def disable(context: RequestContext) -> None:
@@ -92,12 +92,12 @@ async def enable(context: RequestContext) -> None:
 
 
 async def ask_operator(context: RequestContext) -> None:
-    user = await _found_user(context)
+    user = await _find_user(context)
     await context.check_right(Action.OPERATORS_CHANGE)
     held = "all" if user.operator else "some" if user.rights else "none"
     operator = context.form.get("operator", held)
     rights = context.form.every("rights") if context.form else user.rights
-    await context.show("operator/rights.html", person=user, operator=operator, held=rights)
+    await context.send_page("operator/rights.html", person=user, operator=operator, held=rights)
 
 
 async def make_operator(context: RequestContext) -> None:
@@ -122,14 +122,14 @@ def chosen_rights(context: RequestContext) -> frozenset[str]:
 async def show_keys(context: RequestContext) -> None:
     keys = await context.accounts.operator_keys.every(context.actor)
     page = page_of(keys, context.query, lambda key: (key.name, key.id))
-    await context.show("operator/keys.html", page=page)
+    await context.send_page("operator/keys.html", page=page)
 
 
 async def make_key(context: RequestContext) -> None:
     form, rights, keys = context.form, chosen_rights(context), context.accounts.operator_keys
     end = typed_end(form, context.services.clock())
     made = await keys.create(context.actor, form.get("name"), rights, end)
-    await context.show("operator/key_made.html", key=made.key, credential=made.credential)
+    await context.send_page("operator/key_made.html", key=made.key, credential=made.credential)
 
 
 async def ask_key_deletion(context: RequestContext) -> None:
@@ -138,7 +138,7 @@ async def ask_key_deletion(context: RequestContext) -> None:
     key = next((each for each in keys if each.id == context.params["key"]), None)
     if key is None:
         raise no_such("operator key")
-    await context.show("operator/delete_key.html", key=key)
+    await context.send_page("operator/delete_key.html", key=key)
 
 
 async def delete_key(context: RequestContext) -> None:
@@ -154,14 +154,14 @@ async def show_projects(context: RequestContext) -> None:
     )
     ids = [each.project.id for each in page.items]
     spending = await summaries.spending(context.actor, By.PROJECT, ids)
-    await context.show("operator/projects.html", page=page, days=DAYS, spending=spending)
+    await context.send_page("operator/projects.html", page=page, days=DAYS, spending=spending)
 
 
 async def ask_project(context: RequestContext) -> None:
     await context.check_right(Action.PROJECTS_CREATE)
     users = await context.accounts.users.every(context.actor)
     name, owner = context.form.get("name"), context.form.get("owner") or context.me.id
-    await context.show("operator/new_project.html", name=name, owner=owner, users=users)
+    await context.send_page("operator/new_project.html", name=name, owner=owner, users=users)
 
 
 async def make_project(context: RequestContext) -> None:
@@ -170,7 +170,7 @@ async def make_project(context: RequestContext) -> None:
     context.go(f"/projects/{made.id}", done="project-made")
 
 
-async def _found_user(context: RequestContext) -> User:
+async def _find_user(context: RequestContext) -> User:
     return await context.accounts.users.see(context.actor, context.params["user"])
 
 

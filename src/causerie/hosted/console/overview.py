@@ -30,7 +30,7 @@ from causerie.metering.ledger import UsageRecord
 
 
 async def show_start(context: RequestContext) -> None:
-    """Lead to the overview of the project that was open last; without one, what to do about it.
+    """Redirect to the last opened project's overview; without a project, say how to get one.
 
     Strangers see what a catalog offers, if there is one.
     """
@@ -50,7 +50,7 @@ async def show_start(context: RequestContext) -> None:
         seen = await context.may(Action.USERS_SEE)
         context.go("/operator/projects" if seen else "/operator")
     else:
-        await context.show("start.html")
+        await context.send_page("start.html")
 
 
 _ERROR_DAYS = 7
@@ -84,38 +84,38 @@ async def show_overview(context: RequestContext) -> None:
     spent = await usage.spending(actor, By.PROJECT, budgets, project.id)
     ever = await usage_since(context, project.id, project.created_at)
     keys = await context.accounts.keys.of(context.actor, project.id)
-    errors, more = await _error_groups(context, project.id)
+    errors, more = await _group_errors(context, project.id)
     may = await context.rights()
     configures, has_models = may(Action.CONFIGURATION_CHANGE), bool(context.service_view.models())
     done = {"keys": bool(keys), "requests": ever.requests > 0}
     if configures or not has_models:  # nobody else adds any, or needs to know that there are some
         done["models"] = has_models
     sees_service = may(Action.SERVICE_SEE) and may(Action.USAGE_SEE_ALL)
-    await context.show(
+    await context.send_page(
         "overview.html",
-        **await _month_chart(context, project.id),
+        **await _read_month_figures(context, project.id),
         today=await usage_since(context, project.id, now),
         spending=spent[project.id],
         own_spending=await context.accounts.person_bounds.spending(context.actor, context.me.id),
-        near=await _nearly_spent(context, keys, now),
+        near=await _find_nearly_spent_keys(context, keys, now),
         errors=errors,
         more_errors=more,
         error_days=_ERROR_DAYS,
         done=done,
         configures=configures,
-        health=await _service_health(context) if sees_service else None,
+        health=await _read_service_health(context) if sees_service else None,
         most_troubled=_TROUBLED,
     )
 
 
-async def _month_chart(context: RequestContext, project: str) -> dict[str, Any]:
+async def _read_month_figures(context: RequestContext, project_id: str) -> dict[str, Any]:
     """Return 30 days of spending against the 30 before: a chart, sums, and the first models."""
     usage, actor = context.accounts.usage, context.actor
     month = period(FormFields([("range", "30d")]), context.services.clock())
     by_model = UsageQuery(month.since, month.until, Step.DAY, by=(By.MODEL,))
     earlier = UsageQuery(month.earlier.since, month.earlier.until, Step.DAY)
-    sums = await usage.sums(actor, project, by_model)
-    before = await usage.sums(actor, project, earlier)
+    sums = await usage.sums(actor, project_id, by_model)
+    before = await usage.sums(actor, project_id, earlier)
     values: dict[str, dict[datetime, float]] = {}
     models: dict[str, list[UsageSum]] = {}
     for each in sums:
@@ -135,7 +135,7 @@ async def _month_chart(context: RequestContext, project: str) -> dict[str, Any]:
     }
 
 
-async def _nearly_spent(
+async def _find_nearly_spent_keys(
     context: RequestContext, keys: Sequence[ApiKey], now: datetime
 ) -> Sequence[tuple[ApiKey, Spending]]:
     """Return working keys whose budgets are nearly spent, each with the fullest of them."""
@@ -148,7 +148,7 @@ async def _nearly_spent(
     return sorted(near, key=lambda pair: -pair[1].share)[:_MODELS]
 
 
-async def _service_health(context: RequestContext) -> dict[str, Any]:
+async def _read_service_health(context: RequestContext) -> dict[str, Any]:
     badges = service_badges(context.service_view)
     ailing, unpriced = troubled(badges), context.service_view.unpriced()
     today = await usage_since(context, None, context.services.clock())
@@ -158,7 +158,7 @@ async def _service_health(context: RequestContext) -> dict[str, Any]:
     return {"ready": ready, "troubled": ailing, "today": today, "unpriced": unpriced}
 
 
-async def _error_groups(context: RequestContext, project: str) -> tuple[Sequence[ErrorGroup], bool]:
+async def _group_errors(context: RequestContext, project: str) -> tuple[Sequence[ErrorGroup], bool]:
     """Return the newest failures by cause, and whether there are more than were read."""
     now = context.services.clock()
     since, until = now - timedelta(days=_ERROR_DAYS), now + timedelta(seconds=1)
@@ -178,7 +178,7 @@ _LONGEST_TEXT = 100
 
 
 async def show_palette(context: RequestContext) -> None:
-    """``GET /go``: what has all words of ``?find=`` in its name."""
+    """Show the palette's links whose names have all words of ``?find=``."""
     _ = context.me
     here = context.query.get("project")
     if here:
@@ -187,17 +187,17 @@ async def show_palette(context: RequestContext) -> None:
     words = find.casefold().split()
     found = [
         link
-        for link in await _palette_links(context)
+        for link in await _build_palette_links(context)
         if all(word in f"{link.title} {link.section}".casefold() for word in words)
     ]
     current = context.view.project.id if context.view else ""
     if current and _REQUEST_ID.fullmatch(find):
         path = f"/projects/{current}/activity?request_id={quote(find)}"
         found.insert(0, NavigationLink(f"Request {find}", path, "list", "action"))
-    await context.show("palette.html", find=find, found=found[:_MOST_PLACES], here=here)
+    await context.send_page("palette.html", find=find, found=found[:_MOST_PLACES], here=here)
 
 
-async def _palette_links(context: RequestContext) -> list[NavigationLink]:
+async def _build_palette_links(context: RequestContext) -> list[NavigationLink]:
     mine = [project for project, _ in await context.accounts.projects.of(context.me)]
     may = await context.rights()
     seen = may(Action.USERS_SEE)
@@ -212,14 +212,14 @@ async def _palette_links(context: RequestContext) -> list[NavigationLink]:
         NavigationLink(each.name, f"/projects/{each.id}/overview", "folder", "project")
         for each in every
     ]
-    models: Iterable[NavigationLink] = _palette_models(context, current) if current else ()
+    models: Iterable[NavigationLink] = _list_palette_models(context, current) if current else ()
     profile = NavigationLink("Profile", "/profile", "person", "page")
     sells = context.services.open_to.sales.open and may(Action.CREDITS_BUY)
     credits = Action.CREDITS_BUY if sells else Action.CREDITS_PUT
-    return [*pages, *_palette_actions(current, may, credits), profile, *projects, *models]
+    return [*pages, *_build_palette_actions(current, may, credits), profile, *projects, *models]
 
 
-def _palette_models(context: RequestContext, project: Project) -> Iterator[NavigationLink]:
+def _list_palette_models(context: RequestContext, project: Project) -> Iterator[NavigationLink]:
     """Yield all models: those of the catalog lead to their pages, others to the playground."""
     market = context.service_view.market()
     listed = {entry.id for entry in market.entries()} if market is not None else set()
@@ -229,15 +229,15 @@ def _palette_models(context: RequestContext, project: Project) -> Iterator[Navig
         yield NavigationLink(id, path, "cube", "model", shifted=shifted)
 
 
-def _palette_actions(
-    current: Project | None, may: Callable[[Action], bool], credits: Action
+def _build_palette_actions(
+    project: Project | None, may: Callable[[Action], bool], credits_action: Action
 ) -> Sequence[NavigationLink]:
-    """Return what the palette does; the switch of the theme has no path."""
-    base = f"/projects/{quote(current.id)}" if current is not None else ""
+    """Return the links of the palette's actions; the switch of the theme has no path."""
+    base = f"/projects/{quote(project.id)}" if project is not None else ""
     found = [
         ("Create API key", f"{base}/keys/new", "key", Action.KEYS_CREATE),
         ("Invite to the project", f"{base}/invite", "person", Action.MEMBERS_INVITE),
-        ("Add credits", f"{base}/credits", "card", credits),
+        ("Add credits", f"{base}/credits", "card", credits_action),
         ("Invite to the service", "/operator/invite", "person", Action.USERS_INVITE),
         ("Create project", "/operator/projects/new", "folder", Action.PROJECTS_CREATE),
         ("Add provider", "/operator/providers/add/new", "plug", Action.CONFIGURATION_CHANGE),

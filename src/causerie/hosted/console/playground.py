@@ -54,7 +54,7 @@ async def show(context: RequestContext) -> None:
         allowed = False
     market = context.service_view.market()
     open_ = {door.prefix for door in context.service_view.doors()}
-    await context.show(
+    await context.send_page(
         "playground.html",
         entries=entries,
         routed={each.id for each in market.entries()} if market and market.prefix in open_ else (),
@@ -76,19 +76,19 @@ _LIMITS = BodyLimits(max_bytes=256 * 1024, seconds=10.0)
 
 
 async def show_public_chat(context: RequestContext) -> None:
-    one = _asked_model(context)
+    one = _require_public_chat_model(context)
     chat = context.services.public_chat
-    await context.show("catalog/chat.html", row=list_row(one), one=one, options=chat.options)
+    await context.send_page("catalog/chat.html", row=list_row(one), one=one, options=chat.options)
 
 
 async def complete_public_chat(context: RequestContext) -> None:
-    one, chat = _asked_model(context), context.services.public_chat
+    one, chat = _require_public_chat_model(context), context.services.public_chat
     body = chat.request(await read_json(context.exchange, _LIMITS), one.id)
     async with chat.message(context.client.address):
         await context.service_view.talk(context.exchange, body, one.id)
 
 
-def _asked_model(context: RequestContext) -> Listing:
+def _require_public_chat_model(context: RequestContext) -> Listing:
     market = context.service_view.market()
     name = f"{context.params['author']}/{context.params['slug']}"
     if market is not None and name in context.services.public_chat.options.models:

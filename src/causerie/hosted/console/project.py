@@ -29,7 +29,7 @@ async def show(context: RequestContext) -> None:
         *await projects.invitations(context.actor, context.project.id),
     ]
     page = page_of(people, context.query, texts_of)
-    await context.show(
+    await context.send_page(
         "project/project.html",
         page=page,
         members=[each for each in page.items if isinstance(each, ProjectMember)],
@@ -41,7 +41,7 @@ async def ask_own(context: RequestContext) -> None:
     """Show the form of a project of one's own."""
     if context.problem is None and not (await context.frame())["creates"]:
         await context.check_right(Action.PROJECTS_CREATE)
-    await context.show("operator/new_project.html", name=context.form.get("name"), users=())
+    await context.send_page("operator/new_project.html", name=context.form.get("name"), users=())
 
 
 async def make_own(context: RequestContext) -> None:
@@ -52,21 +52,21 @@ async def make_own(context: RequestContext) -> None:
 async def show_limits(context: RequestContext) -> None:
     view, id, usage = context.overview, context.project.id, context.accounts.usage
     spent = await usage.spending(context.actor, By.PROJECT, {id: view.bounds.budgets}, id)
-    await context.show("project/limits.html", view=view, spending=spent[id])
+    await context.send_page("project/limits.html", view=view, spending=spent[id])
 
 
 async def show_logging(context: RequestContext) -> None:
     days = context.form.get("days", str(context.project.recording_days or ""))
     may_log = context.accounts.recordings.may_log((await context.frame())["columns"])
     longest = context.accounts.recordings.most_days
-    await context.show("project/logging.html", longest=longest, days=days, may_log=may_log)
+    await context.send_page("project/logging.html", longest=longest, days=days, may_log=may_log)
 
 
 async def show_settings(context: RequestContext) -> None:
     await context.check_right(Action.PROJECT_RENAME)
     name = context.form.get("name", context.project.name)
     networks = context.form.get("networks", ", ".join(context.project.networks or ()))
-    await context.show("project/settings.html", name=name, networks=networks)
+    await context.send_page("project/settings.html", name=name, networks=networks)
 
 
 async def rename(context: RequestContext) -> None:
@@ -96,17 +96,17 @@ async def ask_lower(context: RequestContext) -> None:
         words = f"Your own for {view.project.name}, beside those that operators have set."
         await _show_bounds_form(context, "lower", words, view.own)
         return
-    user, projects = (await _found_member(context)).user, context.accounts.projects
+    user, projects = (await _find_member(context)).user, context.accounts.projects
     found = await projects.member_bounds(context.actor, view.project.id, user.id)
     words = f"For all keys of {user.name} in {view.project.name}, and their playground there."
     await _show_bounds_form(context, f"members/{user.id}/bounds", words, found)
 
 
 async def _show_bounds_form(
-    context: RequestContext, action: str, words: str, bounds: LimitsAndBudgets
+    context: RequestContext, form_path: str, intro: str, bounds: LimitsAndBudgets
 ) -> None:
     shown = offered(context, FormFields(bounds_fields(bounds)))
-    await context.show("project/bounds.html", action=action, words=words, **shown)
+    await context.send_page("project/bounds.html", action=form_path, words=intro, **shown)
 
 
 async def lower(context: RequestContext) -> None:
@@ -146,7 +146,7 @@ async def archive(context: RequestContext, *, archived: bool) -> None:
 
 
 def texts_of(each: ProjectMember | PersonSummary | OneTimeLink) -> tuple[str, ...]:
-    """Return what the search of a list of people and invitations looks at."""
+    """Return the texts in which the search of a list of people and invitations looks."""
     if isinstance(each, OneTimeLink):
         return (each.email or "",)
     return each.user.name, each.user.email
@@ -154,7 +154,7 @@ def texts_of(each: ProjectMember | PersonSummary | OneTimeLink) -> tuple[str, ..
 
 async def invite(context: RequestContext) -> None:
     project_id, projects = context.project.id, context.accounts.projects
-    email, role = context.form.get("email") or None, _typed_role(context)
+    email, role = context.form.get("email") or None, _parse_role(context)
     made = await projects.invite(context.actor, project_id, role, email=email)
     offered = f"{context.project.name} ({context.services.site.brand.name})"
     await show_new_link(context, "Your invitation", made, f"/projects/{project_id}", offered)
@@ -167,28 +167,28 @@ async def withdraw(context: RequestContext) -> None:
 
 
 async def show_member(context: RequestContext) -> None:
-    member = await _found_member(context)
+    member = await _find_member(context)
     await context.check_right(Action.MEMBERS_CHANGE)
-    role, held = context.form.get("role", member.role), await _keys_and_heirs(context, member)
-    await context.show("project/member.html", member=member, role=role, **held)
+    role, held = context.form.get("role", member.role), await _read_keys_and_heirs(context, member)
+    await context.send_page("project/member.html", member=member, role=role, **held)
 
 
 async def change_member(context: RequestContext) -> None:
-    member, role = await _found_member(context), _typed_role(context)
+    member, role = await _find_member(context), _parse_role(context)
     project_id = context.project.id
     await context.accounts.projects.change_role(context.actor, project_id, member.user.id, role)
     context.go(f"/projects/{project_id}", done="member-changed")
 
 
 async def ask_removal(context: RequestContext) -> None:
-    member = await _found_member(context)
+    member = await _find_member(context)
     await context.check_right(Action.MEMBERS_REMOVE, member.user.id)
-    held = await _keys_and_heirs(context, member)
-    await context.show("project/remove.html", member=member, **held)
+    held = await _read_keys_and_heirs(context, member)
+    await context.send_page("project/remove.html", member=member, **held)
 
 
 async def remove_member(context: RequestContext) -> None:
-    user_id, project_id = (await _found_member(context)).user.id, context.project.id
+    user_id, project_id = (await _find_member(context)).user.id, context.project.id
     projects, keys_to = context.accounts.projects, context.form.get("keys_to")
     await projects.remove(context.actor, project_id, user_id, keys_to=keys_to)
     if user_id == context.me.id and not context.me.operates:
@@ -197,7 +197,7 @@ async def remove_member(context: RequestContext) -> None:
         context.go(f"/projects/{project_id}", done="member-removed")
 
 
-async def _keys_and_heirs(context: RequestContext, member: ProjectMember) -> dict[str, Any]:
+async def _read_keys_and_heirs(context: RequestContext, member: ProjectMember) -> dict[str, Any]:
     project_id, now = context.params["project"], context.services.clock()
     keys = await context.accounts.keys.of(context.actor, project_id)
     mine = [key for key in keys if key.person == member.user.id]
@@ -209,7 +209,7 @@ async def _keys_and_heirs(context: RequestContext, member: ProjectMember) -> dic
     }
 
 
-async def _found_member(context: RequestContext) -> ProjectMember:
+async def _find_member(context: RequestContext) -> ProjectMember:
     project_id = context.project.id
     for member in await context.accounts.projects.members(context.actor, project_id):
         if member.user.id == context.params["user"]:
@@ -235,7 +235,7 @@ async def heirs(
     ]
 
 
-def _typed_role(context: RequestContext) -> Role:
+def _parse_role(context: RequestContext) -> Role:
     try:
         return Role(context.form.get("role"))
     except ValueError as failure:
@@ -245,16 +245,16 @@ def _typed_role(context: RequestContext) -> Role:
 async def show_credits(context: RequestContext) -> None:
     project_id, credits = context.project.id, context.accounts.credits
     found = await credits.of(context.actor, project_id)
-    await context.show(
+    await context.send_page(
         "project/credits.html",
         account=await credits.balance(context.actor, project_id),
         page=page_of(found, context.query, lambda each: (each.note, each.id)),
         sales=context.services.open_to.sales,
-        who=_credit_author,
+        who=_find_credit_author,
     )
 
 
-def _credit_author(credit: Credit) -> str:
+def _find_credit_author(credit: Credit) -> str:
     kind, _, id = credit.by.partition(":")
     authors = {"system": id.replace("cli", "command line"), "key": "operator key"}
     return authors.get(kind, "operator")
@@ -274,7 +274,7 @@ async def buy_credits(context: RequestContext) -> None:
         raise InvalidRequest("An amount has two decimals.", param="amount")
     back = f"{context.base}{PREFIX}/projects/{project_id}/credits"
     address = await sales.stripe.begin(context.me, project_id, amount, back)
-    await context.show("project/pay.html", address=address, amount=amount)
+    await context.send_page("project/pay.html", address=address, amount=amount)
 
 
 async def put_credits(context: RequestContext) -> None:

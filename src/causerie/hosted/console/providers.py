@@ -79,13 +79,13 @@ async def show_list(context: RequestContext) -> None:
     model, opened = context.query.get("model"), context.query.get("open")
     shown = model if model in served else ""
     if shown:
-        narrowed = [_view_of_model(view, shown) for view in views]
+        narrowed = [_narrow_view_to_model(view, shown) for view in views]
         views = [view for view in narrowed if view.targets]
     columns = [column(view, one, f"{view.name}/{one.id}") for view in views for one in view.models]
     entries = await context.configuration.every(context.actor)
     away = [each for each in entries if each.kind == "provider" and not each.in_force]
     badges = {view.name: [target_badge(one.name, one) for one in view.targets] for view in views}
-    await context.show(
+    await context.send_page(
         "operator/providers.html",
         rows=[*zip(views, await provider_health(context, badges), strict=True)],
         entries={one.name: one for one in entries if one.kind == "provider" and one.in_force},
@@ -105,17 +105,17 @@ async def see(context: RequestContext) -> None:
     name = context.params["provider"]
     filed, kept = (entry_named(entries, "provider", name, locked=one) for one in (True, False))
     try:
-        view = await _provider_view(context)
+        view = await _read_provider_view(context)
     except NotFound:
         if kept is None:
             raise
-        aliases, by = aliases_of(name, entries), await _entry_author(context, kept)
+        aliases, by = aliases_of(name, entries), await _find_entry_author(context, kept)
         away = {"entry": kept, "aliases": aliases, "changed_by": by}
-        await context.show("operator/provider_away.html", **away)
+        await context.send_page("operator/provider_away.html", **away)
         return
     probed = sorted(view.models, key=lambda one: one.probed is None and one.newest is None)
     shown = structs.replace(view, models=tuple(probed[:_MOST_MODELS]))
-    await context.show(
+    await context.send_page(
         "operator/provider.html",
         view=shown,
         left_out=len(view.models) - len(shown.models),
@@ -123,25 +123,25 @@ async def see(context: RequestContext) -> None:
         entry=filed or kept,
         shadowed=kept if filed is not None else None,
         aliases=aliases_of(name, entries),
-        changed_by=await _entry_author(context, filed or kept),
+        changed_by=await _find_entry_author(context, filed or kept),
         columns=[column(shown, model, model.id) for model in shown.models],
         groups=groups(),
     )
 
 
 async def show_progress(context: RequestContext) -> None:
-    """Answer the script that fetches the state of a probe again and again."""
-    view = await _provider_view(context)
+    """Send the state of a running probe to the script that polls it; redirect when it has ended."""
+    view = await _read_provider_view(context)
     if view.probe is None or view.probe.state != "asking":
         context.go(f"{_PATH}/{view.name}")
         return
-    await context.show("operator/progress.html", view=view)
+    await context.send_page("operator/progress.html", view=view)
 
 
 async def ask_probe(context: RequestContext) -> None:
-    view = await _provider_view(context)
-    model = _probed_model(view, context.form.get("model", context.query.get("model")))
-    await context.show("operator/probe.html", view=view, model=model)
+    view = await _read_provider_view(context)
+    model = _find_probeable_model(view, context.form.get("model", context.query.get("model")))
+    await context.send_page("operator/probe.html", view=view, model=model)
 
 
 async def probe(context: RequestContext) -> None:
@@ -163,21 +163,21 @@ async def use_result(context: RequestContext) -> None:
     if used.in_force:
         context.go(f"{_PATH}/{name}", done="probe-used")
         return
-    await context.show("operator/by_hand.html", name=name, model=model, used=used)
+    await context.send_page("operator/by_hand.html", name=name, model=model, used=used)
 
 
-async def _provider_view(context: RequestContext) -> ProviderView:
+async def _read_provider_view(context: RequestContext) -> ProviderView:
     return await context.operations.provider(context.actor, context.params["provider"])
 
 
-def _probed_model(view: ProviderView, id: str) -> ProbedModelView:
-    for model in view.models:
-        if model.id == id and model.cost is not None:
+def _find_probeable_model(provider_view: ProviderView, model_id: str) -> ProbedModelView:
+    for model in provider_view.models:
+        if model.id == model_id and model.cost is not None:
             return model
     raise NotFound("There is no such model at this provider that could be probed.")
 
 
-async def _entry_author(context: RequestContext, entry: EntryView | None) -> str:
+async def _find_entry_author(context: RequestContext, entry: EntryView | None) -> str:
     kind, _, id = (entry.updated_by if entry else "").partition(":")
     if kind != "user":
         return kind
@@ -187,8 +187,8 @@ async def _entry_author(context: RequestContext, entry: EntryView | None) -> str
         return id
 
 
-def _view_of_model(view: ProviderView, model: str) -> ProviderView:
-    targets = [one for one in view.targets if model in {each.model for each in one.serves}]
+def _narrow_view_to_model(view: ProviderView, model_id: str) -> ProviderView:
+    targets = [one for one in view.targets if model_id in {each.model for each in one.serves}]
     named = {one.model for one in targets}
     models = tuple(one for one in view.models if one.id in named)
     return structs.replace(view, targets=tuple(targets), models=models)
@@ -202,14 +202,14 @@ async def show_models(context: RequestContext) -> None:
     trial = await context.configuration.listed(context.actor, provider.name)
     find = context.query.get("find").casefold()
     rows = compared(provider, trial.models, entries) if trial.listing.ok else ()
-    await context.show(
+    await context.send_page(
         "operator/provider_models.html",
         provider=provider,
         listing=trial.listing,
-        rows=[(each, _value_sent_for_row(each)) for each in rows if find in _searched_text(each)],
+        rows=[(each, _encode_row_pick(each)) for each in rows if find in _build_search_text(each)],
         states=[each.state for each in rows],
         problems=EntryProblems(context.problem),
-        wildcard=any("*" in _alias_targets(each, provider.name) for each in entries),
+        wildcard=any("*" in _list_alias_models(each, provider.name) for each in entries),
     )
 
 
@@ -227,23 +227,23 @@ async def take_over(context: RequestContext) -> None:
     context.go(f"{_PATH}/{provider.name}", done="models-taken")
 
 
-def _value_sent_for_row(row: ComparedModel) -> str:
+def _encode_row_pick(row: ComparedModel) -> str:
     if row.listed is None:
         return row.id
     taken = msgspec.structs.replace(row.listed, description=None, max_output_tokens=None)
     return msgspec.json.encode(taken).decode()
 
 
-def _searched_text(row: ComparedModel) -> str:
+def _build_search_text(row: ComparedModel) -> str:
     name = row.listed.name if row.listed is not None else None
     return f"{row.id} {name or ''}".casefold()
 
 
-def _alias_targets(entry: EntryView, provider: str) -> Sequence[str]:
+def _list_alias_models(entry: EntryView, provider_name: str) -> Sequence[str]:
     if entry.kind != "alias":
         return ()
     targets = entry.settings.get("targets", ())
-    return [each["model"] for each in targets if each.get("provider") == provider]
+    return [each["model"] for each in targets if each.get("provider") == provider_name]
 
 
 FIELDS = form_fields("provider")
@@ -262,7 +262,7 @@ async def new(context: RequestContext) -> None:
             for each in KNOWN_PROVIDERS.values()
             if all(word in f"{each.title} {each.name} {each.base_url}".casefold() for word in words)
         ]
-        await context.show("operator/pick_provider.html", found=found, find=find, other=_OTHER)
+        await context.send_page("operator/pick_provider.html", found=found, find=find, other=_OTHER)
         return
     chosen = [("name", known.name), ("known", known.name)] if known else []
     shown = SettingsForm(FIELDS, form or FormFields(chosen))
@@ -289,14 +289,14 @@ async def test(context: RequestContext) -> None:
 
 
 async def edit(context: RequestContext) -> None:
-    entry, _ = await _stored_provider(context)
+    entry, _ = await _find_stored_provider(context)
     form = SettingsForm.shown(FIELDS, context.form, entry)
     await _show_provider_form(context, "edit_provider", form, entry=entry)
 
 
 async def change(context: RequestContext) -> None:
-    """Replace the settings of a provider; an empty key leaves the one there is."""
-    entry, _ = await _stored_provider(context)
+    """Replace the settings of a provider; an empty key field keeps the stored key."""
+    entry, _ = await _find_stored_provider(context)
     form = SettingsForm(FIELDS, context.form)
     key = "" if context.form.get("no_key") else context.form.get("key") or None
     wish = form.wish(key=key, enabled=entry.enabled)
@@ -310,23 +310,23 @@ async def try_kept(context: RequestContext) -> None:
     entry = entry_named(entries, "provider", name, locked=True)
     wanted = TestProvider(model=model, filed=name)
     if entry is None:
-        entry, _ = await _stored_provider(context)
+        entry, _ = await _find_stored_provider(context)
         wanted = TestProvider(model=model, entry=entry.id)
     trial = await context.configuration.test(context.actor, wanted)
-    await context.show("operator/provider_trial.html", entry=entry, trial=trial)
+    await context.send_page("operator/provider_trial.html", entry=entry, trial=trial)
 
 
 async def ask_deletion(context: RequestContext) -> None:
-    entry, entries = await _stored_provider(context)
+    entry, entries = await _find_stored_provider(context)
     served: dict[str, Sequence[EntryView]] = {"aliases": (), "models": ()}
     if not _is_shadowed(entry, entries):
         models = [each for each in models_of(entry.name, entries) if not each.locked]
         served = {"aliases": aliases_of(entry.name, entries), "models": models}
-    await context.show("operator/delete_provider.html", entry=entry, **served)
+    await context.send_page("operator/delete_provider.html", entry=entry, **served)
 
 
 async def delete(context: RequestContext) -> None:
-    entry, entries = await _stored_provider(context)
+    entry, entries = await _find_stored_provider(context)
     steps: Sequence[EntryStep] = [EntryStep(kind="provider", id=entry.id)]
     if not _is_shadowed(entry, entries):
         steps = [*withdrawal(entry, entries), *removal(entry, entries)]
@@ -335,13 +335,13 @@ async def delete(context: RequestContext) -> None:
 
 
 async def switch(context: RequestContext, *, enabled: bool) -> None:
-    entry, _ = await _stored_provider(context)
+    entry, _ = await _find_stored_provider(context)
     await context.configuration.switch(context.actor, entry.id, enabled=enabled)
     done = "provider-enabled" if enabled else "provider-disabled"
     context.go(f"{_PATH}/{entry.name}", done=done)
 
 
-async def _stored_provider(context: RequestContext) -> tuple[EntryView, Sequence[EntryView]]:
+async def _find_stored_provider(context: RequestContext) -> tuple[EntryView, Sequence[EntryView]]:
     entries = await context.configuration.every(context.actor)
     found = entry_named(entries, "provider", context.params["provider"], locked=False)
     if found is None:
@@ -354,7 +354,7 @@ async def _show_provider_form(
 ) -> None:
     known = KNOWN_PROVIDERS.get(form.values.get("known", ""))
     usual = f"As known: {known.dialect}" if known is not None else "generic: chat completions"
-    await context.show(
+    await context.send_page(
         f"operator/{template}.html",
         form=form,
         known=known,
@@ -388,7 +388,7 @@ class CatalogModelPages(EntryPages):
             for each in settings["endpoints"]:
                 each.pop("price", None)
                 each.pop("cost", None)
-        await self._show_form(context, None, SettingsForm.of(self.fields, settings, 0))
+        await self._show_entry_form(context, None, SettingsForm.of(self.fields, settings, 0))
 
 
 CATALOG_MODELS = CatalogModelPages.of("catalog_model")
@@ -402,19 +402,19 @@ async def show_publishing(context: RequestContext) -> None:
     provider, entries = await provider_asked(context)
     form, rules = context.form or context.query, PriceRules()
     try:
-        rules = _typed_price_rules(form)
+        rules = _parse_price_rules(form)
     except InvalidRequest as failure:
         context.problem = failure
     trial = await context.configuration.listed(context.actor, provider.name)
     found = offers(provider, trial.models, entries, rules) if trial.listing.ok else ()
     found = sorted(found, key=lambda one: _ORDER.index(one.state))
     kept = form.given(("margin",))
-    await context.show(
+    await context.send_page(
         "operator/publish.html",
         provider=provider,
         listing=trial.listing,
-        page=page_of(found, context.query, _searched_texts_of_offer, _OFFER_COLUMNS, kept),
-        value=_value_sent_for_offer,
+        page=page_of(found, context.query, _list_offer_search_texts, _OFFER_COLUMNS, kept),
+        value=_encode_offer_pick,
         states=[each.state for each in found],
         unpriced=any(each.listed is not None and each.price is None for each in found),
         no_door=router_door(entries) is not None,
@@ -424,7 +424,7 @@ async def show_publishing(context: RequestContext) -> None:
 async def publish(context: RequestContext) -> None:
     provider, entries = await provider_asked(context)
     form = context.form
-    rules, listed = _typed_price_rules(form), [picked_model(each) for each in form.every("pick")]
+    rules, listed = _parse_price_rules(form), [picked_model(each) for each in form.every("pick")]
     picked = [PickedModel(each, form.get(f"as:{each.id}")) for each in listed]
     steps = [*publication(provider, entries, picked, form.every("gone"), rules)]
     if not steps:
@@ -434,15 +434,15 @@ async def publish(context: RequestContext) -> None:
     context.go("/operator/catalog", done="models-published")
 
 
-def _context_length_of_offer(offer: Offer) -> int | None:
+def _get_context_length(offer: Offer) -> int | None:
     return offer.listed.context_length if offer.listed is not None else offer.context_before
 
 
-def _offer_price(part: str) -> Callable[[Offer], Decimal | None]:
+def _build_price_reader(price_part: str) -> Callable[[Offer], Decimal | None]:
 
     def of(offer: Offer) -> Decimal | None:
         price = offer.price or offer.price_before
-        return money(price[part]) if price is not None and part in price else None
+        return money(price[price_part]) if price is not None and price_part in price else None
 
     return of
 
@@ -450,34 +450,34 @@ def _offer_price(part: str) -> Callable[[Offer], Decimal | None]:
 _OFFER_COLUMNS: Mapping[str, Column] = {
     "state": lambda each: _ORDER.index(each.state),
     "id": "catalog_id",
-    "context": _context_length_of_offer,
-    "input": _offer_price("prompt"),
-    "output": _offer_price("completion"),
+    "context": _get_context_length,
+    "input": _build_price_reader("prompt"),
+    "output": _build_price_reader("completion"),
 }
 
 
-def _typed_price_rules(form: FormFields) -> PriceRules:
-    typed = _typed_price(form, "margin")
+def _parse_price_rules(form: FormFields) -> PriceRules:
+    typed = _parse_price(form, "margin")
     margin = None if typed is None else money(typed)
     if margin is not None and margin > _MOST_MARGIN:
         raise InvalidRequest(f"A margin is at most {_MOST_MARGIN} percent.", param="margin")
-    return PriceRules(margin, _typed_price(form, "prompt"), _typed_price(form, "completion"))
+    return PriceRules(margin, _parse_price(form, "prompt"), _parse_price(form, "completion"))
 
 
-def _typed_price(form: FormFields, name: str) -> str | None:
-    text = form.get(name)
+def _parse_price(form: FormFields, field_name: str) -> str | None:
+    text = form.get(field_name)
     if not text:
         return None
     if not _AMOUNT.fullmatch(text):
-        raise InvalidRequest("It is a number like `20` or `0.15`.", param=name)
+        raise InvalidRequest("It is a number like `20` or `0.15`.", param=field_name)
     return text
 
 
-def _value_sent_for_offer(offer: Offer) -> str:
+def _encode_offer_pick(offer: Offer) -> str:
     return offer.id if offer.listed is None else msgspec.json.encode(offer.listed).decode()
 
 
-def _searched_texts_of_offer(offer: Offer) -> Iterator[str]:
+def _list_offer_search_texts(offer: Offer) -> Iterator[str]:
     yield offer.id
     yield offer.catalog_id
     if offer.listed is not None:

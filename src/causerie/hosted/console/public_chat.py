@@ -52,9 +52,9 @@ class PublicChat(Struct):
     options: PublicChatOptions
     _clock: Callable[[], datetime]
     _shared_store: SharedBudgetStore | None = None
-    _counted_day: date | None = None
-    _sent_today: Counter[str] = field(default_factory=Counter)  # by address, of all under ""
-    _running_addresses: set[str] = set()
+    _counted_date: date | None = None
+    _messages_today_by_network: Counter[str] = field(default_factory=Counter)  # all under ""
+    _running_networks: set[str] = set()
 
     def offers(self, model: Listing) -> bool:
         """Return true if visitors may chat with a model: it is named, and free everywhere."""
@@ -104,33 +104,33 @@ class PublicChat(Struct):
                     await self._shared_store.settle(held, spent, held=True)
 
     @contextmanager
-    def _count_in_this_process(self, where: str, now: datetime) -> Iterator[None]:
-        if self._counted_day != now.date():
-            self._counted_day, self._sent_today = now.date(), Counter()
-        used = self._sent_today
-        full = where not in used and len(used) > _MOST_ADDRESSES
+    def _count_in_this_process(self, network: str, now: datetime) -> Iterator[None]:
+        if self._counted_date != now.date():
+            self._counted_date, self._messages_today_by_network = now.date(), Counter()
+        used = self._messages_today_by_network
+        full = network not in used and len(used) > _MOST_ADDRESSES
         total = self.options.total_messages_per_day if full else used[""]
-        running = int(where in self._running_addresses), len(self._running_addresses)
-        self._refuse_if_exhausted((used[where], total, *running), now)
-        self._running_addresses.add(where)
-        used.update((where, ""))
+        running = int(network in self._running_networks), len(self._running_networks)
+        self._refuse_if_exhausted((used[network], total, *running), now)
+        self._running_networks.add(network)
+        used.update((network, ""))
         try:
             yield
         except ServiceError:
-            used.subtract((where, ""))
+            used.subtract((network, ""))
             raise
         finally:
-            self._running_addresses.discard(where)
+            self._running_networks.discard(network)
 
-    async def _hold_in_shared_store(self, where: str, now: datetime) -> Sequence[HoldRequest]:
+    async def _hold_in_shared_store(self, network: str, now: datetime) -> Sequence[HoldRequest]:
         # Replicas count together only while the shared server answers.
         if self._shared_store is None:
             return ()
         day = f"visitors:{now.date()}"
-        places = (f"{day}:{where}", day, f"visitors:running:{where}", "visitors:running")
+        places = (f"{day}:{network}", day, f"visitors:running:{network}", "visitors:running")
         wants = [
             HoldRequest(place, amount, 1, 0)
-            for place, amount in zip(places, self._daily_amounts(), strict=True)
+            for place, amount in zip(places, self._list_limits(), strict=True)
         ]
         answer = await self._shared_store.hold(wants, read=True)
         if answer is None:  # this process decides alone, which it has
@@ -139,12 +139,12 @@ class PublicChat(Struct):
             self._refuse_if_exhausted([spent + held for spent, held in answer.stood], now)
         return wants
 
-    def _daily_amounts(self) -> tuple[int, int, int, int]:
+    def _list_limits(self) -> tuple[int, int, int, int]:
         options = self.options
         return options.messages_per_day, options.total_messages_per_day, 1, options.concurrent
 
-    def _refuse_if_exhausted(self, stood: Sequence[int], now: datetime) -> None:
-        amounts = self._daily_amounts()
+    def _refuse_if_exhausted(self, used_amounts: Sequence[int], now: datetime) -> None:
+        amounts = self._list_limits()
         words = (
             f"Visitors without an account have {counted(amounts[0], 'message')} a day, and none "
             "is left. Sign in to go on, or come back tomorrow.",
@@ -152,7 +152,7 @@ class PublicChat(Struct):
             "A reply to you is under way. Wait until it ends, or stop it.",
             "Too many visitors are chatting now. Try again in a few seconds, or sign in.",
         )
-        for number, (used, amount) in enumerate(zip(stood, amounts, strict=True)):
+        for number, (used, amount) in enumerate(zip(used_amounts, amounts, strict=True)):
             if used >= amount:
                 daily = number < 2
                 midnight = datetime.combine(now.date() + timedelta(days=1), time(), UTC)

@@ -57,23 +57,23 @@ _TOKEN = re.compile(r"[A-Za-z0-9]{43}", re.ASCII)
 
 
 def token_in(headers: Headers, *, secure: bool) -> str:
-    """Return the token that the browser sent; empty where it sent none that could be ours."""
-    sent = _cookie_values(headers, _cookie_name(secure))
+    """Return the well-formed token in the browser's cookie; empty without one."""
+    sent = _read_cookie_values(headers, _choose_cookie_name(secure))
     return next(filter(_TOKEN.fullmatch, sent), "")
 
 
-def _cookie_values(headers: Headers, wanted: str) -> Iterator[str]:
+def _read_cookie_values(headers: Headers, cookie_name: str) -> Iterator[str]:
     for header in headers.every("cookie"):
         for part in header.split(";"):
             name, _, value = part.strip().partition("=")
-            if name == wanted:
+            if name == cookie_name:
                 yield value
 
 
 # Another host of the same domain cannot set a cookie with the prefix ``__Host-`` (RFC 6265bis,
 # section 4.1.3).
-def _cookie_name(secure: bool) -> str:
-    return f"__Host-{_NAME}" if secure else _NAME
+def _choose_cookie_name(is_secure: bool) -> str:
+    return f"__Host-{_NAME}" if is_secure else _NAME
 
 
 class Site(Struct, frozen=True):
@@ -182,7 +182,7 @@ class RequestContext:
     problem: ServiceError | None = None
     token_is_new: bool = False  # made for this answer, so nobody has signed in with it
     _added_headers: dict[str, str] = field(default_factory=dict)
-    _found_memberships: Sequence[tuple[Project, Membership]] | None = None
+    _cached_memberships: Sequence[tuple[Project, Membership]] | None = None
 
     @property
     def me(self) -> User:
@@ -220,7 +220,7 @@ class RequestContext:
         return self.services.site.base(self.exchange)
 
     def takes_password(self, link: OneTimeLink | None = None) -> bool:
-        """Return true if people may sign in with a password; of a link, the one who follows it."""
+        """Return whether people, or whoever follows ``link``, may sign in with a password."""
         policy = self.accounts.sign_in.policy
         operator = link.operator if link is not None else policy.passwords != "off"
         return policy.takes_password(operator=operator)
@@ -230,7 +230,7 @@ class RequestContext:
         return self.exchange.headers.get("hx-request", "") == "true"
 
     async def see_project(self, id: str) -> None:
-        """Make a project the one of this request; raise :class:`NotFound`."""
+        """Read the project of this request; raise :class:`NotFound`."""
         self.view = await self.accounts.projects.see(self.actor, id)
 
     @property
@@ -257,7 +257,7 @@ class RequestContext:
         return (await self.rights())(action)
 
     async def rights(self) -> Callable[[Action], bool]:
-        """Return what says whether :meth:`may`."""
+        """Return a function that says whether the user may do an action, as :meth:`may`."""
         found: Callable[[Action], bool] = (await self.frame())["may"]
         return found
 
@@ -274,27 +274,27 @@ class RequestContext:
         age = f"; Max-Age={int(life.total_seconds())}" if life is not None else ""
         # ``HttpOnly`` keeps scripts from it, ``SameSite=Lax`` other sites.
         flags = f"Path=/{age}; HttpOnly; SameSite=Lax{'; Secure' if secure else ''}"
-        self._added_headers["set-cookie"] = f"{_cookie_name(secure)}={token}; {flags}"
+        self._added_headers["set-cookie"] = f"{_choose_cookie_name(secure)}={token}; {flags}"
 
-    async def show(self, template: str, /, **values: Any) -> None:
-        """Send a page; compressed only if no other site chose the request.
+    async def send_page(self, template: str, /, **values: Any) -> None:
+        """Render a template and send it; compressed only if no other site chose the request.
 
         The answer to a form is never compressed: it may show a secret.
         """
-        text = await self._rendered_template(template, values)
+        text = await self._render_template(template, values)
         opened = self.exchange.method == "GET" and self.problem is None
         if opened and asked_by_person(self.exchange.headers):
-            own = self._own_headers()
+            own = self._build_headers()
             await send_compressed(self.exchange, text.encode(), own, content_type=_HTML)
         else:
             self._send_html(text)
 
-    async def show_openly(self, template: str, /, **values: Any) -> None:
-        """Send a page that everybody may see, to strangers cacheable and without a cookie."""
+    async def send_public_page(self, template: str, /, **values: Any) -> None:
+        """Send a page that everybody may see; to strangers with an etag and without a cookie."""
         if self.user is not None:
-            await self.show(template, **values)
+            await self.send_page(template, **values)
             return
-        text = await self._rendered_template(template, values)
+        text = await self._render_template(template, values)
         open_to_all = {"cache-control": "private, no-cache", "vary": "accept-encoding, cookie"}
         body = text.encode()
         etag = f'W/"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
@@ -302,14 +302,14 @@ class RequestContext:
         small = gzip.compress(body, _GZIP_LEVEL, mtime=0) if taken else b""
         page, headers = CachedPage(body, etag, small), {**PAGE_HEADERS, **open_to_all}
         await send_cached(
-            self.exchange, page, headers, content_type=_HTML, status=self._answer_status
+            self.exchange, page, headers, content_type=_HTML, status=self._response_status
         )
 
-    def show_bare(self, template: str, /, **values: Any) -> None:
+    def send_bare_page(self, template: str, /, **values: Any) -> None:
         """Send a page about a failure without any use of the database."""
         self.user = None
         found = self.services.templates.get_template(template)
-        self._send_html(found.render({**self._layout_values(()), **values}))
+        self._send_html(found.render({**self._build_layout(()), **values}))
 
     def send_image(self, content_type: str, content: bytes) -> None:
         """Send an image that everybody may see; a new one has another address."""
@@ -317,40 +317,40 @@ class RequestContext:
         self.exchange.respond(200, content, content_type=content_type, headers=headers)
 
     def send_json(self, content: bytes) -> None:
-        headers = self._own_headers()
+        headers = self._build_headers()
         self.exchange.respond(200, content, content_type="application/json", headers=headers)
 
     async def save(self, file: Export) -> None:
-        await file.send(self.exchange, self._own_headers())
+        await file.send(self.exchange, self._build_headers())
 
     def go(self, path: str, *, done: str = "") -> None:
         """Redirect to a page of the console, with the notice ``done``."""
         target = PREFIX + path + (f"?done={done}" if done else "")
         if self.by_script:
-            self.exchange.respond(204, b"", headers=self._own_headers() | {"hx-redirect": target})
+            self.exchange.respond(204, b"", headers=self._build_headers() | {"hx-redirect": target})
         else:
             self.leave(target)
 
     def leave(self, address: str) -> None:
         """Redirect to an address, which may be another site's."""
-        self.exchange.respond(303, b"", headers=self._own_headers() | {"location": address})
+        self.exchange.respond(303, b"", headers=self._build_headers() | {"location": address})
 
     @property
-    def _answer_status(self) -> int:
+    def _response_status(self) -> int:
         return self.problem.status if self.problem is not None else 200
 
-    def _send_html(self, text: str) -> None:
+    def _send_html(self, html: str) -> None:
         self.exchange.respond(
-            self._answer_status, text.encode(), content_type=_HTML, headers=self._own_headers()
+            self._response_status, html.encode(), content_type=_HTML, headers=self._build_headers()
         )
 
-    def _own_headers(self) -> dict[str, str]:
+    def _build_headers(self) -> dict[str, str]:
         told = self.problem.headers if self.problem is not None else {}
         headers = {name.lower(): value for name, value in told.items()}
         headers.pop("www-authenticate", None)  # a person is asked by our form
         return {**PAGE_HEADERS, "cache-control": "no-store", **headers, **self._added_headers}
 
-    async def _rendered_template(self, template: str, values: Mapping[str, Any]) -> str:
+    async def _render_template(self, template: str, values: Mapping[str, Any]) -> str:
         context = {**await self.frame(), **values}
         found = await self.services.templates.ready(template)
         pieces, turns = [], Turns()
@@ -360,9 +360,9 @@ class RequestContext:
         return "".join(pieces)
 
     async def frame(self) -> dict[str, Any]:
-        """Return what every page needs."""
-        found = await self._memberships()
-        around = self._layout_values(found)
+        """Return the template values that every page needs."""
+        found = await self._read_memberships()
+        around = self._build_layout(found)
         if self.user is not None:
             around["creates"] = self.accounts.projects.room_for(found)
             if (current := around["project"]) is not None:
@@ -373,25 +373,25 @@ class RequestContext:
 
     async def last_project(self) -> Project | None:
         """Return the user's project that was open last in this browser, else the first."""
-        return self._last_opened_of([project for project, _ in await self._memberships()])
+        return self._find_last_opened([project for project, _ in await self._read_memberships()])
 
-    def _last_opened_of(self, projects: Sequence[Project]) -> Project | None:
-        last = next(_cookie_values(self.exchange.headers, "causerie-project"), "")
+    def _find_last_opened(self, projects: Sequence[Project]) -> Project | None:
+        last = next(_read_cookie_values(self.exchange.headers, "causerie-project"), "")
         first = projects[0] if projects else None
         return next((each for each in projects if each.id == last), first)
 
-    async def _memberships(self) -> Sequence[tuple[Project, Membership]]:
+    async def _read_memberships(self) -> Sequence[tuple[Project, Membership]]:
         if self.user is None:
             return ()
-        if self._found_memberships is None or self.exchange.method != "GET":
-            self._found_memberships = await self.accounts.projects.of(self.user)
-        return self._found_memberships
+        if self._cached_memberships is None or self.exchange.method != "GET":
+            self._cached_memberships = await self.accounts.projects.of(self.user)
+        return self._cached_memberships
 
-    def _layout_values(self, found: Sequence[tuple[Project, Membership]]) -> dict[str, Any]:
+    def _build_layout(self, memberships: Sequence[tuple[Project, Membership]]) -> dict[str, Any]:
         path, user = self.exchange.path.removeprefix(PREFIX), self.user
-        projects = [project for project, _ in found]
-        current = self.view.project if self.view is not None else self._last_opened_of(projects)
-        role = next((each.role for one, each in found if current and one.id == current.id), None)
+        projects = [project for project, _ in memberships]
+        current = self.view.project if self.view is not None else self._find_last_opened(projects)
+        role = {one.id: each.role for one, each in memberships}.get(current.id) if current else None
         status = PersonStatus(user.name, user.operator, False, role, user.rights) if user else None
         has_catalog = self.services.has_catalog
         parts = columns(status)

@@ -38,7 +38,7 @@ Page = Callable[[RequestContext], Awaitable[None]]
 
 
 class PageRoute(Struct, frozen=True):
-    """A page. ``open``: nobody has to be signed in. ``raw``: it reads the body, and fails as JSON.
+    """A path's page. ``open``: needs no sign-in. ``raw``: it reads the body, and fails as JSON.
 
     ``form`` is shown again, with the problem, if the page refuses what was sent. The typed fields
     of a ``kept`` one come back after a new sign-in; it must have a ``form`` without secret fields.
@@ -55,25 +55,25 @@ class PageRoute(Struct, frozen=True):
     enrols: bool = False
 
 
-def _form_routes(
-    path: str, show: Page, act: Page, *, open: bool = False, kept: bool = False
+def _build_form_routes(
+    path: str, show_page: Page, act_page: Page, *, open: bool = False, kept: bool = False
 ) -> tuple[PageRoute, PageRoute]:
     return (
-        PageRoute("GET", path, show, open=open),
-        PageRoute("POST", path, act, show, open=open, kept=kept),
+        PageRoute("GET", path, show_page, open=open),
+        PageRoute("POST", path, act_page, show_page, open=open, kept=kept),
     )
 
 
-def _entry_routes(pages: EntryPages, *, kept: bool = True) -> tuple[PageRoute, ...]:
+def _build_entry_routes(pages: EntryPages, *, kept: bool = True) -> tuple[PageRoute, ...]:
     path = pages.path or pages.list_path
     entry = f"{path}/{{entry}}"
     return (
         *([PageRoute("GET", pages.list_path, pages.list)] if pages.list_template else []),
-        *_form_routes(f"{path}/new", pages.new, pages.create, kept=kept),
-        *_form_routes(entry, pages.see, pages.change, kept=kept),
+        *_build_form_routes(f"{path}/new", pages.new, pages.create, kept=kept),
+        *_build_form_routes(entry, pages.see, pages.change, kept=kept),
         PageRoute("POST", f"{entry}/enable", partial(pages.switch, enabled=True)),
         PageRoute("POST", f"{entry}/disable", partial(pages.switch, enabled=False)),
-        *_form_routes(f"{entry}/delete", pages.ask_deletion, pages.delete),
+        *_build_form_routes(f"{entry}/delete", pages.ask_deletion, pages.delete),
     )
 
 
@@ -89,38 +89,38 @@ _MODULES: Mapping[str, ModuleType] = {
 async def _show_template(context: RequestContext, *, template: str, needs: str = "") -> None:
     if needs:
         await context.check_right(Action(needs))
-    await context.show(template)
+    await context.send_page(template)
 
 
-def _page_of_name(name: str, fixed: Mapping[str, Any]) -> Page:
-    if name.endswith(".html"):
-        return partial(_show_template, template=name, **fixed)
-    module, _, page = name.partition(".")
+def _resolve_page(page_name: str, fixed_arguments: Mapping[str, Any]) -> Page:
+    if page_name.endswith(".html"):
+        return partial(_show_template, template=page_name, **fixed_arguments)
+    module, _, page = page_name.partition(".")
     found: Page = getattr(_MODULES[module], page)
-    return partial(found, **fixed) if fixed else found
+    return partial(found, **fixed_arguments) if fixed_arguments else found
 
 
-def _routes_of_row(place: str, *parts: Any) -> tuple[PageRoute, ...]:
+def _parse_route_row(method_and_path: str, *parts: Any) -> tuple[PageRoute, ...]:
     # A row of routes.toml, which says what its parts are.
-    method, path = place.split()
+    method, path = method_and_path.split()
     fixed: dict[str, Any] = parts[-1] if isinstance(parts[-1], dict) else {}
     names = [each for each in parts if each is not fixed and "." in each]
     marks: dict[str, Any] = {each: True for each in parts if each is not fixed and "." not in each}
-    page = _page_of_name(names[0], fixed)
-    other = _page_of_name(names[1], {}) if len(names) > 1 else None
+    page = _resolve_page(names[0], fixed)
+    other = _resolve_page(names[1], {}) if len(names) > 1 else None
     if method == "FORM" and other is not None:
-        return _form_routes(path, page, other, **marks)
+        return _build_form_routes(path, page, other, **marks)
     return (PageRoute(method, path, page, other, **marks),)
 
 
 _ROWS = tomllib.loads(Path(__file__).with_name("routes.toml").read_text("utf-8"))
-_LISTED = [route for place, row in _ROWS.items() for route in _routes_of_row(place, *row)]
+_LISTED = [route for place, row in _ROWS.items() for route in _parse_route_row(place, *row)]
 SIGN_UP_ROUTES = [each for each in _LISTED if each.path == "/sign-up"]
 ROUTES: Sequence[PageRoute] = (
     *(each for each in _LISTED if each.path != "/sign-up"),
-    *_entry_routes(CHANNELS, kept=False),
+    *_build_entry_routes(CHANNELS, kept=False),
     *chain.from_iterable(
-        map(_entry_routes, (providers.CATALOG_MODELS, ALIASES, MODELS, DOORS, POLICIES))
+        map(_build_entry_routes, (providers.CATALOG_MODELS, ALIASES, MODELS, DOORS, POLICIES))
     ),
 )
 """All pages, their paths below the console's own."""

@@ -32,7 +32,7 @@ class DoorView(Struct, frozen=True):
 
 
 class ModelVerdict(Struct, frozen=True):
-    """Why a model may not be used (empty: it may); ``targets`` are those that are left of all."""
+    """Whether rules allow a model: ``refusal`` says why not; ``targets`` are those allowed."""
 
     id: str
     refusal: str
@@ -58,7 +58,7 @@ class ServiceView(Protocol):
         """
 
     def verdicts(self, rules: Sequence[AccessRule]) -> Sequence[ModelVerdict]:
-        """Return what rules say of all models that project keys open."""
+        """Return for each model that project keys open whether the rules allow it."""
 
     def unpriced(self) -> Sequence[str]:
         """Return the models of providers that cost nothing, since no price of theirs is known."""
@@ -70,7 +70,7 @@ class ServiceView(Protocol):
         """Return the public catalog; ``None`` without a router door."""
 
     def policy(self, provider: str) -> Mapping[str, Any]:
-        """Return what a provider says of itself, as far as it is known, by its settings."""
+        """Return the data policy that a provider's settings state; empty if none is known."""
 
     def answering(self, model: str) -> Sequence[str]:
         """Return the names of the targets of a model."""
@@ -201,7 +201,7 @@ class ModelRow(Struct, frozen=True):
 
 
 def grouped_parameters(parameters: Sequence[str]) -> Sequence[tuple[str, Sequence[str]]]:
-    """Parameters by what they are for; those that everything has are left out."""
+    """Return parameters by purpose, without those that every model has."""
     named = {name for _, names in GROUPS for name in names} | _PLAIN
     found = [(title, [name for name in names if name in parameters]) for title, names in GROUPS]
     found.append(("Other", [name for name in parameters if name not in named]))
@@ -224,7 +224,7 @@ def model_row(entry: Mapping[str, Any]) -> ModelRow:
         output=entry.get("max_output_tokens"),
         modalities=modalities,
         modality_evidence=architecture.get("evidence", "unknown"),
-        price=_token_prices(entry.get("pricing") or {}),
+        price=_parse_token_prices(entry.get("pricing") or {}),
         parameters=parameters,
         claimed=claimed,
         evidence=entry.get("evidence", "unknown"),
@@ -232,7 +232,7 @@ def model_row(entry: Mapping[str, Any]) -> ModelRow:
         efforts=tuple(efforts or ()),
         must_think=must_think,
         defaults=entry.get("default_parameters") or {},
-        abilities=[*_measured_abilities(entry, parameters, claimed, thinks=bool(efforts))],
+        abilities=[*_list_abilities(entry, parameters, claimed, thinks=bool(efforts))],
         listed=bool(entry.get("list_price")),
     )
 
@@ -245,7 +245,7 @@ _ABILITIES = {
 }
 
 
-def _measured_abilities(
+def _list_abilities(
     entry: Mapping[str, Any], parameters: Container[str], claimed: Container[str], *, thinks: bool
 ) -> Iterator[Ability]:
     found: dict[str, Evidence] = {}
@@ -272,7 +272,7 @@ def anchor(model: str) -> str:
 def target_badges(
     service_view: ServiceView, targets: Mapping[str, Sequence[str]]
 ) -> Mapping[str, Sequence[StatusBadge]]:
-    engines = {each.model: _engine_badge(each) for each in service_view.status()}
+    engines = {each.model: _build_engine_badge(each) for each in service_view.status()}
     target_states = {each.name: each for each in service_view.targets()}
 
     def badge(name: str) -> StatusBadge:
@@ -292,19 +292,19 @@ def best(badges: Sequence[StatusBadge]) -> Sequence[StatusBadge]:
 
 def service_badges(service_view: ServiceView) -> Sequence[StatusBadge]:
     """Return the state of everything that answers requests, engines first, each once."""
-    engines = [_engine_badge(each) for each in service_view.status()]
+    engines = [_build_engine_badge(each) for each in service_view.status()]
     own = {each.target for each in engines}
     others = [each for each in service_view.targets() if each.name not in own]
     return [*engines, *(target_badge(each.name, each) for each in others)]
 
 
 def troubled(badges: Sequence[StatusBadge]) -> Sequence[StatusBadge]:
-    """Return those that are not ready, the worst first."""
+    """Return the badges of targets that are not ready, the worst first."""
     found = [each for each in badges if each.tone in ("warn", "bad")]
     return sorted(found, key=lambda each: each.tone)  # "bad" is before "warn"
 
 
-def _token_prices(pricing: Mapping[str, Any]) -> ModelPrice | None:
+def _parse_token_prices(pricing: Mapping[str, Any]) -> ModelPrice | None:
     try:
         prompt, completion = money(pricing["prompt"]), money(pricing["completion"])
     except (KeyError, ValueError):
@@ -312,7 +312,7 @@ def _token_prices(pricing: Mapping[str, Any]) -> ModelPrice | None:
     return ModelPrice(prompt * _MILLION, completion * _MILLION)
 
 
-def _engine_badge(status: EngineStatus) -> StatusBadge:
+def _build_engine_badge(status: EngineStatus) -> StatusBadge:
     if status.state is EngineState.READY:
         busy = f"{status.busy} of {status.slots} busy" if status.slots else ""
         away = status.detail if status.members else ""

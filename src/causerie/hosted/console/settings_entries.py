@@ -46,17 +46,17 @@ class AliasForm(SettingsForm, frozen=True):
 
     @classmethod
     def pop_rows(cls, settings: dict[str, Any]) -> Iterable[tuple[str, str]]:
-        rows = [_target_row(each) for each in settings.pop("targets")]
+        rows = [_build_target_row(each) for each in settings.pop("targets")]
         return [(f"target_{name}", row.get(name, "")) for row in rows for name in _TARGET]
 
     def settings(self) -> dict[str, Any]:
-        targets = [_target_settings(row) for row in self.targets]
+        targets = [_build_target_settings(row) for row in self.targets]
         if not targets:
             raise InvalidRequest("are missing; name at least one model", param="targets")
         return {**SettingsForm.settings(self), "targets": targets}
 
 
-def _target_row(target: Mapping[str, Any]) -> Row:
+def _build_target_row(target: Mapping[str, Any]) -> Row:
     row = {name: text_of(target[name]) for name in target if name != "price"}
     if "price" in target:  # what no field shows of it is kept
         price = dict(target["price"])
@@ -65,7 +65,7 @@ def _target_row(target: Mapping[str, Any]) -> Row:
     return row
 
 
-def _target_settings(row: Row) -> dict[str, Any]:
+def _build_target_settings(row: Row) -> dict[str, Any]:
     numbers = {name: typed_number(row[name]) for name in ("priority", "weight") if row.get(name)}
     provider = {"provider": row["provider"]} if row.get("provider") else {}
     typed = {name: row[name] for name in _PARTS if row.get(name)}
@@ -106,26 +106,26 @@ class AlertsPages(EntryPages):
     async def create(self, context: RequestContext) -> None:
         """Add a channel; a secret that is made here is shown once."""
         given = context.form.get("key")
-        if self._entry_kind(context) == "email" or given or context.form.get("format"):
+        if self._find_kind(context) == "email" or given or context.form.get("format"):
             await self._create_entry(context, given)
-            self._go_to_list(context, "added")
+            self._redirect_to_list(context, "added")
             return
         secret = f"whsec_{b64encode(secrets.token_bytes(_SECRET_BYTES)).decode()}"
         await self._create_entry(context, secret)
         name = context.form.get("name")
-        await context.show("operator/channel_secret.html", name=name, secret=secret)
+        await context.send_page("operator/channel_secret.html", name=name, secret=secret)
 
     async def around(self, context: RequestContext) -> Mapping[str, Any]:
         return {"kinds": (await context.operations.alerts.see(context.actor)).kinds}
 
-    async def _typed_form(self, context: RequestContext) -> SettingsForm:
+    async def _parse_form(self, context: RequestContext) -> SettingsForm:
         every = (await context.operations.alerts.see(context.actor)).kinds
         kinds = [each for each in every if each in context.form.every("kinds")]
         others = [(name, text) for name, text in context.form if name != "kinds"]
         wanted = [("kinds", each) for each in kinds if len(kinds) < len(every)]
         return self.form(self.fields, FormFields([*others, *wanted]))
 
-    def _entry_kind(self, context: RequestContext) -> EntryKind:
+    def _find_kind(self, context: RequestContext) -> EntryKind:
         asked = context.form.get("kind", context.query.get("kind"))
         for kind in self.kinds:
             if kind == asked:
@@ -144,11 +144,11 @@ async def test_channel(context: RequestContext) -> None:
 async def show_alerts(context: RequestContext, tested: ChannelTest | None = None) -> None:
     view = await context.operations.alerts.see(context.actor)
     entries = await context.configuration.every(context.actor)
-    await context.show(
+    await context.send_page(
         "operator/alerts.html",
         view=view,
         channels=[
-            (one, _channel_receivers(one), [*map(str, one.settings.get("kinds", ()))])
+            (one, _list_channel_receivers(one), [*map(str, one.settings.get("kinds", ()))])
             for one in entries
             if one.kind in ("webhook", "email")
         ],
@@ -157,7 +157,7 @@ async def show_alerts(context: RequestContext, tested: ChannelTest | None = None
     )
 
 
-def _channel_receivers(channel: EntryView) -> Sequence[str]:
+def _list_channel_receivers(channel: EntryView) -> Sequence[str]:
     if channel.kind == "email":
         return [*map(str, channel.settings.get("to", ()))]
     # The path of an address can hold a secret, so only its host is shown.

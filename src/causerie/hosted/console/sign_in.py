@@ -65,7 +65,7 @@ async def show_sign_in(context: RequestContext) -> None:
     if context.user is not None and context.problem is None:
         context.go(next_path(after))
         return
-    await context.show("sign_in/password.html", next=after, email=context.form.get("email"))
+    await context.send_page("sign_in/password.html", next=after, email=context.form.get("email"))
 
 
 async def enter_password(context: RequestContext) -> None:
@@ -96,7 +96,7 @@ async def sign_out(context: RequestContext) -> None:
 
 
 def go_on(context: RequestContext, started: NewSession, after: str) -> None:
-    """Take the new session's token, and lead to the code that it waits for, or in."""
+    """Keep the session's token, and redirect to the page for its code, or else to ``after``."""
     if started.session.stage is Stage.SECOND_FACTOR:
         context.keep(started.token, SECOND_FACTOR_LIFE)
         context.go(f"/sign-in/code?next={quote(after)}")
@@ -107,7 +107,7 @@ def go_on(context: RequestContext, started: NewSession, after: str) -> None:
 
 
 def next_path(given: str) -> str:
-    """Return the page after signing in: one of the console, whatever was requested."""
+    """Return the path of ``given`` below the console; ``/`` if it leads anywhere else."""
     inside = given.startswith(f"{PREFIX}/") and given.isascii() and given.isprintable()
     if not inside or "//" in given or "\\" in given:
         return "/"
@@ -127,26 +127,23 @@ def link_address(base: str, token: str, after: str = "") -> str:
 async def show_new_link(
     context: RequestContext, title: str, made: NewLink, back: str, offered: str = ""
 ) -> None:
-    """Show a link this once, and mail an invitation to what is ``offered``.
-
-    ``back`` is the page that leads on.
-    """
+    """Show a new link, this once, and a way to ``back``; mail it if it invites to ``offered``."""
     address = link_address(context.base, made.token)
-    mailed, me = await _may_mail(context, made, offered), context.me
+    mailed, me = await _may_mail_link(context, made, offered), context.me
     if mailed and made.link.email:
         values = {"offered": offered, "name": me.name, "email": me.email}
         mailed = send_letter(context, made.link.email, "invitation", address, **values)
     shown = {"title": title, "address": address, "link": made.link, "back": back}
-    await context.show("project/link.html", mailed=mailed, **shown)
+    await context.send_page("project/link.html", mailed=mailed, **shown)
 
 
-async def _may_mail(context: RequestContext, made: NewLink, offered: str) -> bool:
+async def _may_mail_link(context: RequestContext, new_link: NewLink, invited_to: str) -> bool:
     # Whoever has signed up can invite any address; a link that is not mailed is handed over.
-    if not offered or not made.link.email:
+    if not invited_to or not new_link.link.email:
         return False
     if context.me.operates:
         return True
-    scopes = passwords.invitation_scopes(context.me.id, made.link.email)
+    scopes = passwords.invitation_scopes(context.me.id, new_link.link.email)
     try:
         await context.accounts.attempts.begin(scopes)
     except RateLimited:
@@ -157,26 +154,26 @@ async def _may_mail(context: RequestContext, made: NewLink, offered: str) -> boo
 async def follow_link(context: RequestContext) -> None:
     if isinstance(context.problem, NotFound):  # it has been counted as a guess
         raise context.problem
-    link, offered = await _opened_link(context), None
+    link, offered = await _find_one_time_link(context), None
     if link.project_id is not None:  # whoever holds the link may know the project's name
         offered = (await context.accounts.projects.see(SYSTEM, link.project_id)).project
     page = _PAGES.get(link.kind, "links/account.html")
     if link.kind is LinkKind.INVITATION and context.user is not None:
         page = "links/join.html"
-    await context.show(page, link=link, offered=offered, signs_up=_proves_address(link))
+    await context.send_page(page, link=link, offered=offered, signs_up=_proves_address(link))
 
 
 _PAGES = {LinkKind.RESET: "links/password.html", LinkKind.ADDRESS: "links/address.html"}
 
 
-async def _opened_link(context: RequestContext) -> OneTimeLink:
+async def _find_one_time_link(context: RequestContext) -> OneTimeLink:
     # Whoever guesses often has to wait.
     async with context.accounts.attempts.from_address("link", context.client):
         return await context.accounts.users.link(context.form.get("token"))
 
 
 async def accept_invitation(context: RequestContext) -> None:
-    form, accounts, link = context.form, context.accounts, await _opened_link(context)
+    form, accounts, link = context.form, context.accounts, await _find_one_time_link(context)
     email, password = link.email or form.get("email"), form.raw("password")
     if not context.takes_password(link):
         raise Forbidden(
@@ -205,7 +202,7 @@ def _proves_address(link: OneTimeLink) -> bool:
 
 
 async def join_project(context: RequestContext) -> None:
-    link = await _opened_link(context)
+    link = await _find_one_time_link(context)
     await context.accounts.users.join(context.form.get("token"), context.me)
     if link.project_id is None:
         context.go("/")
@@ -214,7 +211,7 @@ async def join_project(context: RequestContext) -> None:
 
 
 async def reset_password(context: RequestContext) -> None:
-    await _opened_link(context)
+    await _find_one_time_link(context)
     token, password = context.form.get("token"), context.form.raw("password")
     await context.accounts.profile.reset_password(token, password)
     context.go("/sign-in", done="password-reset")
@@ -249,28 +246,28 @@ def unsealed(state: str, token: str) -> LoginState | None:
 
 
 async def begin_openid(context: RequestContext) -> None:
-    context.leave(await _provider_address(context, after=context.query.get("next")))
+    context.leave(await _build_authorization_url(context, after=context.query.get("next")))
 
 
 async def begin_openid_with_link(context: RequestContext) -> None:
-    await _opened_link(context)
-    await _show_way_to_provider(context, link=context.form.get("token"))
+    await _find_one_time_link(context)
+    await _show_provider_link(context, link=context.form.get("token"))
 
 
 async def begin_linking(context: RequestContext) -> None:
-    await _show_way_to_provider(context, joins=True)
+    await _show_provider_link(context, joins=True)
 
 
-async def _show_way_to_provider(
+async def _show_provider_link(
     context: RequestContext, *, link: str = "", joins: bool = False
 ) -> None:
     # A link, as the content policy lets no form lead to another site.
-    address = await _provider_address(context, link=link, joins=joins)
-    await context.show("sign_in/away.html", provider=_chosen_provider(context), address=address)
+    address = await _build_authorization_url(context, link=link, joins=joins)
+    await context.send_page("sign_in/away.html", provider=_find_provider(context), address=address)
 
 
 async def return_from_provider(context: RequestContext) -> None:
-    provider, query = _chosen_provider(context), context.query
+    provider, query = _find_provider(context), context.query
     login_state = unsealed(query.get("state"), context.token)
     returned = Returned(code=query.get("code"), error=query.get("error"), issuer=query.get("iss"))
     accounts, client, options = context.accounts, context.client, provider.options
@@ -292,7 +289,7 @@ async def return_from_provider(context: RequestContext) -> None:
             link_token=login_state.link if login_state is not None else "",
             old_token=context.token,
         )
-    after = await _page_after_sign_in(context, login_state) if login_state is not None else ""
+    after = await _choose_next_path(context, login_state) if login_state is not None else ""
     go_on(context, started, after)
 
 
@@ -302,7 +299,7 @@ async def unlink_identity(context: RequestContext) -> None:
     context.go("/profile", done="identity-unlinked")
 
 
-async def _page_after_sign_in(context: RequestContext, login_state: LoginState) -> str:
+async def _choose_next_path(context: RequestContext, login_state: LoginState) -> str:
     try:
         link = await context.accounts.users.link(login_state.link)
     except NotFound:  # there was none, or it has just been used up
@@ -311,14 +308,14 @@ async def _page_after_sign_in(context: RequestContext, login_state: LoginState) 
     return link_address("", login_state.link) if wanted else login_state.after
 
 
-def _chosen_provider(context: RequestContext) -> OidcProvider:
+def _find_provider(context: RequestContext) -> OidcProvider:
     for provider in context.services.providers():
         if provider.options.name == context.params["provider"]:
             return provider
     raise NotFound("There is no such page.")
 
 
-async def _provider_address(
+async def _build_authorization_url(
     context: RequestContext, *, after: str = "", link: str = "", joins: bool = False
 ) -> str:
     def state(attempt: SignInAttempt) -> str:
@@ -327,13 +324,13 @@ async def _provider_address(
         login_state = LoginState(attempt, after, link, joins)
         return Cipher([context.token]).seal(msgspec.json.encode(login_state).decode(), _PURPOSE)
 
-    provider = _chosen_provider(context)
+    provider = _find_provider(context)
     back = f"{context.base}{PREFIX}/sign-in/{quote(provider.options.name)}/back"
     return await provider.begin(back, state)
 
 
 async def change_address(context: RequestContext) -> None:
-    await _opened_link(context)
+    await _find_one_time_link(context)
     token = context.form.get("token")
     before, after = await context.accounts.profile.change_address(token)
     send_letter(context, before, "address_changed", email=after)
@@ -349,11 +346,11 @@ async def send_reset(context: RequestContext) -> None:
     made, known = await context.accounts.sign_ups.forgotten(email)
     if known:
         send_letter(context, email, "reset", link_address(context.base, made.token))
-    await context.show("sign_in/asked.html", email=email, by_mail=True)
+    await context.send_page("sign_in/asked.html", email=email, by_mail=True)
 
 
 async def enter_sign_up(context: RequestContext) -> None:
-    """Record the address, and send its holder a letter."""
+    """Create a sign-up for an address, and mail its holder."""
     # The answer is the same whether the address has an account: only its holder learns that.
     email, after = tidy_email(context.form.get("email")), context.form.get("next")
     # Every sign-up counts, right or not.
@@ -364,7 +361,7 @@ async def enter_sign_up(context: RequestContext) -> None:
         kind, address = "sign_up", link_address(context.base, made.token, after)
     send_letter(context, email, kind, address)
     by_mail = context.services.open_to.outbox is not None
-    await context.show("sign_in/asked.html", email=email, by_mail=by_mail)
+    await context.send_page("sign_in/asked.html", email=email, by_mail=by_mail)
 
 
 _LONGEST_ADDRESS = 600
@@ -391,7 +388,7 @@ def browser_name(agent: str) -> str:
 
 async def show_profile(context: RequestContext) -> None:
     sessions = await context.accounts.sign_in.sessions(context.me)
-    await context.show(
+    await context.send_page(
         "profile/profile.html",
         identities=await context.accounts.users.identities(context.me),
         has_factor=await context.accounts.profile.has_factor(context.me),
@@ -456,7 +453,7 @@ async def enrol_factor_again(context: RequestContext) -> None:
 async def confirm_factor(context: RequestContext) -> None:
     profile, code = context.accounts.profile, context.form.get("code")
     codes = await profile.confirm(context.me, code, context.client)
-    await context.show("profile/codes.html", codes=codes)
+    await context.send_page("profile/codes.html", codes=codes)
 
 
 async def remove_factor(context: RequestContext) -> None:
@@ -480,14 +477,14 @@ async def end_others(context: RequestContext) -> None:
     context.go("/profile", done="sessions-ended")
 
 
-async def _show_enrolment(context: RequestContext, address: str, secret: str) -> None:
-    picture = _qr_code(address)
-    await context.show("profile/enrol.html", picture=picture, address=address, secret=secret)
+async def _show_enrolment(context: RequestContext, otpauth_uri: str, secret: str) -> None:
+    qr = _draw_qr_code(otpauth_uri)
+    await context.send_page("profile/enrol.html", picture=qr, address=otpauth_uri, secret=secret)
 
 
-def _qr_code(address: str) -> Markup:
-    if not address.startswith("otpauth://totp/") or len(address) > _LONGEST_ADDRESS:
+def _draw_qr_code(otpauth_uri: str) -> Markup:
+    if not otpauth_uri.startswith("otpauth://totp/") or len(otpauth_uri) > _LONGEST_ADDRESS:
         return Markup("")
-    code = segno.make(address, error="m", micro=False)
+    code = segno.make(otpauth_uri, error="m", micro=False)
     drawn = code.svg_inline(border=0, omitsize=True, svgclass=None, lineclass=None)
     return Markup(drawn)

@@ -41,14 +41,14 @@ class DisplayNames:
 
     def __init__(self, known: Mapping[str, str], none: str = "none") -> None:
         self.known = known
-        self._word_for_none = none
-        self._uses_of_name = Counter(known.values())
+        self._name_without_id = none
+        self._id_count_by_name = Counter(known.values())
 
     def of(self, id: str) -> str:
         if not id:
-            return self._word_for_none
+            return self._name_without_id
         name = self.known.get(id, id)
-        return f"{name} ({id})" if self._uses_of_name[name] > 1 else name
+        return f"{name} ({id})" if self._id_count_by_name[name] > 1 else name
 
 
 async def names_of(context: RequestContext, project: str | None, by: By) -> DisplayNames:
@@ -143,7 +143,7 @@ _COLUMNS: Mapping[str, Column] = {
 
 
 async def show(context: RequestContext) -> None:
-    reader, project = await _usage_reader(context), context.scope
+    reader, project = await _build_usage_reader(context), context.scope
     wish, names = reader.wish, reader.names
     now = context.services.clock()
     groups = await reader.sums(wish.question(Step.ALL, wish.by))
@@ -151,18 +151,18 @@ async def show(context: RequestContext) -> None:
     timed = project is not None or context.query.get("times") == "yes"
     people = await names_of(context, project, By.USER) if wish.user else None
     times = await reader.percentiles() if timed and wish.by in TIMED else {}
-    rows = await asyncio.to_thread(_usage_rows, groups, wish, names, times)
+    rows = await asyncio.to_thread(_build_usage_rows, groups, wish, names, times)
     kept = {**wish.period.fields(), **wish.fields}
     if timed and project is None:
         kept["times"] = "yes"
     earlier = await reader.earlier()
     page = page_of(rows, context.query, lambda row: (row.name,), _COLUMNS, kept)
-    await context.show(
+    await context.send_page(
         "usage.html",
         wish=wish,
         metrics=list(_METRICS),
         person=people.of(wish.user) if people is not None else "",
-        bys={by: _TITLES[by] for by in _groupings(project is None, person=bool(wish.user))},
+        bys={by: _TITLES[by] for by in _list_groupings(project is None, person=bool(wish.user))},
         total=await asyncio.to_thread(total_usage, groups),
         before=total_usage(earlier),
         chart=await reader.chart(earlier),
@@ -177,10 +177,10 @@ async def show(context: RequestContext) -> None:
 
 
 async def download(context: RequestContext) -> None:
-    reader = await _usage_reader(context)
+    reader = await _build_usage_reader(context)
     period = reader.wish.period
     days = f"{period.since.date()}-to-{period.last.date()}"
-    name = f"usage-{_scope_words(context)}-{days}-by-{reader.wish.by}.csv"
+    name = f"usage-{_build_scope_slug(context)}-{days}-by-{reader.wish.by}.csv"
     await context.save(Export("text/csv; charset=utf-8", name, csv_pieces(reader.table())))
 
 
@@ -189,16 +189,16 @@ async def download_statement(context: RequestContext) -> None:
     found = Month.named(context.query.get("month"), context.services.clock())
     accounts, actor = context.accounts, context.actor
     rows = statement_rows(accounts.usage, accounts.projects, actor, context.scope, found)
-    name = f"statement-{_scope_words(context)}-{found.name}.csv"
+    name = f"statement-{_build_scope_slug(context)}-{found.name}.csv"
     await context.save(Export("text/csv; charset=utf-8", name, csv_pieces(rows)))
 
 
-async def _usage_reader(context: RequestContext) -> _Reader:
+async def _build_usage_reader(context: RequestContext) -> _Reader:
     query, project, user = context.query, context.scope, context.query.get("user")[:100]
     wish = UsageForm(
         period(query, context.services.clock()),
         query.one_of("metric", _METRICS),
-        By(query.one_of("by", _groupings(project is None, person=bool(user)))),
+        By(query.one_of("by", _list_groupings(project is None, person=bool(user)))),
         query.get("model")[:300],
         user,
     )
@@ -230,7 +230,7 @@ class _Reader(Struct, frozen=True):
         async with aclosing(self.over_time()) as found:
             async for question, sums in found:
                 firsts = await self.first_tokens(question) if wish.by in TIMED else ()
-                yield _csv_lines(sums, firsts, wish, names)
+                yield _format_csv_rows(sums, firsts, wish, names)
 
     async def earlier(self) -> Sequence[UsageSum]:
         """Return a sum for each day or hour of the period before."""
@@ -241,7 +241,7 @@ class _Reader(Struct, frozen=True):
         found: dict[str, dict[datetime, float]] = {}
         async with aclosing(self.over_time()) as pieces:
             async for _, sums in pieces:
-                await asyncio.to_thread(_add_values, found, sums, self.wish, self.names)
+                await asyncio.to_thread(_add_sums_to_series, found, sums, self.wish, self.names)
         starts, whole = self.wish.period.starts(), self.wish.metric != "cost"
         before = along(self.wish.period.earlier, earlier, _METRICS[self.wish.metric])
         return await asyncio.to_thread(stacked, starts, found, whole=whole, before=before)
@@ -261,15 +261,15 @@ class _Reader(Struct, frozen=True):
         return {each.group: each.times for each in found}
 
 
-def _groupings(whole: bool, *, person: bool = False) -> Sequence[By]:
-    ways = (By.MODEL, By.PROJECT if whole else By.KEY, By.USER)
+def _list_groupings(whole_service: bool, *, person: bool = False) -> Sequence[By]:
+    ways = (By.MODEL, By.PROJECT if whole_service else By.KEY, By.USER)
     return (*ways, By.TAG) if person else (*ways, By.PROVIDER, By.APP, By.TAG)
 
 
 def along(
     period: ReportPeriod, sums: Iterable[UsageSum], value: Callable[[UsageSum], float]
 ) -> Sequence[float]:
-    """Return a figure of each day or hour of a period, 0 where there is no sum."""
+    """Return one figure for each day or hour of a period; 0 where there is no sum."""
     found = {each.start: value(each) for each in sums}
     return [found.get(start, 0.0) for start in period.starts()]
 
@@ -299,41 +299,41 @@ async def usage_since(context: RequestContext, project: str | None, since: datet
     return total_usage(await usage.sums(context.actor, project, question))
 
 
-def _add_values(
-    found: dict[str, dict[datetime, float]],
+def _add_sums_to_series(
+    values_by_name: dict[str, dict[datetime, float]],
     sums: Iterable[UsageSum],
-    wish: UsageForm,
+    form: UsageForm,
     names: DisplayNames,
 ) -> None:
-    value = _METRICS[wish.metric]
+    value = _METRICS[form.metric]
     for each in sums:
         if each.start is not None and (amount := value(each)):
-            place = found.setdefault(names.of(each.group[wish.by]), {})
+            place = values_by_name.setdefault(names.of(each.group[form.by]), {})
             place[each.start] = place.get(each.start, 0.0) + amount
 
 
-def _usage_rows(
-    groups: Sequence[UsageSum],
-    wish: UsageForm,
+def _build_usage_rows(
+    sums: Sequence[UsageSum],
+    form: UsageForm,
     names: DisplayNames,
-    times: Mapping[str, Sequence[float]],
+    percentiles: Mapping[str, Sequence[float]],
 ) -> Sequence[UsageRow]:
-    by_id = [(each.group[wish.by], each) for each in groups]
-    rows = [UsageRow(id, names.of(id), each, times.get(id, ())) for id, each in by_id]
-    return sorted(rows, key=lambda row: (-_METRICS[wish.metric](row.sum), row.name))
+    by_id = [(each.group[form.by], each) for each in sums]
+    rows = [UsageRow(id, names.of(id), each, percentiles.get(id, ())) for id, each in by_id]
+    return sorted(rows, key=lambda row: (-_METRICS[form.metric](row.sum), row.name))
 
 
-def _scope_words(context: RequestContext) -> str:
+def _build_scope_slug(context: RequestContext) -> str:
     whose = "all" if context.view is None else context.view.project.name
     return "-".join(re.findall(r"[a-z0-9]+", whose.lower()))[:_LONGEST_NAME] or "project"
 
 
-def _csv_lines(
-    sums: Sequence[UsageSum], firsts: Sequence[FirstTokens], wish: UsageForm, names: DisplayNames
+def _format_csv_rows(
+    sums: Sequence[UsageSum], latencies: Sequence[FirstTokens], form: UsageForm, names: DisplayNames
 ) -> Iterator[Sequence[str]]:
-    times = {(each.start, each.group): each.times for each in firsts}
+    times = {(each.start, each.group): each.times for each in latencies}
     for each in sums:
-        id, first = each.group[wish.by], each.first_token_seconds
+        id, first = each.group[form.by], each.first_token_seconds
         percentiles = [f"{time:.6f}" for time in times.get((each.start, id), ())]
         yield [
             each.start.isoformat() if each.start is not None else "",

@@ -62,7 +62,7 @@ class UnknownKey(BadToken):
     """None of the keys signed the token; there may be newer ones."""
 
 
-def _signed_payload(token: str, keys: Sequence[Key], algorithms: Sequence[str]) -> bytes:
+def _verify_signature(token: str, keys: Sequence[Key], algorithms: Sequence[str]) -> bytes:
     try:
         signed = jws.extract_compact(token.encode())
     except (JoseError, ValueError, TypeError, RecursionError) as failure:
@@ -83,7 +83,7 @@ def _signed_payload(token: str, keys: Sequence[Key], algorithms: Sequence[str]) 
     raise UnknownKey("no key of its issuer signed it")
 
 
-def _checked_claims(
+def _verify_claims(
     payload: bytes, issuer: str, client_id: str, nonce: str, now: float
 ) -> Mapping[str, Any]:
     try:
@@ -148,7 +148,7 @@ class ProviderOptions:
 
     @property
     def directory(self) -> GroupClaims:
-        """The grants of the groups that the provider's directory provisions."""
+        """Return the grants of the groups that the provider's directory provisions."""
         return GroupClaims(self.name, grants=self.groups, provisioned=True)
 
 
@@ -182,18 +182,18 @@ class OidcProvider:
     monotonic: Callable[[], float] = time.monotonic
 
     def __post_init__(self) -> None:
-        self._document = ProviderDocument(self.options.issuer, self._http, self.monotonic)
+        self._discovery = ProviderDocument(self.options.issuer, self._http, self.monotonic)
 
     async def begin(self, callback: str, state: Callable[[SignInAttempt], str]) -> str:
-        """Return the address to which to redirect a browser, which returns to ``callback``.
+        """Return the authorization URL for a browser, which then returns to ``callback``.
 
         ``state`` stores an attempt and returns the state parameter for this browser only. Raises
         :class:`UpstreamFailed`.
         """
         try:
-            metadata = await self._document.metadata()
+            metadata = await self._discovery.metadata()
         except IdentityProviderFailed as failure:
-            raise self._provider_unreachable(failure) from failure
+            raise self._build_unreachable_error(failure) from failure
         attempt = SignInAttempt(
             provider=self.options.name,
             callback=callback,
@@ -224,11 +224,11 @@ class OidcProvider:
         if the provider is unavailable.
         """
         if attempt is None or attempt.provider != self.options.name:
-            raise self._sign_in_refused(BadToken("the state is not of this browser"))
+            raise self._build_refusal_error(BadToken("the state is not of this browser"))
         if not 0 <= self.now() - attempt.began + 5 <= ATTEMPT_SECONDS:
-            raise self._sign_in_refused(BadToken("the attempt took too long"))
+            raise self._build_refusal_error(BadToken("the attempt took too long"))
         try:
-            metadata = await self._document.metadata()
+            metadata = await self._discovery.metadata()
             if returned.issuer != self.options.issuer and (
                 returned.issuer or metadata.names_itself
             ):
@@ -236,12 +236,12 @@ class OidcProvider:
             if returned.error or not 0 < len(returned.code) <= _LONGEST:
                 raise BadToken("the provider did not let them in")
             reply = await self._exchange_code(metadata, attempt, returned.code)
-            claims = await self._verified_claims(metadata, attempt, reply)
-            return await self._vouched_identity(metadata, claims, reply)
+            claims = await self._verify_id_token(metadata, attempt, reply)
+            return await self._build_vouched_identity(metadata, claims, reply)
         except IdentityProviderFailed as failure:
-            raise self._provider_unreachable(failure) from failure
+            raise self._build_unreachable_error(failure) from failure
         except BadToken as failure:
-            raise self._sign_in_refused(failure) from failure
+            raise self._build_refusal_error(failure) from failure
 
     async def _exchange_code(
         self, metadata: ProviderMetadata, attempt: SignInAttempt, code: str
@@ -263,28 +263,26 @@ class OidcProvider:
             headers.append(("authorization", "Basic " + b64encode(pair.encode()).decode()))
         return await self._http.ask(metadata.token, headers, fields)
 
-    async def _verified_claims(
-        self, metadata: ProviderMetadata, attempt: SignInAttempt, reply: Mapping[str, Any]
+    async def _verify_id_token(
+        self, metadata: ProviderMetadata, attempt: SignInAttempt, token_reply: Mapping[str, Any]
     ) -> Mapping[str, Any]:
-        token = reply.get("id_token")
+        token = token_reply.get("id_token")
         if not isinstance(token, str):
             raise BadToken("there is no id token")
         offered = metadata.algorithms or _ALGORITHMS
         algorithms = [each for each in _ALGORITHMS if each in offered]
         try:
-            payload = _signed_payload(token, await self._document.keys(), algorithms)
+            payload = _verify_signature(token, await self._discovery.keys(), algorithms)
         except UnknownKey:
-            payload = _signed_payload(token, await self._document.keys(anew=True), algorithms)
+            payload = _verify_signature(token, await self._discovery.keys(anew=True), algorithms)
         options = self.options
-        return _checked_claims(
-            payload, options.issuer, options.client_id, attempt.nonce, self.now()
-        )
+        return _verify_claims(payload, options.issuer, options.client_id, attempt.nonce, self.now())
 
-    async def _vouched_identity(
-        self, metadata: ProviderMetadata, claims: Mapping[str, Any], reply: Mapping[str, Any]
+    async def _build_vouched_identity(
+        self, metadata: ProviderMetadata, claims: Mapping[str, Any], token_reply: Mapping[str, Any]
     ) -> Vouched:
         # OpenID Connect Core 1.0, section 5.3.2.
-        options, access = self.options, reply.get("access_token")
+        options, access = self.options, token_reply.get("access_token")
         lacks_groups = options.groups and options.groups_claim not in claims
         lacks = lacks_groups or not claims.get(options.email_claim)
         if lacks and metadata.userinfo and isinstance(access, str):
@@ -302,10 +300,10 @@ class OidcProvider:
             email=address,
             email_verified=trusted or verified in (True, "true", "1"),  # 1 is equal to True
             name=name.strip() if isinstance(name, str) else "",
-            groups=self._claimed_groups(claims),
+            groups=self._parse_claimed_groups(claims),
         )
 
-    def _claimed_groups(self, claims: Mapping[str, Any]) -> GroupClaims:
+    def _parse_claimed_groups(self, claims: Mapping[str, Any]) -> GroupClaims:
         # A list of names, or one; or (section 5.6.2) in another place.
         options, name = self.options, self.options.groups_claim
         if options.provisioned:
@@ -319,7 +317,7 @@ class OidcProvider:
         names = frozenset(each for each in listed if isinstance(each, str) and each)
         return GroupClaims(options.name, names, options.groups)
 
-    def _provider_unreachable(self, failure: IdentityProviderFailed) -> UpstreamFailed:
+    def _build_unreachable_error(self, failure: IdentityProviderFailed) -> UpstreamFailed:
         _log.warning("identity.provider_failed", provider=self.options.name, why=str(failure))
         return UpstreamFailed(
             f"{self.options.title} cannot be asked now who you are. Try again in a while, or sign "
@@ -327,7 +325,7 @@ class OidcProvider:
             code="identity_provider",
         )
 
-    def _sign_in_refused(self, failure: BadToken) -> Unauthenticated:
+    def _build_refusal_error(self, failure: BadToken) -> Unauthenticated:
         _log.warning("identity.refused", provider=self.options.name, why=str(failure))
         return Unauthenticated(
             f"Signing in with {self.options.title} was not completed. Begin anew from the page "
@@ -368,7 +366,7 @@ class IdentityHttp:
         parts = urlsplit(url)
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         reach = Reach(
-            tls=await self._tls_context(),
+            tls=await self._get_tls_context(),
             connect_seconds=self.seconds,
             idle_seconds=0,
             networks=self.networks,
@@ -392,9 +390,9 @@ class IdentityHttp:
             raise IdentityProviderFailed(f"{parts.netloc}: cannot be asked") from failure
         finally:
             await client.close()
-        return _json_object(parts.netloc, response.status, content)
+        return _parse_json_response(parts.netloc, response.status, content)
 
-    async def _tls_context(self) -> ssl.SSLContext:
+    async def _get_tls_context(self) -> ssl.SSLContext:
         # Reads many certificates: not in the loop, and not before it is used.
         if self._tls is None:
             try:
@@ -404,17 +402,17 @@ class IdentityHttp:
         return self._tls
 
 
-def _json_object(place: str, status: int, content: bytes) -> Mapping[str, Any]:
+def _parse_json_response(host: str, status: int, body: bytes) -> Mapping[str, Any]:
     try:
-        found: Any = bounded_json.decode(content)
+        found: Any = bounded_json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         found = None
     if status != 200:
         error = found.get("error") if isinstance(found, dict) else None
         word = error if isinstance(error, str) and error.isascii() and error.isprintable() else ""
-        raise IdentityProviderFailed(f"{place}: status {status} {word[:40]}".rstrip())
+        raise IdentityProviderFailed(f"{host}: status {status} {word[:40]}".rstrip())
     if not isinstance(found, dict):
-        raise IdentityProviderFailed(f"{place}: no JSON object")
+        raise IdentityProviderFailed(f"{host}: no JSON object")
     return found
 
 
@@ -438,18 +436,18 @@ class ProviderMetadata:
 
     @staticmethod
     def parse(found: Mapping[str, Any], issuer: str) -> ProviderMetadata:
-        """Raise :class:`IdentityProviderFailed` for a document that is not this issuer's."""
+        """Parse a metadata document; raise :class:`IdentityProviderFailed` for a wrong one."""
         if found.get("issuer") != issuer:
             raise IdentityProviderFailed("its document names another issuer")
-        address = partial(_endpoint_address, found, issuer)
-        methods = _texts(found, "token_endpoint_auth_methods_supported") or ["client_secret_basic"]
+        address = partial(_read_endpoint_address, found, issuer)
+        auth = _get_texts(found, "token_endpoint_auth_methods_supported") or ["client_secret_basic"]
         return ProviderMetadata(
             authorization=address("authorization_endpoint"),
             token=address("token_endpoint"),
             keys=address("jwks_uri"),
             userinfo=address("userinfo_endpoint") if "userinfo_endpoint" in found else None,
-            algorithms=frozenset(_texts(found, "id_token_signing_alg_values_supported")),
-            secret_in_form="client_secret_basic" not in methods,
+            algorithms=frozenset(_get_texts(found, "id_token_signing_alg_values_supported")),
+            secret_in_form="client_secret_basic" not in auth,
             names_itself=found.get("authorization_response_iss_parameter_supported") is True,
         )
 
@@ -464,7 +462,7 @@ class ProviderDocument:
     _fetch_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     _metadata: ProviderMetadata | None = None
     _metadata_at: float = 0.0
-    _keys: Sequence[Key] = ()
+    _signing_keys: Sequence[Key] = ()
     _keys_at: float | None = None
     _last_failure: IdentityProviderFailed | None = None
     _failed_at: float = 0.0
@@ -472,27 +470,27 @@ class ProviderDocument:
     async def metadata(self) -> ProviderMetadata:
         """Return the metadata; raise :class:`IdentityProviderFailed`."""
         async with self._fetch_lock:
-            return await self._current_metadata()
+            return await self._get_current_metadata()
 
     async def keys(self, *, anew: bool = False) -> Sequence[Key]:
         """Return the keys, read again if ``anew``; raise :class:`IdentityProviderFailed`."""
         async with self._fetch_lock:
-            metadata = await self._current_metadata()
+            metadata = await self._get_current_metadata()
             age = self._monotonic() - self._keys_at if self._keys_at is not None else _KEPT
             if age >= (_ANEW if anew else _KEPT):
-                self._keys = _signing_keys(await self._fetch_unless_failed(metadata.keys))
+                self._signing_keys = _parse_keys(await self._fetch_with_backoff(metadata.keys))
                 self._keys_at = self._monotonic()
-            return self._keys
+            return self._signing_keys
 
-    async def _current_metadata(self) -> ProviderMetadata:
+    async def _get_current_metadata(self) -> ProviderMetadata:
         now = self._monotonic()
         if self._metadata is None or now - self._metadata_at >= _KEPT:
-            found = await self._fetch_unless_failed(self.issuer.rstrip("/") + _PATH)
+            found = await self._fetch_with_backoff(self.issuer.rstrip("/") + _PATH)
             self._metadata = ProviderMetadata.parse(found, self.issuer)
             self._metadata_at = now
         return self._metadata
 
-    async def _fetch_unless_failed(self, url: str) -> Mapping[str, Any]:
+    async def _fetch_with_backoff(self, url: str) -> Mapping[str, Any]:
         # After a failure it waits, because many may want to sign in meanwhile.
         if self._last_failure is not None and self._monotonic() - self._failed_at < _FAILED:
             raise IdentityProviderFailed(str(self._last_failure))
@@ -505,8 +503,8 @@ class ProviderDocument:
         return found
 
 
-def _signing_keys(found: Mapping[str, Any]) -> Sequence[Key]:
-    listed = found.get("keys")
+def _parse_keys(key_set: Mapping[str, Any]) -> Sequence[Key]:
+    listed = key_set.get("keys")
     keys: list[Key] = []
     for each in listed if isinstance(listed, list) else []:
         with suppress(JoseError, ValueError, TypeError, KeyError):  # one that is not known here
@@ -515,14 +513,14 @@ def _signing_keys(found: Mapping[str, Any]) -> Sequence[Key]:
     return keys
 
 
-def _endpoint_address(found: Mapping[str, Any], issuer: str, name: str) -> str:
-    value = found.get(name)
+def _read_endpoint_address(metadata: Mapping[str, Any], issuer: str, endpoint_name: str) -> str:
+    value = metadata.get(endpoint_name)
     schemes = ("https://",) if issuer.startswith("https://") else ("https://", "http://")
     if not isinstance(value, str) or not value.startswith(schemes) or "#" in value:
-        raise IdentityProviderFailed(f"its document has no good {name}")
+        raise IdentityProviderFailed(f"its document has no good {endpoint_name}")
     return value
 
 
-def _texts(found: Mapping[str, Any], name: str) -> Sequence[str]:
-    value = found.get(name)
+def _get_texts(metadata: Mapping[str, Any], field_name: str) -> Sequence[str]:
+    value = metadata.get(field_name)
     return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []

@@ -61,7 +61,7 @@ class Stripe:
     alert: Callable[[Condition], Awaitable[None]]
 
     async def begin(self, user: User, project_id: str, amount: Decimal, back: str) -> str:
-        """Return the page where to pay, which leads ``back``; raise :class:`UpstreamFailed`."""
+        """Return a new page to pay in, which leads ``back``; raise :class:`UpstreamFailed`."""
         cents = int(amount * 100)
         of = {"project": project_id, "cents": str(cents)}
         form = {
@@ -84,14 +84,14 @@ class Stripe:
         return found
 
     async def _ask_stripe(
-        self, path: str, failed: str, form: Mapping[str, str] | None = None
+        self, path: str, fault: str, form: Mapping[str, str] | None = None
     ) -> Mapping[str, Any]:
         headers = [("authorization", f"Bearer {self.key}")]
         try:
             return await self.http.ask(f"{self.url.rstrip('/')}/v1/{path}", headers, form)
         except IdentityProviderFailed as failure:
             _log.error("stripe.failed", reason=str(failure))
-            raise UpstreamFailed(f"{failed}: Stripe does not answer. Try again later.") from failure
+            raise UpstreamFailed(f"{fault}: Stripe does not answer. Try again later.") from failure
 
     async def answer(self, exchange: Exchange) -> None:
         """Answer a webhook: 400 for a wrong signature, 200 for every report that needs no other."""
@@ -120,7 +120,7 @@ class Stripe:
         )
 
     def signed(self, header: str, body: bytes) -> bool:
-        """Return whether one of the signatures in a header fits; it is at most 300 s old."""
+        """Return whether a signature in the header fits the body and is at most 300 s old."""
         parts = [part.strip().partition("=")[::2] for part in header.split(",")]
         at = whole_number(next((value for name, value in parts if name == "t"), ""), 10**12)
         if at is None or abs(self.clock().timestamp() - at) > _TOLERANCE_SECONDS:
@@ -138,52 +138,52 @@ class Stripe:
         if kind in _DISPUTED and what["payment_intent"]:
             # A dispute says nothing of its project, and may be reported before its payment.
             path = f"payment_intents/{quote(what['payment_intent'], safe='')}"
-            credits = _credits_of(await self._ask_stripe(path, "The dispute cannot be counted now"))
-            if credits is not None:
-                await self._record_dispute(what, _DISPUTED[kind], *credits)
+            order = _parse_order(await self._ask_stripe(path, "The dispute cannot be counted now"))
+            if order is not None:
+                await self._record_dispute(what, _DISPUTED[kind], *order)
             return
-        credits = _credits_of(what) if kind in (*_PAID, _REFUNDED) else None
-        if credits is None:
+        order = _parse_order(what) if kind in (*_PAID, _REFUNDED) else None
+        if order is None:
             return  # of another product of the same account
-        project, cents = credits
-        payment = _payment_id(what["payment_intent"] or what["id"])
+        project, cents = order
+        payment = _build_payment_id(what["payment_intent"] or what["id"])
         if kind == _REFUNDED:
-            back = _dollars(round(Fraction(cents * what["amount_refunded"], what["amount"])))
+            back = _to_dollars(round(Fraction(cents * what["amount_refunded"], what["amount"])))
             await self.credits.take_back(STRIPE, project, payment, back, "refunded by Stripe")
         elif what["payment_status"] == "paid":
-            if _usd_cents(what, what["amount_subtotal"]) != cents:
+            if _require_usd(what, what["amount_subtotal"]) != cents:
                 raise InvalidRequest(f"{what['amount_subtotal']} cents were paid, and not {cents}")
-            await self.credits.put(STRIPE, project, _dollars(cents), "paid by Stripe", payment)
+            await self.credits.put(STRIPE, project, _to_dollars(cents), "paid by Stripe", payment)
 
     async def _record_dispute(
-        self, what: Mapping[str, Any], sign: int, project: str, cents: int
+        self, dispute: Mapping[str, Any], sign: int, project_id: str, cents: int
     ) -> None:
-        amount = sign * _dollars(min(_usd_cents(what, what["amount"]), cents))  # without tax
+        amount = sign * _to_dollars(min(_require_usd(dispute, dispute["amount"]), cents))  # untaxed
         note, step = ("disputed", "dispute") if sign < 0 else ("dispute won", "won")
-        step = f"{_payment_id(what['payment_intent'])}:{step}:{str(what['id'])[:100]}"
-        await self.credits.put(STRIPE, project, amount, f"{note} at Stripe", step)
+        step = f"{_build_payment_id(dispute['payment_intent'])}:{step}:{str(dispute['id'])[:100]}"
+        await self.credits.put(STRIPE, project_id, amount, f"{note} at Stripe", step)
 
 
-def _credits_of(what: Mapping[str, Any]) -> tuple[str, int] | None:
+def _parse_order(payment: Mapping[str, Any]) -> tuple[str, int] | None:
     """Return project and cents of the credits that a payment buys; ``None`` if it buys none."""
-    bought = what.get("metadata") or {}
+    bought = payment.get("metadata") or {}
     if "project" not in bought:
         return None
     return str(bought["project"]), int(bought["cents"])
 
 
-def _usd_cents(what: Mapping[str, Any], amount: int) -> int:
-    if what["currency"] != "usd":
-        raise InvalidRequest(f"its currency is {what['currency']}, and credits are in usd")
-    return amount
+def _require_usd(payment: Mapping[str, Any], cents: int) -> int:
+    if payment["currency"] != "usd":
+        raise InvalidRequest(f"its currency is {payment['currency']}, and credits are in usd")
+    return cents
 
 
-def _dollars(cents: int) -> Decimal:
+def _to_dollars(cents: int) -> Decimal:
     return amount_of(cents * BILLION // 100)
 
 
-def _payment_id(id: str) -> str:
-    return f"stripe:{id[:100]}"
+def _build_payment_id(stripe_id: str) -> str:
+    return f"stripe:{stripe_id[:100]}"
 
 
 class Sales(msgspec.Struct, frozen=True):
@@ -202,5 +202,5 @@ class Sales(msgspec.Struct, frozen=True):
         return self.stripe is not None or self.page is not None
 
     def page_for(self, project_id: str) -> str:
-        """Return the page of a shop of the operator's; empty without one."""
+        """Return the address of the operator's own shop for a project; empty without one."""
         return (self.page or "").replace("{project}", quote(project_id))
