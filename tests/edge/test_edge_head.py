@@ -236,6 +236,16 @@ async def test_one_request_is_not_taken_for_another(hidden: bytes, lenient: bool
     assert (known.seen(), known.bodies) == (plain.seen(), plain.bodies)
 
 
+async def test_a_letter_behind_a_request_belongs_to_the_next_one() -> None:
+    """A request that is known may not begin inside another one's method."""
+    ask = wire(b"")
+    listener = Listener()
+    await listener.hear(ask, ask, ask, ask + b"L", ask)
+    assert len(listener.seen()) == 4
+    assert listener.transport.closed
+    assert b"400 Bad Request" in listener.transport.written
+
+
 @given(
     st.lists(
         st.tuples(

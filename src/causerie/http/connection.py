@@ -88,6 +88,7 @@ class Connection(asyncio.Protocol):
         self._url = b""
         self._headers = Headers()
         self._head_size = 0  # of an incomplete head, before this read
+        self._has_message_begun = False  # whether the parser is inside a request
         self._read_size = 0  # of this read
         self._head_without_upgrade = b""
         self._expects_continue = False  # the client waits for an interim response
@@ -206,6 +207,9 @@ class Connection(asyncio.Protocol):
             self._deadline = _NO_DEADLINE
             self._begin_pending_exchange()
 
+    def on_message_begin(self) -> None:
+        self._has_message_begun = True
+
     def on_url(self, url: bytes) -> None:
         self._url = self._url + url if self._url else url
 
@@ -258,6 +262,7 @@ class Connection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         exchange, self._incoming_exchange = self._incoming_exchange, None
         self._url, self._headers = b"", Headers()  # the next one's
+        self._has_message_begun = False
         if exchange is None:
             return
         exchange.feed_end()
@@ -312,8 +317,8 @@ class Connection(asyncio.Protocol):
                 self._pause_reading()
         elif self._headers is headers:
             self._limit_head_bytes(len(data))
-        elif self._url:
-            self._limit_head_bytes(len(self._url))  # which began behind a whole request
+        elif self._has_message_begun:  # behind a whole request: a method may have no URL yet
+            self._limit_head_bytes(len(self._url) + 1)
 
     def _remember_repeated_head(self, digest: bytes, body_length: int) -> None:
         self._unknown_head_count += 1
