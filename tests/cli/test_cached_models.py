@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
+import shutil
 import tempfile
 import time
 import urllib.error
@@ -49,7 +49,7 @@ def keep(cache: Cache, ref: str, source: Path | None = None) -> None:
     if source is None:
         path.write_bytes(small_file())
     else:
-        os.link(source, path)
+        shutil.copyfile(source, path)
     cache.keep(reference, [StoredFile(path, "0" * 64)])
 
 
