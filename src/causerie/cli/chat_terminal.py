@@ -108,7 +108,7 @@ def load_history(history: Path) -> list[str]:
 
 
 def append_history(history: Path, text: str) -> None:
-    """Append a message to the history, which only its owner can read. Ignores failures."""
+    """Append a message to the history of inputs, which its owner alone reads. Ignores failures."""
     with suppress(OSError):
         history.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle = os.open(history, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)

@@ -110,7 +110,7 @@ def engine_of(settings: Settings, ref: str) -> str:
 
 
 def engine_for(paths: Sequence[Path]) -> str:
-    """Return the engine for weights at these paths."""
+    """Return the name of the engine that runs the weights at these paths."""
     if not paths or not all(path.is_dir() for path in paths):
         return "llamacpp"
     return "openvino" if any((path / OPENVINO_MODEL).is_file() for path in paths) else "vllm"

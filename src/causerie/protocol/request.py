@@ -32,7 +32,7 @@ Operation = Literal["chat", "embeddings", "rerank", "completions"]
 
 
 class PassedBody(Struct, frozen=True, gc=False):
-    """Facts of the body of an operation that passes through."""
+    """Operation and estimated input of a body that passes through: embeddings, rerank, text."""
 
     operation: Operation
     tokens: int  # estimated tokens of its input

@@ -56,7 +56,7 @@ class Repetition:
 
     def __init__(self, text: str) -> None:
         self._unspaced_text = "".join(text.split())
-        self._matched_length = 0
+        self._repeated_length = 0
         self._held_text: list[str] = []
         self.over = not self._unspaced_text
         self.repeated = False
@@ -65,12 +65,12 @@ class Repetition:
         """Return the new text: none while undecided, then all that does not repeat the other."""
         if self.over:
             return text
-        squeezed, left = "".join(text.split()), len(self._unspaced_text) - self._matched_length
-        if not self._unspaced_text.startswith(squeezed[:left], self._matched_length):
+        squeezed, left = "".join(text.split()), len(self._unspaced_text) - self._repeated_length
+        if not self._unspaced_text.startswith(squeezed[:left], self._repeated_length):
             return self.end() + text
         self._held_text.append(text)
-        self._matched_length += min(len(squeezed), left)
-        if self._matched_length < len(self._unspaced_text):
+        self._repeated_length += min(len(squeezed), left)
+        if self._repeated_length < len(self._unspaced_text):
             return ""
         self.over = self.repeated = True
         self._held_text.clear()

@@ -86,11 +86,11 @@ class ParameterReader(base.StepReader):
         self._key_marker = syntax.before.strip()
         self._text_after_value = syntax.after.strip()
         self._value_start_patterns = [_compile_loose_pattern(syntax.between)]
-        self._type_delimiters: tuple[str, str] | None = None
+        self._type_name_delimiters: tuple[str, str] | None = None
         if syntax.between_json is not None:
             head, typed, tail = syntax.between_json.partition("{type}")
             self._value_start_patterns.append(_compile_loose_pattern(syntax.between_json))
-            self._type_delimiters = (head.strip(), tail.strip()) if typed else None
+            self._type_name_delimiters = (head.strip(), tail.strip()) if typed else None
         self._parameter_count = 0
         self._pending_key = ""  # of the value being read, which goes out with it
         self._begin_value({}, None)
@@ -107,7 +107,7 @@ class ParameterReader(base.StepReader):
             if self._key_marker.startswith(text):
                 return None
             return self._finish_list(text)
-        typed = self._type_delimiters is not None
+        typed = self._type_name_delimiters is not None
         found = self._find_typed_value_start(text) if typed else self._find_value_start(text)
         last = text.find(self._text_after_list) if self._text_after_list else -1
         if last >= 0 and (found is None or last < found[0]):
@@ -148,8 +148,8 @@ class ParameterReader(base.StepReader):
         return at, -end, raw
 
     def _find_typed_value_start(self, text: str) -> tuple[int, int, bool | None] | None:
-        assert self._type_delimiters is not None
-        head, tail = self._type_delimiters
+        assert self._type_name_delimiters is not None
+        head, tail = self._type_name_delimiters
         at = text.find(head, len(self._key_marker))
         end = text.find(tail, at + len(head)) if at >= 0 else -1
         if end < 0:

@@ -115,27 +115,27 @@ class Discovery:
     """Calls ``_on_members`` with all servers whenever they have changed."""
 
     _on_members: Callable[[Sequence[MemberAddress]], None]
-    _members_by_url: dict[str, Sequence[MemberAddress]] = field(default_factory=dict)  # in order
-    _lookup_errors: dict[str, str] = field(default_factory=dict)
+    _addresses_by_url: dict[str, Sequence[MemberAddress]] = field(default_factory=dict)  # in order
+    _dns_errors: dict[str, str] = field(default_factory=dict)
     _listed_members: Sequence[MemberAddress] | None = None
     _is_running: bool = False
     _lookup_task: asyncio.Task[None] | None = None
-    _lookup_urls: Sequence[str] = ()
+    _dns_urls: Sequence[str] = ()
 
     @property
     def detail(self) -> str:
-        return next(iter(self._lookup_errors.values()), "")
+        return next(iter(self._dns_errors.values()), "")
 
     def renew(self, urls: Sequence[str]) -> None:
         """Replace the base URLs; where a name is new, members stay until it was looked up."""
         names = [url for url in urls if not _is_literal(url)]
-        unknown = [url for url in names if url not in self._members_by_url]
-        self._members_by_url = {
-            url: self._members_by_url.get(url, ()) if url in names else [MemberAddress(url)]
+        unknown = [url for url in names if url not in self._addresses_by_url]
+        self._addresses_by_url = {
+            url: self._addresses_by_url.get(url, ()) if url in names else [MemberAddress(url)]
             for url in urls
         }
-        self._lookup_errors = {url: why for url, why in self._lookup_errors.items() if url in names}
-        self._lookup_urls = names
+        self._dns_errors = {url: why for url, why in self._dns_errors.items() if url in names}
+        self._dns_urls = names
         if not unknown:
             self._publish_members()
         if self._is_running:
@@ -154,29 +154,29 @@ class Discovery:
         if self._lookup_task is not None:
             self._lookup_task.cancel()
         loop = asyncio.get_running_loop()
-        self._lookup_task = loop.create_task(self._refresh_names()) if self._lookup_urls else None
+        self._lookup_task = loop.create_task(self._refresh_names()) if self._dns_urls else None
 
     async def _refresh_names(self) -> None:
         while True:
-            await asyncio.gather(*(self._look_up(url) for url in self._lookup_urls))
+            await asyncio.gather(*(self._resolve(url) for url in self._dns_urls))
             self._publish_members()
             await asyncio.sleep(_SECONDS * random.uniform(0.8, 1.2))
 
-    async def _look_up(self, url: str) -> None:
+    async def _resolve(self, url: str) -> None:
         try:
             found = await lookup(url)
             if not found:
                 raise Unresolved(f"{urlsplit(url).hostname} stands for no server")
         except Unresolved as failure:
-            if url not in self._lookup_errors:
+            if url not in self._dns_errors:
                 log.warning("servers of a pool cannot be looked up", why=str(failure))
-            self._lookup_errors[url] = str(failure)
+            self._dns_errors[url] = str(failure)
             return
-        self._lookup_errors.pop(url, None)
-        self._members_by_url[url] = found
+        self._dns_errors.pop(url, None)
+        self._addresses_by_url[url] = found
 
     def _publish_members(self) -> None:
-        by_name = {one.name: one for each in self._members_by_url.values() for one in each}
+        by_name = {one.name: one for each in self._addresses_by_url.values() for one in each}
         members = list(by_name.values())
         if members != self._listed_members:
             self._listed_members = members

@@ -112,7 +112,7 @@ def meanwhile() -> InvalidRequest:
 
 def _diff_numbers(old_body: Mapping[str, Any], new_body: Mapping[str, Any]) -> dict[str, str]:
     # Only numbers and switches: other values may be secret, in a header or an address.
-    before, after = _flatten(old_body), _flatten(new_body)
+    before, after = _flatten_numbers(old_body), _flatten_numbers(new_body)
     changed = [name for name in {**before, **after} if before.get(name) != after.get(name)]
     return {
         name: difference(before.get(name, "default"), after.get(name, "default"))
@@ -120,7 +120,9 @@ def _diff_numbers(old_body: Mapping[str, Any], new_body: Mapping[str, Any]) -> d
     }
 
 
-def _flatten(body: Mapping[str, Any], prefix: str = "", *, money: bool = False) -> dict[str, str]:
+def _flatten_numbers(
+    body: Mapping[str, Any], prefix: str = "", *, money: bool = False
+) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, value in body.items():
         path = prefix + name
@@ -129,12 +131,12 @@ def _flatten(body: Mapping[str, Any], prefix: str = "", *, money: bool = False) 
         elif isinstance(value, int | float) or (money and isinstance(value, str)):
             found[path] = str(value)
         elif isinstance(value, Mapping):
-            found |= _flatten(value, f"{path}.", money=name in ("price", "cost"))
+            found |= _flatten_numbers(value, f"{path}.", money=name in ("price", "cost"))
         elif isinstance(value, Sequence):
             for number, each in enumerate(value, 1):
                 if isinstance(each, Mapping):
                     part = each.get("provider") or each.get("id") or number
-                    found |= _flatten(each, f"{path}.{part}.")
+                    found |= _flatten_numbers(each, f"{path}.{part}.")
     return found
 
 

@@ -318,7 +318,7 @@ _HERE = "this service"
 
 
 class ServedOffer(Struct, frozen=True):
-    """A model outside the public catalog, in the form of a catalog entry."""
+    """A model or alias of this service outside the public catalog, shown like its entries."""
 
     view: ModelRow
     created: int

@@ -250,11 +250,11 @@ async def show_credits(context: RequestContext) -> None:
         account=await credits.balance(context.actor, project_id),
         page=page_of(found, context.query, lambda each: (each.note, each.id)),
         sales=context.services.open_to.sales,
-        who=_find_credit_author,
+        who=_describe_credit_author,
     )
 
 
-def _find_credit_author(credit: Credit) -> str:
+def _describe_credit_author(credit: Credit) -> str:
     kind, _, id = credit.by.partition(":")
     authors = {"system": id.replace("cli", "command line"), "key": "operator key"}
     return authors.get(kind, "operator")

@@ -94,7 +94,7 @@ class CreateProject(Body, frozen=True):
 
 
 class RenameProject(Body, frozen=True):
-    """Changes to a project."""
+    """New name of a project."""
 
     name: Name
 

@@ -189,7 +189,7 @@ class ProjectView(View, frozen=True, kw_only=True):
 
 
 class ProjectDetails(ProjectView, frozen=True, kw_only=True):
-    """A project, with what it may use."""
+    """A project with its limits and budgets."""
 
     rest = "project"
     bounds: BoundsView

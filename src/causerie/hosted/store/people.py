@@ -341,7 +341,7 @@ class SqlGroups(SqlRows[IdentityGroup]):
 
 
 class SqlLinks(SqlRows[OneTimeLink]):
-    """One-time links; several are those that are neither used nor expired, oldest first."""
+    """One-time links; ``open`` returns those that are neither used nor expired, oldest first."""
 
     table, kind = one_time_links, OneTimeLink
 

@@ -256,13 +256,13 @@ def _probe_continue_field(subject: Subject) -> Script:
         if answer.text.startswith(_STARTED):
             return partly("it goes on, and repeats what was sent")
         return yes(f"went on with {answer.text!r:.40}")
-    fewer = yield from _count_saved_prompt_tokens(subject, answer)
+    fewer = yield from _count_tokens_below_control(subject, answer)
     if fewer:
         return yes(f"{fewer} tokens between messages are left out")
     return no(f"accepted, began anew: {answer.text!r:.60}")
 
 
-def _count_saved_prompt_tokens(subject: Subject, answer: ProbeAnswer) -> Steps[int]:
+def _count_tokens_below_control(subject: Subject, answer: ProbeAnswer) -> Steps[int]:
     reply = yield subject.ask(_build_talk(), 8).with_reuse()
     if reply.refusal is not None:
         return 0
@@ -286,7 +286,9 @@ def _probe_continuation(subject: Subject) -> Script:
         if reply.refusal is None and reply.stream().answer().text.startswith(_NEXT):
             return yes(how, learned=replace(subject, continues=True))
     marked = yield subject.ask(_build_talk(), 8, **_FIELDS).with_reuse()
-    if marked.refusal is None and (yield from _count_saved_prompt_tokens(subject, marked.answer())):
+    if marked.refusal is None and (
+        yield from _count_tokens_below_control(subject, marked.answer())
+    ):
         return yes("by `continue_final_message`", learned=replace(subject, continues=True))
     return no("it begins anew", learned=replace(subject, continues=False))
 
