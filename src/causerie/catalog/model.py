@@ -263,7 +263,7 @@ _FALLS_SHORT: Mapping[Evidence, str] = {
 
 @dataclass(frozen=True, slots=True)
 class TargetCapabilities:
-    """What one target can do; ``parameters`` is ``None`` if unknown: all pass."""
+    """Capabilities of one target; ``parameters`` is ``None`` if unknown: all pass."""
 
     candidate: Candidate
     parameters: frozenset[str] | None = None

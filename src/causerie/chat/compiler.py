@@ -37,7 +37,7 @@ class GrammarVerdict(msgspec.Struct, frozen=True):
 
 
 class Vocabulary(NamedTuple):
-    """Which vocabulary a grammar is compiled for; without a path, single bytes are the tokens."""
+    """Tokenizer vocabulary, by its source; without a path, single bytes are the tokens."""
 
     path: str | None = None  # of its source file
     words: str = ""  # its identity among others of the same file

@@ -397,10 +397,10 @@ class Parser:
 
 @dataclass(frozen=True, slots=True)
 class _Flow:
-    """How text in the middle of a part is passed on: as an ``event``, as it comes.
+    """Rules by which text in the middle of a part is passed on as it comes, as an ``event``.
 
-    But not where it has what may begin a marker (``first_mark``), or ends in white space
-    that may have to be dropped (where that ``trims``).
+    Text is held back where it has what may begin a marker (``first_mark``), or ends in white
+    space that may have to be dropped (where that ``trims``).
     """
 
     first_mark: Callable[[str], object | None]

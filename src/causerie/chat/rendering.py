@@ -47,7 +47,7 @@ class Renderer(Protocol):
 
     @property
     def before_call(self) -> str | None:
-        """What stands between a text and its call in the history.
+        """The text that a template writes between a message and its call in the history.
 
         ``None`` where that is not known, or no prompt was rendered yet.
         """

@@ -138,7 +138,7 @@ OutputFormat = JsonObject | JsonSchema | Regex | TextChoice | Grammar
 
 
 class Thinking(Struct, frozen=True, gc=False):
-    """Whether, how much and how visibly the model is to think."""
+    """Reasoning that a request asks for: whether, how much and how visibly."""
 
     enabled: bool | None = None  # `None` leaves it to the model
     effort: str | None = None

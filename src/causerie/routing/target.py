@@ -71,7 +71,7 @@ SILENCE = Silence()
 
 
 class Target(Protocol):
-    """Where a model answers; a request is repeated ``retries`` times after a passing failure."""
+    """An engine or provider that answers; a request is repeated ``retries`` times if it fails."""
 
     @property
     def retries(self) -> int: ...

@@ -43,7 +43,7 @@ class Unresolved(Exception):
 
 @dataclass(frozen=True, slots=True)
 class MemberAddress:
-    """Where a server of a pool is."""
+    """Address of one server of a pool."""
 
     url: str  # base URL, or the name of one that is started here
     host: str | None = None  # IP address to dial in place of the URL's host

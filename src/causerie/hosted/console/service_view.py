@@ -32,7 +32,7 @@ class DoorView(Struct, frozen=True):
 
 
 class ModelVerdict(Struct, frozen=True):
-    """Whether rules allow a model: ``refusal`` says why not; ``targets`` are those allowed."""
+    """Verdict of rules on a model: ``refusal`` says why not; ``targets`` are those allowed."""
 
     id: str
     refusal: str
