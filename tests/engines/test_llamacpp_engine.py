@@ -11,13 +11,13 @@ import signal
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 from casekit import first_of
 from enginekit import THREADS
+from msgspec import structs
 from weightskit import write_plain
 
 from causerie.engines.base import (
@@ -514,7 +514,7 @@ async def test_proposed_tokens_change_no_answer(gguf: Path) -> None:
     ]
     wanted = [text(await run(alone, each)) for each in requests]
     await alone.stop()
-    engine = LlamaCppEngine("small", gguf, replace(OPTIONS, speculation="ngram", batch=2))
+    engine = LlamaCppEngine("small", gguf, structs.replace(OPTIONS, speculation="ngram", batch=2))
     await engine.start()
     made = await asyncio.gather(*(run(engine, each) for each in requests))
     assert [text(each) for each in made] == wanted
