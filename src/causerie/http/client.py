@@ -14,7 +14,13 @@ from time import monotonic
 from typing import Any, cast
 
 from causerie.http.addresses import Address, IpNetwork, is_public
-from causerie.http.client_connection import ClientConnection, HttpResponse, Stale, TransportFailed
+from causerie.http.client_connection import (
+    ClientConnection,
+    FailureKind,
+    HttpResponse,
+    Stale,
+    TransportFailed,
+)
 
 _MAX_PROXY_ANSWER_BYTES = 16 * 1024
 
@@ -67,8 +73,8 @@ async def _translate_dial_errors(place: str, timeout_seconds: float) -> AsyncIte
         raise _new_dial_failure("refused", f"{place} cannot be reached: {reason}") from error
 
 
-def _new_dial_failure(kind: str, message: str) -> TransportFailed:
-    return TransportFailed(kind, message, sent=False)  # type: ignore[arg-type]  # from the list above
+def _new_dial_failure(kind: FailureKind, message: str) -> TransportFailed:
+    return TransportFailed(kind, message, sent=False)
 
 
 async def _dial_via_proxy(
