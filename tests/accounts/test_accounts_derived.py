@@ -103,6 +103,11 @@ class Model:
             if link.maker == number and not self.supported(link):
                 link.gone = True
 
+    def replace_invitations(self, email: str | None) -> None:
+        """A newer invitation to an address has replaced those before it."""
+        for link in self.invitations:
+            link.gone = link.gone or (email is not None and link.email == email)
+
     def close(self, number: int) -> None:
         """Invitations that somebody who was shut out could use are gone."""
         for link in self.invitations:
@@ -203,8 +208,7 @@ class Comings(RuleBasedStateMachine):
         )
         assert (made is not None) is may
         if made is not None:
-            for link in self.model.invitations:
-                link.gone = link.gone or (email is not None and link.email == email)
+            self.model.replace_invitations(email)
             self.model.invitations.append(Invitation(made.token, maker, role, email, self.step))
 
     @precondition(lambda self: self.model.invitations)
@@ -302,6 +306,7 @@ class Comings(RuleBasedStateMachine):
         for person in self.model.people:
             if person.role is None and not person.disabled:
                 self.run(self._let_in(person.user, role))
+                self.model.replace_invitations(person.user.email)
                 person.role = role
 
     async def _let_in(self, user: User, role: Role) -> None:
