@@ -90,7 +90,7 @@ class Behaviour:
     heads: bool = True
 
 
-@dataclass
+@dataclass(repr=False)  # asyncio writes what a task returns, again and again
 class Hub:
     """The running server: what it holds, and what it was asked."""
 

@@ -15,7 +15,6 @@ from sourcekit import READS_SOURCE, nodes, trees
 from sourcekit import SOURCE as PACKAGE
 
 SOURCE = PACKAGE.parent
-FILES = [PACKAGE / name for name in trees()]
 pytestmark = READS_SOURCE
 
 _REFERENCE = re.compile(r":(?:class|func|meth|mod|data|attr|exc):`([^`]+)`")
@@ -24,7 +23,7 @@ _REFERENCE = re.compile(r":(?:class|func|meth|mod|data|attr|exc):`([^`]+)`")
 def test_every_reference_leads_to_something() -> None:
     missing = [
         f"{file.relative_to(SOURCE)}: {name}"
-        for file in FILES
+        for file in (PACKAGE / name for name in trees())
         for name, owner in _references(file)
         if not _exists(_module(file), owner, name)
     ]
