@@ -26,14 +26,14 @@ class _Capacity:
     queue: deque[_Waiting] = field(default_factory=deque)
 
     def take_now(self, amount: int) -> bool:
-        """Take a free amount unless others wait; return whether there was one."""
+        """Take ``amount`` if it is free and no request waits; return whether it was taken."""
         if self.queue or not self._has_room_for(amount):
             return False
         self.taken += amount
         return True
 
     async def take(self, amount: int, seconds: float) -> None:
-        """Wait for an amount; raise :class:`TimeoutError` after ``seconds``."""
+        """Queue until ``amount`` is free; raise :class:`TimeoutError` after ``seconds``."""
         entry = _Waiting(amount, asyncio.get_running_loop().create_future())
         self.queue.append(entry)
         try:
@@ -52,7 +52,7 @@ class _Capacity:
         self.admit()
 
     def admit(self) -> None:
-        """Let waiting requests in, in their order, as far as the amount reaches."""
+        """Give queued requests their amounts, in order, until one has to wait for more."""
         while self.queue and self._has_room_for(self.queue[0].amount):
             entry = self.queue.popleft()
             if not entry.turn.done():
@@ -90,7 +90,7 @@ class SlotQueue:
 
     @property
     def spares(self) -> bool:
-        """Return true if a quarter of the slots, and at least one, is free."""
+        """Return whether nothing waits and a quarter of the slots, at least one, is free."""
         slots, taken = max(self._slot_allocator.size(), 1), self._slot_allocator.taken
         return not self.waiting and (slots - taken) * 4 >= slots and taken < slots
 
@@ -130,7 +130,7 @@ class SlotQueue:
 
     @asynccontextmanager
     async def reserve(self, choices: int, tokens: int) -> AsyncIterator[None]:
-        """Hold ``tokens`` of the cache for each choice during the block.
+        """Hold ``tokens`` tokens of the cache for each of the ``choices`` during the block.
 
         Raises :class:`Overloaded` after ``max_wait_seconds``, and :class:`InvalidRequest` for more
         choices than the cache can hold.

@@ -1,4 +1,4 @@
-"""The models, doors and providers that a project, a user or a member may use.
+"""Rules for the models, doors and providers that a project, a person or a member may use.
 
 Every rule has to allow a model, and so has the key, which can only narrow them. What a rule says of
 a model is remembered until the model is another one, so that a request costs a look-up.
@@ -30,7 +30,7 @@ _Names = Annotated[
 
 
 class Access(Struct, frozen=True, forbid_unknown_fields=True):
-    """Allowed models and doors; ``null`` does not restrict, what is not in it ends."""
+    """Allowed models, doors, providers and highest prices; ``None`` does not restrict."""
 
     models: _Names | None = None
     """Names; with ``*`` at the end all names that begin so."""
@@ -45,7 +45,7 @@ class Access(Struct, frozen=True, forbid_unknown_fields=True):
         return self.doors is None or door in self.doors
 
     def check(self) -> None:
-        """Raise :class:`InvalidRequest` for a wrong rule."""
+        """Raise :class:`InvalidRequest` if a name or a price in this rule is not valid."""
         for name in ("models", "doors", "providers"):
             given: frozenset[str] = getattr(self, name) or frozenset()
             wrong = [each for each in given if not 0 < len(each) <= _LONGEST_NAME]
@@ -85,7 +85,7 @@ ALL = Access()
 
 
 class Restricted(Protocol):
-    """The parts of a model that rules read."""
+    """What access rules read of a model: its id, its names and the offers of its targets."""
 
     @property
     def id(self) -> str: ...
@@ -96,7 +96,7 @@ class Restricted(Protocol):
 
 
 class AccessRule(Struct, frozen=True):
-    """A rule, and whose it is: ``project``, ``person`` or ``member``."""
+    """An access rule, with the kind of its owner: ``project``, ``person`` or ``member``."""
 
     whose: str
     access: Access
@@ -118,22 +118,22 @@ _WHOSE = {
 
 
 class Permissions:
-    """The rules of one caller."""
+    """Checks models and their targets by the access rules of one caller."""
 
     def __init__(self, rules: Sequence[AccessRule]) -> None:
         self._access_rules = tuple(rules)
-        self._verdicts_by_model: dict[str, tuple[Restricted, Verdict]] = {}
+        self._verdict_by_model_name: dict[str, tuple[Restricted, Verdict]] = {}
 
     def verdict(self, model: Restricted) -> Verdict:
         """Return whether the rules allow a model, and which of its targets."""
         name = model.names[0]
-        known = self._verdicts_by_model.get(name)
+        known = self._verdict_by_model_name.get(name)
         if known is not None and known[0] is model:
             return known[1]
         found = self._compute_verdict(model)
-        if len(self._verdicts_by_model) >= _KEPT:
-            self._verdicts_by_model.clear()
-        self._verdicts_by_model[name] = model, found
+        if len(self._verdict_by_model_name) >= _KEPT:
+            self._verdict_by_model_name.clear()
+        self._verdict_by_model_name[name] = model, found
         return found
 
     def check(self, model: Restricted) -> None:
@@ -166,9 +166,9 @@ class Permissions:
             listed = rule.access.models
             if listed is not None and not any(_is_listed(listed, name) for name in model.names):
                 return Verdict(f"it is not among the models of {_WHOSE[rule.whose]}")
-            fitting = [one for one in left if not _exclusion_reason(rule.access, one)]
+            fitting = [one for one in left if not _find_exclusion_reason(rule.access, one)]
             if left and not fitting:
-                why = _exclusion_reason(rule.access, left[0])
+                why = _find_exclusion_reason(rule.access, left[0])
                 return Verdict(f"{why} for {_WHOSE[rule.whose]}")
             left = fitting
         if len(left) == len(model.offers):
@@ -181,7 +181,7 @@ def _is_listed(patterns: frozenset[str], model_name: str) -> bool:
     return model_name in patterns or model_name.startswith(beginnings)
 
 
-def _exclusion_reason(access: Access, offer: TargetOffer) -> str:
+def _find_exclusion_reason(access: Access, offer: TargetOffer) -> str:
     if access.providers is not None and offer.provider not in access.providers:
         return f"the provider {offer.provider} is not allowed"
     for kind, price, most in (

@@ -27,7 +27,7 @@ _KEY = re.compile(r"ck_[A-Za-z0-9]{1,32}_[A-Za-z0-9]{43}", re.ASCII)
 
 
 class Credential(Struct, frozen=True, gc=False):
-    """A credential without its secret."""
+    """A credential that was sent: its SHA-256 digest, form and header, not its secret."""
 
     digest: bytes
     """SHA-256 of all of it."""
@@ -66,7 +66,7 @@ def sent_credential(
 
 
 def bearer(authorization: str) -> Credential | None:
-    """Return the bearer token of an Authorization header; one without a scheme is invalid."""
+    """Return the credential of an Authorization header; without ``Bearer`` it is invalid."""
     scheme, _, token = authorization.partition(" ")
     token = token.strip()
     if token and scheme.lower() == "bearer":
@@ -86,7 +86,7 @@ class KeyDigest:
 
     @staticmethod
     def parse(line: str) -> KeyDigest:
-        """Parse ``ID:HEX`` or ``HEX``, whose first digits are the name then."""
+        """Parse ``ID:HEX``, or ``HEX`` alone, whose first 8 digits become the id."""
         match = _LINE.fullmatch(line)
         if match is None:
             raise ValueError("a key digest is written ID:SHA256, the latter as 64 hex digits")
@@ -98,7 +98,7 @@ class KeyDigest:
 
 
 def matching(keys: Iterable[KeyDigest], credential: Credential | None) -> KeyDigest | None:
-    """Return the key of a credential; all are compared, in constant time, whichever matches."""
+    """Return the key that matches a credential; every key is compared in constant time."""
     sent = b"" if credential is None else credential.digest
     found = [key for key in keys if compare_digest(key.digest, sent)]
     return found[-1] if found else None
@@ -162,7 +162,7 @@ def wrong_key(credential: Credential) -> Unauthenticated:
 
 
 class StaticKeys:
-    """Keys from the configuration."""
+    """Authenticates callers by the keys that the configuration gives a door."""
 
     def authenticate(self, door: Locked, credential: Credential | None) -> Caller:
         """Return the caller with this credential, or raise :class:`Unauthenticated`.
@@ -191,7 +191,7 @@ class KeyAuthenticator(Protocol):
     """Authentication by keys of accounts."""
 
     async def authenticate(self, door: str, credential: Credential | None) -> Caller:
-        """Return the owner of a key at the door of this name.
+        """Return the caller whose account key this is, at the door of this name.
 
         Raises ``Unauthenticated``, ``Forbidden`` or ``StoreUnavailable``.
         """
@@ -201,16 +201,16 @@ class Allowances(Protocol):
     """Limits and budgets of callers that have accounts."""
 
     def scopes(self, caller: Caller, model: str) -> Sequence[RateScope]:
-        """Return the scopes whose limits apply, in addition to those of door and model."""
+        """Return the caller's rate scopes, which apply in addition to those of door and model."""
 
     @property
     def spent_providers(self) -> SpentProviders:
-        """Return the providers that get no requests, because their budget is spent."""
+        """Return the providers whose budget is spent, with the time when it begins anew."""
 
     async def reserve(
         self, caller: Caller, model: str, need: Callable[[], Tokens], named: str, tag: str = ""
     ) -> object:
-        """Reserve the estimate in budgets until the record is entered; raise ``OverBudget``.
+        """Reserve the estimate in budgets until the use is recorded; raise ``OverBudget``.
 
         ``named`` is the model of a wildcard that was asked for, else the same.
         """
@@ -220,7 +220,7 @@ class Allowances(Protocol):
 
 
 class FreeReservation(AbstractContextManager[object], Protocol):
-    """One free request of a day; a failure that is not charged releases it."""
+    """A free request of a day, reserved; a failure in its block releases it unless ``charged``."""
 
     charged: bool
 
@@ -232,12 +232,12 @@ class FreeAllowance(Protocol):
     """Daily allowance of requests to free models, by project."""
 
     async def take(self, project: str) -> FreeReservation:
-        """Reserve a request; raise ``RateLimited`` or ``StoreUnavailable``."""
+        """Reserve a free request of this day; raise ``RateLimited`` or ``StoreUnavailable``."""
 
 
 @dataclass(frozen=True, slots=True)
 class AccountPorts:
-    """Interface of callers with keys of accounts, as the pipeline needs it."""
+    """What the pipeline needs for account keys: authentication, allowances, free requests."""
 
     keys: KeyAuthenticator
     allowances: Allowances
@@ -262,11 +262,11 @@ class FreeScopes:
         self._is_busy_target = is_busy
 
     def of(self, caller: Caller) -> RateScope:
-        """Return the scope of the caller's project, or else of its key or door."""
+        """Return the rate scope of the caller's project, or else of its key or door."""
         return self._get_account_scope(caller.project or caller.key or caller.name)
 
     def spare(self, model: str, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
-        """Return targets that are not busy; raise :class:`RateLimited` if all are."""
+        """Return the candidates that are not busy; raise :class:`RateLimited` if all are."""
         found = [one for one in candidates if not self._is_busy_target(one.name)]
         if not found:
             raise RateLimited(

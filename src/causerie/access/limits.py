@@ -1,4 +1,4 @@
-"""Limits of callers: terms, refusals, leases, and the counts of the last minute in memory."""
+"""Rate limits of callers: records, refusals, leases, and counts of the last minute in memory."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ class RateScope:
     """
 
     def __init__(self, kind: ScopeKind, name: str, rates: Rates) -> None:
-        """Raises :class:`ValueError` for a limit below 1."""
+        """Set the limits of a scope; raise :class:`ValueError` for one below 1."""
         self.kind, self.name, self.id = kind, name, f"{kind}:{name}"
-        self.requests = _normalize_limit(rates.requests_per_minute)
-        self.tokens = _normalize_limit(rates.tokens_per_minute)
-        self.input = _normalize_limit(rates.input_tokens_per_minute)
-        self.output = _normalize_limit(rates.output_tokens_per_minute)
-        self.concurrent = _normalize_limit(rates.concurrent)
+        self.requests = _limit_or_unlimited(rates.requests_per_minute)
+        self.tokens = _limit_or_unlimited(rates.tokens_per_minute)
+        self.input = _limit_or_unlimited(rates.input_tokens_per_minute)
+        self.output = _limit_or_unlimited(rates.output_tokens_per_minute)
+        self.concurrent = _limit_or_unlimited(rates.concurrent)
         self.most_input = min(self.input, self.tokens)  # of one request
         self.most_output = min(self.output, self.tokens)
         self.splits = min(self.input, self.output) < UNLIMITED  # each has a limit of its own
@@ -88,13 +88,13 @@ class ExceededLimit(Struct, frozen=True):
 
 
 class QuotaRefusal(Struct, frozen=True):
-    """Nothing was taken: the limits that forbid it, and how the strictest stand."""
+    """A refused request: the limits that it exceeds, and the state of the strictest limits."""
 
     refusals: tuple[ExceededLimit, ...]
     limit_statuses: LimitStatuses
 
 
-def _normalize_limit(limit: int | None) -> int:
+def _limit_or_unlimited(limit: int | None) -> int:
     if limit is None:
         return UNLIMITED
     if limit < 1:
@@ -113,9 +113,9 @@ def exceeded(
     need: Tokens,
     wait: Callable[[int, int], float],
 ) -> Iterator[ExceededLimit]:
-    """Yield the limits that refuse a request: of requests, tokens, input, output and places.
+    """Yield each limit of ``scope`` that a request exceeds, with the seconds until it fits.
 
-    ``used`` has the first four; ``wait`` returns the seconds until so much more is free of the
+    ``used`` is by ``_MEASURES``; ``wait`` returns the seconds until so much more is free of the
     measure of that number.
     """
     limits = (scope.requests, scope.tokens, scope.input, scope.output)
@@ -130,7 +130,7 @@ def exceeded(
 
 
 def concurrency(scope: RateScope, running: int) -> ExceededLimit:
-    """Return the limit that a scope with so many running requests exceeds."""
+    """Return the exceeded limit of concurrent requests of a scope that runs ``running``."""
     return ExceededLimit(scope, "concurrent", scope.concurrent, running, 1, _SOON)
 
 
@@ -173,7 +173,7 @@ def _begin_sentence(scope: RateScope) -> str:
 
 
 def too_large(scope: RateScope, needed: int) -> InvalidRequest:
-    """Return the error for a prompt that exceeds a limit of one minute alone."""
+    """Return the error for a prompt that alone exceeds a limit of tokens per minute."""
     most = scope.most_input
     return InvalidRequest(
         f"{_begin_sentence(scope)} {most} tokens of input per minute; the messages are estimated "
@@ -194,7 +194,7 @@ _TENTHS = [f"{tenths // 10}.{tenths % 10}s" for tenths in range(601)]  # of a mi
 
 
 class Lease(Struct, kw_only=True):
-    """A place and tokens of one request, released by its block; failures report the limits.
+    """A request's place and tokens, released as its block ends; failures get limit headers.
 
     A failure before the request has ``reached`` a target does not count, nor one that ``spared``
     says counts elsewhere. This base class has no limits.
@@ -219,7 +219,7 @@ class Lease(Struct, kw_only=True):
             failure.headers = headers | failure.headers
 
     def settle(self, used: Usage, *, reached: bool = True) -> None:
-        """Record the usage so far, and whether a target has had the request."""
+        """Record the usage so far, and whether a target has received the request."""
         self.used, self.reached = used, reached
 
     def release(self, input: int, output: int) -> None:
@@ -237,7 +237,7 @@ class Lease(Struct, kw_only=True):
 
 
 def tell(limit_statuses: LimitStatuses, headers: dict[str, str]) -> None:
-    """Add the headers ``x-ratelimit-…``."""
+    """Add the ``x-ratelimit-…`` headers for the limit statuses to ``headers``."""
     requests, tokens = limit_statuses
     if requests is not None:
         limit, left, reset = requests
@@ -270,7 +270,7 @@ class RateLimiter(Protocol):
 
 
 def needed(scopes: Sequence[RateScope], estimate: Callable[[], Tokens]) -> Tokens:
-    """Return the needed tokens; raise :class:`InvalidRequest` if a scope can never have them."""
+    """Return the estimate, 0 if no tokens are limited; raise if the prompt can never fit."""
     need = _NO_TOKENS
     for scope in scopes:
         if scope.counts_tokens:
@@ -326,7 +326,7 @@ class _Window(Struct, eq=False):
     running: int = 0
 
     def forget(self, now: int) -> None:
-        """Remove ticks that began a minute ago."""
+        """Remove ticks that began a minute ago or earlier, also from the sums."""
         ticks = self.ticks
         while ticks and now - ticks[0].at >= _MINUTE:
             tick = ticks.popleft()
@@ -336,14 +336,14 @@ class _Window(Struct, eq=False):
             self.tokens -= tick.tokens
 
     def turn(self, now: int) -> _Tick:
-        """Start the tick ``now``, and remove old ones."""
+        """Start and return the tick ``now``; remove those that are a minute old."""
         self.forget(now)
         tick = self.newest = _Tick(now)
         self.ticks.append(tick)
         return tick
 
     def add(self, tick: _Tick, input: int, output: int) -> None:
-        """Count tokens in a tick; negative numbers release them."""
+        """Add tokens, or release negative ones, in a tick and in the sums of the window."""
         if not tick.gone:
             tokens = input + output
             tick.input += input
@@ -355,16 +355,16 @@ class _Window(Struct, eq=False):
 class _Windows(dict[str, _Window]):
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock
-        self._sweep_threshold = _FIRST_SWEEP
+        self._sweep_at_count = _FIRST_SWEEP
 
     def __missing__(self, id: str) -> _Window:
-        if len(self) >= self._sweep_threshold:  # each time twice as many scopes are remembered
+        if len(self) >= self._sweep_at_count:  # each time twice as many scopes are remembered
             now = self._clock() // _TICK
             for known, window in list(self.items()):
                 window.forget(now)
                 if not window.ticks and not window.running:
                     del self[known]
-            self._sweep_threshold = max(_FIRST_SWEEP, 2 * len(self))
+            self._sweep_at_count = max(_FIRST_SWEEP, 2 * len(self))
         window = self[id] = _Window()
         return window
 
@@ -374,7 +374,7 @@ _Part = tuple[RateScope, _Window, _Tick, int]
 
 
 class MemoryLease(Lease):
-    """The use of one request in its windows, with the same input in each."""
+    """A lease that counts one request in the window of each of its scopes."""
 
     clock: Callable[[], int]
     input: int
@@ -419,8 +419,8 @@ class MemoryLease(Lease):
                 if scope.splits:
                     if scope.input - window.input < left:
                         left, limit, read = scope.input - window.input, scope.input, _input
-                    if (output := scope.output - _read_output_tokens(window)) < left:
-                        left, limit, read = output, scope.output, _read_output_tokens
+                    if (output := scope.output - _compute_output_tokens(window)) < left:
+                        left, limit, read = output, scope.output, _compute_output_tokens
                 if left < least:
                     least = left
                     wait = reset if read(oldest) else _ticks_until_decrease(window, read, now)
@@ -429,7 +429,7 @@ class MemoryLease(Lease):
 
 
 class MemoryCounters:
-    """Counts the last minute of all scopes; ``clock`` returns monotonic nanoseconds.
+    """Admits requests by counts of the last minute; ``clock`` returns monotonic nanoseconds.
 
     A window is exact to a tenth of a second: the sums of every tick with use are kept until its
     start is a minute ago. A token bucket would take less memory, but lets nearly twice the limit
@@ -448,7 +448,7 @@ class MemoryCounters:
         return self.take_now(scopes, estimate)
 
     def take_now(self, scopes: Sequence[RateScope], estimate: Callable[[], Tokens]) -> MemoryLease:
-        """Take a lease; see :meth:`causerie.access.limits.RateLimiter.take`."""
+        """Return a lease or raise at once, like :meth:`RateLimiter.take`."""
         now, windows = self._clock() // _TICK, self._windows_by_scope_id
         need: Tokens | None = None
         input = output = 0
@@ -510,11 +510,11 @@ _tokens: _Read = attrgetter("tokens")
 _input: _Read = attrgetter("input")
 
 
-def _read_output_tokens(counts: _Tick | _Window) -> int:
-    return counts.tokens - counts.input
+def _compute_output_tokens(tick_or_window: _Tick | _Window) -> int:
+    return tick_or_window.tokens - tick_or_window.input
 
 
-_READS = (_requests, _tokens, _input, _read_output_tokens)
+_READS = (_requests, _tokens, _input, _compute_output_tokens)
 
 
 def _ticks_until_decrease(window: _Window, read_count: _Read, now: int) -> int:

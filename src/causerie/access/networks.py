@@ -36,12 +36,12 @@ class NetworkList:
 
     @staticmethod
     def of(*lists: Sequence[str] | None) -> NetworkList | None:
-        """Return the list of all that are set; ``None`` if none is."""
+        """Return the compiled lists of those that are given; ``None`` if all are ``None``."""
         found = [each for each in lists if each is not None]
         return NetworkList(found) if found else None
 
     def check(self, address: str, what: str) -> None:
-        """Raise :class:`Forbidden` for an address that may not use ``what``."""
+        """Raise :class:`Forbidden`, which names ``what``, for an address outside a list."""
         if not self._allows_address(address):
             raise Forbidden(
                 f"{what} may not be used from the address {address[:64] or 'unknown'}.",
@@ -60,7 +60,7 @@ def _is_in_every_list(network_lists: Sequence[Sequence[Network]], address_text: 
 
 
 def client_address(peer: str, forwarded: Iterable[str], proxies: Sequence[Network]) -> str:
-    """Return the last hop that none of the trusted proxies has added to ``X-Forwarded-For``."""
+    """Return the client's address: going back from ``peer``, the first of no trusted proxy."""
     address = peer
     hops = ",".join(forwarded).split(",") if proxies else []
     while hops and _is_trusted_proxy(proxies, address) and (hop := hops.pop().strip()):

@@ -20,7 +20,7 @@ class HoldRequest(Struct, frozen=True):
 
 
 class HoldAnswer(Struct, frozen=True):
-    """Answer to a hold; ``stood`` has each budget's spent and held amounts before, of all."""
+    """Answer to a hold; ``stood``: what all had spent and held of each budget before it."""
 
     outcome: Literal["held", "refused", "spent unknown"]
     stood: Sequence[tuple[int, int]] = ()

@@ -1,4 +1,4 @@
-"""The models behind a door: an id, an alias or a wildcard to a model, and the list of all."""
+"""Finds models by their id, alias or wildcard, and lists the models behind a door."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WILDCARD = "*"
 
 
 class WildcardModel(ServedModel):
-    """All models whose names begin alike, or with ``rest`` the one that a request named.
+    """All models whose names begin with a prefix, or, with ``rest``, the one that ends in it.
 
     ``known`` returns the rests that the providers list now; there may be others. ``priced``
     returns the tariffs for a rest, of targets with the rest in their names.
@@ -137,7 +137,7 @@ class Catalog:
     def shown(
         self, visible: frozenset[str] | None, allowed: frozenset[str] | None = None
     ) -> Iterator[tuple[Entry, Sequence[str]]]:
-        """Yield models with the names that a list shows; of wildcards those that providers list."""
+        """Yield each model with its names in a list; of wildcards those that providers list."""
         for entry in self.visible(visible):
             if isinstance(entry, WildcardModel):
                 names = self._list_wildcard_names(entry, visible, allowed)
@@ -192,7 +192,7 @@ class Catalog:
 
 
 def named_entry(entry: Entry, name: str) -> Entry:
-    """Return the model of one of the names that :meth:`Catalog.shown` yields with an entry."""
+    """Return the model that a wildcard entry has for ``name``, else the entry itself."""
     wild = isinstance(entry, WildcardModel) and entry.begins(name) and name != entry.id
     return entry.named(name) if wild and isinstance(entry, WildcardModel) else entry
 
@@ -220,7 +220,7 @@ DayReader = Callable[[str], Sequence[TimeBucket]]
 
 
 class MonthsReader(Protocol):
-    """Returns the last 90 days (UTC) of several targets together, the oldest first."""
+    """Returns the sums of several targets for each of the last 90 days (UTC), oldest first."""
 
     def __call__(self, *targets: str) -> Sequence[TimeBucket]: ...
 

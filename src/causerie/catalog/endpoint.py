@@ -31,7 +31,7 @@ class CatalogEndpoint(TargetCapabilities):
     probed: date | None = None
 
     def placed(self, priority: int = 0, weight: float = 1.0) -> targets.Candidate:
-        """Return its routing candidate with that priority and weight."""
+        """Return the routing candidate of this endpoint, with that priority and weight."""
         return targets.Candidate(self.name, priority, weight, self.candidate.bounds)
 
     @property
@@ -44,7 +44,7 @@ class CatalogEndpoint(TargetCapabilities):
     def accepted_parameters(
         self, preferences: targets.Preferences = targets.NO_PREFERENCES
     ) -> frozenset[str]:
-        """Return the measured parameters, else all, or the claimed if support is required."""
+        """Return the measured parameters; else all, or the claimed if support is required."""
         if self.parameters is None:
             return BASIC | self.claimed if preferences.require_parameters else HONOURED
         return self.parameters
@@ -99,7 +99,7 @@ def able(
 
 
 def proven(endpoints: Sequence[CatalogEndpoint], wanted: frozenset[str]) -> list[CatalogEndpoint]:
-    """Return those that were measured to support ``wanted``, or all if none was."""
+    """Return the measured endpoints; all if none is or ``wanted`` has only basic parameters."""
     if wanted <= BASIC:
         return [*endpoints]
     return [one for one in endpoints if one.measured] or [*endpoints]
@@ -118,10 +118,10 @@ def ranked(
         listed = list(dict.fromkeys(chain.from_iterable(named)))
         candidates = [one.placed(place) for place, one in enumerate(listed)]
         rest = [one for one in endpoints if one not in listed]
-        for one in _sort_candidates(rest, by, stats_of):
+        for one in _build_sorted_candidates(rest, by, stats_of):
             candidates.append(structs.replace(one, priority=one.priority + len(listed)))
         return candidates  # without fallbacks the others were left out before
-    candidates = _sort_candidates(endpoints, by, stats_of)
+    candidates = _build_sorted_candidates(endpoints, by, stats_of)
     if preferences.allow_fallbacks:
         return candidates
 
@@ -134,7 +134,7 @@ def ranked(
 def by_default(
     endpoints: Sequence[CatalogEndpoint], stats_of: StatsReader
 ) -> Sequence[CatalogEndpoint]:
-    """Return endpoints by how many requests they get without preferences now, the most first."""
+    """Return endpoints by their share of requests without preferences, the largest first."""
     by_name = {one.name: one for one in endpoints}
 
     def rank(one: targets.Candidate) -> tuple[bool, int, bool, float]:
@@ -156,7 +156,7 @@ def weighted(endpoints: Sequence[CatalogEndpoint]) -> list[targets.Candidate]:
     return candidates
 
 
-def _sort_candidates(
+def _build_sorted_candidates(
     endpoints: Sequence[CatalogEndpoint], sort: targets.SortBy | None, read_stats: StatsReader
 ) -> list[targets.Candidate]:
     match sort:

@@ -70,7 +70,7 @@ class _Facts:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """A model of the router's catalog, offered until ``ends``; ``twist`` is like ``nitro``.
+    """A model of the router's catalog, offered until ``ends``; ``twist`` is a suffix.
 
     ``nitro``: the fastest first; ``floor``: the cheapest first; ``thinking``: the model thinks;
     ``extended``: only endpoints with the longest context.
@@ -146,7 +146,7 @@ class Listing:
         return replace(self, endpoints=endpoints, twist=twist)
 
     def adapted(self, request: ChatRequest) -> ChatRequest:
-        """Apply the twist; raise :class:`InvalidRequest` if the request contradicts it."""
+        """Return the request as the twist changes it; raise :class:`InvalidRequest` on conflict."""
         if self.twist != "thinking":
             return request
         thinking = request.thinking
@@ -226,7 +226,7 @@ class Listing:
 
     @property
     def headline(self) -> CatalogEndpoint:
-        """Return the endpoint whose price and figures stand for the model."""
+        """Return the endpoint that gets most requests; its figures stand for the model."""
         return self.by_default[0]
 
     @property

@@ -154,19 +154,19 @@ def _divide_half_even(dividend: int, divisor: int) -> int:
 
 
 def highest(tariffs: Iterable[Tariff]) -> Tariff:
-    """Return a tariff at least as high as each of these everywhere; free if there are none."""
+    """Return a tariff whose every price is at least that of each tariff; free without any."""
     first, *others = {*tariffs} or {_FREE}
     if not others:
         return first
     bounds = sorted({above for one in (first, *others) for above, _ in one.tiers})
     flat = [
-        _build_highest_tariff(one.at(above + 1) for one in (first, *others))
+        _build_highest_flat_tariff(one.at(above + 1) for one in (first, *others))
         for above in (-1, *bounds)
     ]
     return replace(flat[0], tiers=tuple(zip(bounds, flat[1:], strict=True)))
 
 
-def _build_highest_tariff(tariffs: Iterable[Tariff]) -> Tariff:
+def _build_highest_flat_tariff(tariffs: Iterable[Tariff]) -> Tariff:
     every = list(tariffs)
     return Tariff(
         prompt=max(one.dearest_input for one in every),
@@ -201,7 +201,7 @@ _OF_PROBABILITIES = frozenset({"logprobs", "top_logprobs"})
 
 
 def of_provider(honoured: Iterable[str] | None, *, switches: bool) -> frozenset[str] | None:
-    """Return all that a provider's model supports; ``switches`` adds the ones for thinking."""
+    """Return the parameters that a provider's model supports; ``switches`` adds thinking's."""
     if honoured is None:
         return None
     known = frozenset(honoured)
@@ -214,7 +214,7 @@ def of_provider(honoured: Iterable[str] | None, *, switches: bool) -> frozenset[
 
 
 def of_engine(engine: str, *, speculates: bool) -> frozenset[str]:
-    """Return what an engine of ours supports, with speculative decoding or not."""
+    """Return the parameters that an engine supports; speculation rules out log-probabilities."""
     honoured = HONOURED - refused_by(engine)
     return honoured - _OF_PROBABILITIES if speculates else honoured
 
@@ -307,7 +307,7 @@ class TargetCapabilities:
         return _FALLS_SHORT[self.evidence]
 
     def disliked(self, preferences: Preferences) -> Iterator[tuple[str, str]]:
-        """Yield the preferences that exclude it: the field, and why."""
+        """Yield the field and the reason of each preference that excludes this target."""
         return iter(())
 
     def exclusions(self, request: ChatRequest) -> Iterator[TargetExclusion]:
@@ -342,7 +342,7 @@ def output_modalities(capabilities: Iterable[TargetCapabilities]) -> Sequence[st
 
 
 def modalities(capabilities: Sequence[TargetCapabilities]) -> Modalities:
-    """Return the modalities that at least one of these takes, and those that one returns."""
+    """Return the input and output modalities that at least one of the targets has."""
     takes, measured = set(_TEXT), False
     for one in capabilities:
         profile = one.profile()
@@ -359,7 +359,7 @@ def modalities(capabilities: Sequence[TargetCapabilities]) -> Modalities:
 
 
 def evidence_of(capabilities: Iterable[TargetCapabilities]) -> Evidence:
-    """Return the best evidence for the parameters of any of these."""
+    """Return the best evidence that any of the targets has for its parameters."""
     found = {one.evidence for one in capabilities}
     return "measured" if "measured" in found else "claimed" if "claimed" in found else "unknown"
 
@@ -368,7 +368,7 @@ _Target = TypeVar("_Target", bound=TargetCapabilities)
 
 
 def serving(model: str, capabilities: Sequence[_Target], operation: Operation) -> Sequence[_Target]:
-    """Return those that serve an operation; raise :class:`InvalidRequest` if none does."""
+    """Return the targets that serve an operation; raise :class:`InvalidRequest` if none does."""
     found = [one for one in capabilities if one.serves(operation)]
     if not found:
         served = sorted({name for one in capabilities for name in one.operations or ()})
@@ -419,7 +419,7 @@ _NO_TARIFFS = TargetTariffs()
 
 
 class ServedModel:
-    """A model that is not of the router's catalog.
+    """A model outside the router's catalog, with the targets that answer for it.
 
     It supports what at least one target supports; requests go to those that support all of it.
     """
@@ -563,13 +563,13 @@ def common_sampling(profiles: Iterable[ModelProfile]) -> SamplingDefaults | None
 
 
 def any_thinks(profiles: Iterable[ModelProfile]) -> bool | None:
-    """Return whether one of them thinks; ``None`` if none is known to, and one may."""
+    """Return whether any profile thinks; ``None`` if none is known to and one is unknown."""
     found = {profile.thinks for profile in profiles}
     return True if True in found else None if None in found else False
 
 
 def efforts_of(thinks: bool | None, *, mandatory: bool) -> Sequence[Effort] | None:
-    """Return the efforts that a model takes; ``None`` if it is not known whether it thinks."""
+    """Return the reasoning efforts that a model takes; ``None`` if unknown whether it thinks."""
     if thinks is None:
         return None
     return [effort for effort in EFFORTS if effort != "none" or not mandatory]

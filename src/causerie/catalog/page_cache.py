@@ -178,9 +178,10 @@ class CatalogCache:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._pages: dict[tuple[str, str, str], tuple[float, CachedPage]] = {}  # the oldest first
-        self._encoded_models: dict[str, tuple[Listing, object, bytes]] = {}
-        self._page_lock = asyncio.Lock()  # one page at a time is written; others wait for it
+        # The oldest page comes first.
+        self._pages_by_cache_key: dict[tuple[str, str, str], tuple[float, CachedPage]] = {}
+        self._encoded_model_by_id: dict[str, tuple[Listing, object, bytes]] = {}
+        self._page_build_lock = asyncio.Lock()  # one page is written at a time
 
     async def page(
         self, door: str, path: str, query: str, entries: Callable[[], Sequence[Listing]]
@@ -189,23 +190,23 @@ class CatalogCache:
         if (kept := self._find_fresh_page(place)) is not None:
             return kept
         filters = Filters.parse(query)
-        async with self._page_lock:
+        async with self._page_build_lock:
             if (kept := self._find_fresh_page(place)) is not None:
                 return kept
             page = await self.made(path, filters, entries())
-            _, old = self._pages.pop(place, (0.0, page))
+            _, old = self._pages_by_cache_key.pop(place, (0.0, page))
             if old.etag == page.etag:
                 page = old
-            self._pages[place] = self._clock(), page
+            self._pages_by_cache_key[place] = self._clock(), page
             while (
-                len(self._pages) > _MOST_PAGES
-                or sum(one.size for _, one in self._pages.values()) > _MOST_BYTES
+                len(self._pages_by_cache_key) > _MOST_PAGES
+                or sum(one.size for _, one in self._pages_by_cache_key.values()) > _MOST_BYTES
             ):
-                del self._pages[next(iter(self._pages))]
+                del self._pages_by_cache_key[next(iter(self._pages_by_cache_key))]
         return page
 
     def _find_fresh_page(self, cache_key: tuple[str, str, str]) -> CachedPage | None:
-        at, page = self._pages.get(cache_key, (float("-inf"), None))
+        at, page = self._pages_by_cache_key.get(cache_key, (float("-inf"), None))
         return page if self._clock() - at < _FRESH_SECONDS else None
 
     async def made(self, path: str, filters: Filters, entries: Sequence[Listing]) -> CachedPage:
@@ -225,9 +226,9 @@ class CatalogCache:
         return CachedPage(body, f'W/"{digest}"')
 
     def _encode_model(self, listing: Listing) -> bytes:
-        kept, profiles = self._encoded_models.get(listing.id), listing.profiles
+        kept, profiles = self._encoded_model_by_id.get(listing.id), listing.profiles
         if kept is not None and kept[0] is listing and kept[1] == profiles:
             return kept[2]
         written = _encode(listing.entry())
-        self._encoded_models[listing.id] = listing, profiles, written
+        self._encoded_model_by_id[listing.id] = listing, profiles, written
         return written

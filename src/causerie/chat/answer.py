@@ -1,4 +1,4 @@
-"""Functions and the form of the answer that a request asks for, checked to be enforceable."""
+"""Prepares a request's functions and form of answer for grammars, if they can be enforced."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class SchemaCache(BoundedCache[Hashable, object]):
         super().__init__(most)
 
     async def of(self, text: str, what: Hashable, make: Callable[[], _T]) -> _T:
-        """Return ``make()`` for ``text`` and ``what`` from the cache; exceptions are not cached.
+        """Return the cached result of ``make()`` by ``text`` and ``what``; errors are not cached.
 
         Raises ``InvalidRequest`` (``unsupported_schema``) where ``make`` raises ``SchemaRefused``.
         """
@@ -173,7 +173,7 @@ class AnswerPlan:
     checked: CheckedSchema | None = field(default=None, compare=False)  # for the finished one
 
     def fault(self, text: str, work: Work) -> str | None:
-        """Return what a finished answer breaks, as a sentence; may raise ``WorkExceeded``."""
+        """Return the fault of a finished answer as a sentence; may raise ``WorkExceeded``."""
         if self.checked is not None:
             return self.checked.fault_of_text(text, work)
         if self.options:
@@ -191,7 +191,7 @@ async def answer_plan(
     *,
     white_space: WhiteSpace,
 ) -> AnswerPlan:
-    """Return the answer's plan; raise ``InvalidRequest`` (``unsupported_schema``) without one."""
+    """Return the plan of the answer; raise ``InvalidRequest`` if its form cannot be enforced."""
     what: Hashable = output
     match output:
         case requests.JsonSchema(schema):

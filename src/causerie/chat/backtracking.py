@@ -76,7 +76,7 @@ _NEVER, _SURELY = -100.0, 100.0  # biases
 
 @dataclass(slots=True)
 class Backtracking:
-    """Runs an engine so that its :meth:`outputs` break no rule; ``documents`` has read all before.
+    """Runs an engine, and draws tokens again until its :meth:`outputs` break no rule of a document.
 
     ``discard`` is called with the number of tokens that were taken back since its last call.
     """
@@ -88,12 +88,12 @@ class Backtracking:
     _checkpoints: list[WatchedDocuments] = field(init=False, default_factory=list)
     """Copies of the reader by tokens read; the first precedes all tokens that may be taken back."""
     _loop_turns: Turns = field(init=False, default_factory=Turns)
-    _tokens: list[Token] = field(init=False, default_factory=list)
+    _kept_tokens: list[Token] = field(init=False, default_factory=list)
     _generated_token_count: int = field(init=False, default=0)  # with those taken back
     _reported_discarded_count: int = field(init=False, default=0)  # reported to ``discard``
     _sent_count: int = field(init=False, default=0)
     _stop_report: Stopped | None = field(init=False, default=None)
-    _unreported_token_count: int = field(init=False, default=0)
+    _engine_withheld_token_count: int = field(init=False, default=0)
     _cached_token_count: int | None = field(init=False, default=None)
     _banned_ids_by_position: dict[int, set[int]] = field(init=False, default_factory=dict)
     """Ids by position: each led to a fault behind the tokens before it."""
@@ -101,7 +101,7 @@ class Backtracking:
     """For one item each, by the number of tokens before it."""
     _attempts: dict[tuple[int, int | None], list[int]] = field(init=False, default_factory=dict)
     """Places yet to be tried, by the first token of a value and of the part that is at fault."""
-    _value_draw_count: int = field(init=False, default=0)  # for values
+    _total_value_draw_count: int = field(init=False, default=0)  # for values
     _unclosable_positions: set[int] = field(init=False, default_factory=set)
     """Positions behind which an array cannot end, as has been tried."""
 
@@ -114,26 +114,26 @@ class Backtracking:
             await self._loop_turns.pause()
         self._checkpoints = [fork(self.documents)]
         try:
-            while self._stop_report is None and len(self._tokens) < self.request.max_tokens:
+            while self._stop_report is None and len(self._kept_tokens) < self.request.max_tokens:
                 async with aclosing(self._generate_until_fault()) as outputs:
                     async for output in outputs:
                         yield output
                 while (fault := self.documents.fault) is not None:
-                    self._stop_report, self._unreported_token_count = None, 0
+                    self._stop_report, self._engine_withheld_token_count = None, 0
                     if isinstance(fault, Repeat):
                         await self._replace_repeated_item(fault)
                     else:
                         await self._redraw_broken_value(fault)
         finally:
             self._report_discarded_tokens()
-        for token in self._tokens[self._sent_count :]:
+        for token in self._kept_tokens[self._sent_count :]:
             yield token
-        made = len(self._tokens) + self._unreported_token_count
+        made = len(self._kept_tokens) + self._engine_withheld_token_count
         reason = self._stop_report.reason if self._stop_report is not None else "length"
         yield Stopped(reason, len(self.request.prompt), made, self._cached_token_count or 0)
 
     async def _generate_until_fault(self) -> AsyncGenerator[Output, None]:
-        before = len(self._tokens)
+        before = len(self._kept_tokens)
         async with self.engine.generate(self._build_remaining_request()) as outputs:
             async for output in outputs:
                 if isinstance(output, Token):
@@ -143,23 +143,23 @@ class Backtracking:
                         return
                     while self._sent_count < self.documents.final:
                         self._sent_count += 1
-                        yield self._tokens[self._sent_count - 1]
+                        yield self._kept_tokens[self._sent_count - 1]
                     continue
                 if isinstance(output, Started) and self._cached_token_count is None:
                     yield output
                 if self._cached_token_count is None:
                     self._cached_token_count = output.cached_tokens
                 if isinstance(output, Stopped):
-                    reported = len(self._tokens) - before
+                    reported = len(self._kept_tokens) - before
                     self._stop_report = output
-                    self._unreported_token_count = max(output.completion_tokens - reported, 0)
+                    self._engine_withheld_token_count = max(output.completion_tokens - reported, 0)
                     if output.reason == "stop" and self.documents.document is not None:
                         self.documents.document.end()
                         await self._run_waiting_checks()
                     return
 
     async def _append_token(self, token: Token) -> None:
-        self._tokens.append(token)
+        self._kept_tokens.append(token)
         await self._feed_token_to_documents(token)
 
     async def _feed_token_to_documents(self, token: Token) -> None:
@@ -177,7 +177,7 @@ class Backtracking:
             await offload(document.catch_up)  # it may take a second
 
     async def _replace_repeated_item(self, repeat: Repeat) -> None:
-        written = list(self._tokens)
+        written = list(self._kept_tokens)
         content = self.documents.content_behind(self._sent_count)
         if await self._try_to_close_array(repeat):
             return
@@ -198,7 +198,7 @@ class Backtracking:
         )
 
     async def _redraw_broken_value(self, broken_rule: BrokenRule) -> None:
-        written = list(self._tokens)
+        written = list(self._kept_tokens)
         start = max(broken_rule.start, self._sent_count)
         key = start, broken_rule.blamed and broken_rule.blamed[0]
         if key not in self._attempts:
@@ -207,7 +207,7 @@ class Backtracking:
         attempts = self._attempts[key]
         while attempts and self._remaining_draws > 0:
             place = attempts.pop(0)
-            self._value_draw_count += 1
+            self._total_value_draw_count += 1
             is_other, is_added = await self._redraw_token(written, min(place, len(written) - 1))
             while not is_other and attempts[:1] == [place]:
                 attempts.pop(0)
@@ -234,13 +234,13 @@ class Backtracking:
 
     @property
     def _remaining_draws(self) -> int:
-        return _OF_A_RUN - self._value_draw_count - sum(self._draws_at.values())
+        return _OF_A_RUN - self._total_value_draw_count - sum(self._draws_at.values())
 
     async def _try_to_close_array(self, repeat: Repeat) -> bool:
         place = repeat.separated
         if place < self._sent_count or place in self._unclosable_positions:
             return False
-        await self._rewind_to(self._tokens[:place])
+        await self._rewind_to(self._kept_tokens[:place])
         self._unclosable_positions.add(place)
         for id in await self.engine.tokenize([f"{repeat.head}]"], special=False):
             token = await self._draw_token({id: _SURELY})
@@ -261,9 +261,9 @@ class Backtracking:
         return None
 
     async def _rewind_to(self, tokens: list[Token]) -> None:
-        pairs = zip(self._tokens[self._sent_count :], tokens[self._sent_count :], strict=False)
+        pairs = zip(self._kept_tokens[self._sent_count :], tokens[self._sent_count :], strict=False)
         same = self._sent_count + sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1], pairs))
-        self._tokens, end = tokens, len(tokens)
+        self._kept_tokens, end = tokens, len(tokens)
         self._report_discarded_tokens()
         banned = self._banned_ids_by_position.items()
         self._banned_ids_by_position = {at: ids for at, ids in banned if at <= end}
@@ -275,14 +275,14 @@ class Backtracking:
             await self._loop_turns.pause()
 
     def _report_discarded_tokens(self) -> None:
-        discarded = self._generated_token_count - len(self._tokens)
+        discarded = self._generated_token_count - len(self._kept_tokens)
         self.discard(discarded - self._reported_discarded_count)
         self._reported_discarded_count = discarded
 
     def _build_remaining_request(self) -> TextRequest:
-        if not self._tokens:
+        if not self._kept_tokens:
             return self.request
-        request, ids = self.request, tuple(token.id for token in self._tokens)
+        request, ids = self.request, tuple(token.id for token in self._kept_tokens)
         sampling = request.sampling
         if sampling.seed is not None:
             seed = (sampling.seed + len(ids) + _OF_A_RUN - self._remaining_draws) % 2**32

@@ -42,13 +42,13 @@ class CallTail:
     """Reads the rest of one call: the segments behind its arguments."""
 
     def __init__(self, segments: Sequence[forms.Segment], *, keep: str) -> None:
-        """``keep`` is the text that the section goes on with, or ends in."""
+        """Prepare to skip the text of ``segments``, and brackets that do not begin ``keep``."""
         fixed = [one for one in segments if isinstance(one, forms.Literal)]
         text = "".join(max((one.text, *one.also), key=len) for one in fixed)
         self._may_skip_members = "}" in text
         self._skippable_brackets = "".join(each for each in "}])" if not keep.startswith(each))
         self._remaining_markers = [] if self._may_skip_members and '"' in text else markers(text)
-        self._last_marker = ""
+        self._seen_marker = ""
         self._unread = ""
         self._leading_space_pieces: list[str] = []  # before the text
 
@@ -76,11 +76,11 @@ class CallTail:
         # Each marker may be missing, and the last one may come twice.
         for at, word in enumerate(self._remaining_markers):
             if text.startswith(word):
-                self._last_marker, self._remaining_markers = word, self._remaining_markers[at + 1 :]
+                self._seen_marker, self._remaining_markers = word, self._remaining_markers[at + 1 :]
                 return text[len(word) :]
-        expected = [*self._remaining_markers, *([self._last_marker] if self._last_marker else [])]
-        if self._last_marker and text.startswith(self._last_marker):
-            return text[len(self._last_marker) :]
+        expected = [*self._remaining_markers, *([self._seen_marker] if self._seen_marker else [])]
+        if self._seen_marker and text.startswith(self._seen_marker):
+            return text[len(self._seen_marker) :]
         if any(word.startswith(text) for word in expected):
             return None
         return text[1:] if text[0] in self._skippable_brackets else self._unread
@@ -95,13 +95,13 @@ class Repeats:
     _earlier_calls: list[tuple[str, str]] = field(default_factory=list)  # name and arguments
     _function_name: str = ""
     _arguments: base.GrowingText = field(default_factory=base.GrowingText)
-    _earlier_matches: list[str] = field(default_factory=list)  # arguments that are equal so far
+    _equal_earlier_arguments: list[str] = field(default_factory=list)  # so far
     _held_events: list[ContentEvent] = field(default_factory=list)
 
     def start(self, event: ToolCallStarted) -> Sequence[ContentEvent]:
         """Begin a call; return the events to deliver now."""
         self._function_name, self._arguments, self._held_events = event.name, base.GrowingText(), []
-        self._earlier_matches = [
+        self._equal_earlier_arguments = [
             arguments for name, arguments in self._earlier_calls if name == event.name
         ]
         return self._hold_or_release_event(event)
@@ -109,14 +109,16 @@ class Repeats:
     def add(self, event: ToolCallDelta) -> Sequence[ContentEvent]:
         """Add a piece of the arguments; return the events to deliver now."""
         text, size = event.arguments, self._arguments.size
-        self._earlier_matches = [one for one in self._earlier_matches if one.startswith(text, size)]
+        self._equal_earlier_arguments = [
+            one for one in self._equal_earlier_arguments if one.startswith(text, size)
+        ]
         self._arguments.add(text)
         return self._hold_or_release_event(event)
 
     def end(self) -> Sequence[ContentEvent] | None:
         """End the call; return the events left to deliver, or ``None`` if it is a repetition."""
         arguments = str(self._arguments)
-        if arguments in self._earlier_matches:
+        if arguments in self._equal_earlier_arguments:
             return None
         self._earlier_calls.append((self._function_name, arguments))
         held, self._held_events = self._held_events, []
@@ -124,7 +126,7 @@ class Repeats:
 
     def _hold_or_release_event(self, event: ContentEvent) -> Sequence[ContentEvent]:
         self._held_events.append(event)
-        if self._earlier_matches:
+        if self._equal_earlier_arguments:
             return ()
         ready, self._held_events = self._held_events, []
         return ready
@@ -183,7 +185,7 @@ def name_triggers(calls: forms.CallSection, name: str) -> tuple[str, ...]:
 
 
 class SectionReader:
-    """Reads ``begin`` call (``separator`` call)* ``end``.
+    """Reads a section of tool calls: ``begin`` call (``separator`` call)* ``end``.
 
     ``feed`` returns the parts understood; ``rest`` is the text behind the section once it has
     ended, ``None`` before. ``broken`` tells that the text is no call, ``open`` whether a call was
@@ -208,7 +210,7 @@ class SectionReader:
         self._arguments_offset: int | None = None  # characters of the unread call
         self._tail_reader: CallTail | None = None
         self._held_text = ""
-        self._spaces: list[str] = []  # behind a call, before anything else
+        self._held_space_pieces: list[str] = []  # behind a call, before anything else
         self._read_part: Callable[[str, list[CallPart]], str | None] = self._read_segment
         self.rest: str | None = None
         self.broken = False
@@ -269,7 +271,7 @@ class SectionReader:
         if not self._segments_left or (
             is_sure and not isinstance(segment, forms.Literal | forms.Name | forms.CallId)
         ):
-            self._emit_call_start(call_parts)
+            self._emit_start_and_arguments(call_parts)
             call_parts.append(None)
             self._current_call, self._arguments_offset = _Call(), None
             self.complete += 1
@@ -293,9 +295,9 @@ class SectionReader:
         if arguments_text.isspace() and not call.started:
             return
         if call.started or "".join(call.arguments).strip() not in ("", "{", "{}"):
-            self._emit_call_start(call_parts)
+            self._emit_start_and_arguments(call_parts)
 
-    def _emit_call_start(self, call_parts: list[CallPart]) -> None:
+    def _emit_start_and_arguments(self, call_parts: list[CallPart]) -> None:
         call = self._current_call
         if not call.started:
             call.started = True
@@ -340,10 +342,10 @@ class SectionReader:
 
     def _read_between_calls(self, text: str, _: list[CallPart]) -> str | None:
         if not self._held_text and text.isspace():
-            self._spaces.append(text)
+            self._held_space_pieces.append(text)
             return None
-        text = "".join((*self._spaces, self._held_text, text))
-        self._held_text, self._spaces = "", []
+        text = "".join((*self._held_space_pieces, self._held_text, text))
+        self._held_text, self._held_space_pieces = "", []
         stripped = text.lstrip()
         separator = self._form.separator.strip()
         ends = tuple(filter(None, (self._form.end.strip(), *markers(self._form.end))))
@@ -420,7 +422,7 @@ LenientCall = tuple[str, str]  # name and arguments (JSON) of a call that was re
 
 
 class LenientReader:
-    """Reads a call, or a list of calls, between markers.
+    """Reads a call, or a list of calls, that deviates from its declared form, between markers.
 
     ``marks`` are the texts that it may begin with, ``ends`` markers that end it, and ``name`` is
     its function, if that came already. Raises :class:`Unreadable` as soon as the text cannot be a
@@ -430,11 +432,11 @@ class LenientReader:
     def __init__(
         self, marks: Iterable[str], ends: Iterable[str], tools: base.Tools, name: str = ""
     ) -> None:
-        self._start_marks = sorted({mark for mark in marks if mark}, key=len, reverse=True)
-        self._start_texts = ("", *self._start_marks)
+        self._start_marks_left = sorted({mark for mark in marks if mark}, key=len, reverse=True)
+        self._all_start_marks = ("", *self._start_marks_left)
         self._end_marks = tuple(ends)
         self._tools = tools
-        self._header_function_name = name
+        self._known_function_name = name
         self._unread = ""
         self._has_started = False
         self._bracket_scanner, self._scanned_length = Brackets(), 0
@@ -459,19 +461,19 @@ class LenientReader:
 
     def _skip_start_marks(self) -> bool:
         self._unread = self._unread.lstrip()
-        while found := next(filter(self._unread.startswith, self._start_marks), None):
+        while found := next(filter(self._unread.startswith, self._start_marks_left), None):
             self._unread = self._unread[len(found) :].lstrip()
-            self._start_marks.remove(found)
-        self._has_started = not any(mark.startswith(self._unread) for mark in self._start_texts)
+            self._start_marks_left.remove(found)
+        self._has_started = not any(mark.startswith(self._unread) for mark in self._all_start_marks)
         return self._has_started
 
     def _may_be_call(self) -> bool:
-        if self._unread[0] in ('<]"' if self._header_function_name else "<]"):
+        if self._unread[0] in ('<]"' if self._known_function_name else "<]"):
             return True
         text, names = self._unread.removeprefix("functions."), (*self._tools, "functions.")
         whole = any(text.startswith(name) and not text[len(name) :][:1].isalnum() for name in names)
         begins = whole or any(name.startswith(text) for name in names)
-        return begins and not self._header_function_name
+        return begins and not self._known_function_name
 
     def _read_calls_to_end_mark(self) -> tuple[list[LenientCall], str] | None:
         head = _HEAD.match(self._unread)
@@ -491,15 +493,15 @@ class LenientReader:
     def _parse_calls(self, text: str) -> list[LenientCall]:
         text = text.strip()
         if text[:1] not in ("{", "["):
-            return [_parse_tagged_call(text, self._tools, self._header_function_name)]
+            return [_parse_tagged_call(text, self._tools, self._known_function_name)]
         value = _parse_lenient_json(text)
         values = value if isinstance(value, list) else [value]
         if not values:
             raise base.Unreadable
         keys = value.keys() if isinstance(value, Mapping) else ()
         named = not (set(_NAMES).isdisjoint(keys) or set(_ARGUMENTS).isdisjoint(keys))
-        if self._header_function_name and not named:
-            return [_build_offered_call(self._header_function_name, value, self._tools)]
+        if self._known_function_name and not named:
+            return [_build_offered_call(self._known_function_name, value, self._tools)]
         return [_parse_json_call(one, self._tools) for one in values]
 
 

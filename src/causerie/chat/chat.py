@@ -59,7 +59,7 @@ TOOL_ORDER = "tool_order"
 def without_changing_parts(
     request: ChatRequest, omit: Collection[str]
 ) -> tuple[ChatRequest, list[str]]:
-    """Return the request without what is named in ``omit``, and a report of the changes."""
+    """Return the request without the changing parts named in ``omit``, and what was changed."""
     changes: list[str] = []
     if BILLING_LINE in omit:
         messages = without_billing_line(request.messages)
@@ -230,7 +230,7 @@ class TextChat:
         request, omitted = without_changing_parts(request, self.options.omit)
         with engine_failures(started=False):
             model = self.model(await self.engine.facts())
-            request, unseen = _check_images(request, model.facts)
+            request, unseen = _drop_or_refuse_images(request, model.facts)
             request, seen = await self.images.read(request)
             choices = await self._prepare_generations(request, model, seen, partial)
         plan = choices[0].plan
@@ -259,7 +259,7 @@ class TextChat:
         # What is left of a reply that another began may be as long as the context lets it be.
         most = len(plan.prompt) + (plan.limit if partial is None else plan.room)
         async with self.reserve(request.n, most), aclosing(source) as batches:
-            changes = [*dropped, *omitted, *unseen, *_list_lost_reasoning(request), *plan.changes]
+            changes = [*dropped, *omitted, *unseen, *_report_lost_reasoning(request), *plan.changes]
             yield ChatReply(batches, model.facts.fingerprint, usage, trail, changes, cache_report)
         if asked is not None and caller is not None and choices[0].asked:
             # What the engine has computed for a request that it has answered.
@@ -272,12 +272,12 @@ class TextChat:
     retries = 0  # its engine is restarted by whoever supervises it
 
     async def count_tokens(self, request: ChatRequest) -> int:
-        """Return the tokens of the prompt; raise whatever its rendering refuses."""
+        """Return the number of tokens of the prompt; raise whatever its rendering refuses."""
         request.check_translated()
         request, _ = without_changing_parts(request, self.options.omit)
         with engine_failures(started=False):
             model = self.model(await self.engine.facts())
-            request, _ = _check_images(request, model.facts)
+            request, _ = _drop_or_refuse_images(request, model.facts)
             request, seen = await self.images.read(request)
             return await prompt_tokens(request, model, seen)
 
@@ -377,7 +377,7 @@ def _sum_usage(choices: Sequence[Generation]) -> Usage:
     )
 
 
-def _list_lost_reasoning(request: ChatRequest) -> Sequence[str]:
+def _report_lost_reasoning(request: ChatRequest) -> Sequence[str]:
     if isinstance(request.sent, Unread):  # which has none
         return ()
     messages: Any = request.sent.get("messages", ())
@@ -400,7 +400,9 @@ def dropped_parameters(request: ChatRequest, known: Known = KNOWN) -> Sequence[s
     return unlisted.changes
 
 
-def _check_images(request: ChatRequest, facts: ModelFacts) -> tuple[ChatRequest, Sequence[str]]:
+def _drop_or_refuse_images(
+    request: ChatRequest, facts: ModelFacts
+) -> tuple[ChatRequest, Sequence[str]]:
     changes: Sequence[str] = ()
     if not facts.vision:
         request, changes = request.without_optional_images()
@@ -444,7 +446,7 @@ async def _merge_events(
 
 @dataclass(slots=True)
 class _Choice:
-    """The text and tokens of one choice that the client has been given."""
+    """A choice with the text and the calls that the client has been given of it."""
 
     made: Generation
     text: list[str]

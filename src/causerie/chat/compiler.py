@@ -64,17 +64,17 @@ class Compiler:
     def __post_init__(self) -> None:
         self._verdicts_by_digest = BoundedCache[bytes, GrammarVerdict](self.cache_bytes)
         self._locks_by_digest = WeakValueDictionary[bytes, asyncio.Lock]()
-        self._worker_queue: asyncio.Queue[_Worker] = asyncio.Queue()
+        self._idle_worker_queue: asyncio.Queue[_Worker] = asyncio.Queue()
         self._workers = [_Worker(self.reader, self.memory) for _ in range(self.workers)]
         for worker in self._workers:
-            self._worker_queue.put_nowait(worker)
+            self._idle_worker_queue.put_nowait(worker)
 
     async def stop(self) -> None:
-        """End all processes; checks that still run fail. May be called again."""
+        """End all worker processes, so that running checks fail; may be called again."""
         await asyncio.gather(*(worker.kill() for worker in self._workers))
 
     async def check(self, grammar: str, vocabulary: Vocabulary, *, param: str) -> None:
-        """Return if the grammar compiles and its first steps are quick.
+        """Raise an error unless the grammar compiles and its first steps are quick.
 
         ``param`` is the field of the request for errors. Raises ``InvalidRequest``
         (``unsupported_schema``), or ``Overloaded`` when all workers stay busy.
@@ -123,14 +123,14 @@ class Compiler:
     ) -> GrammarVerdict:
         try:
             async with asyncio.timeout(self.patience):
-                worker = await self._worker_queue.get()
+                worker = await self._idle_worker_queue.get()
         except TimeoutError:
             raise _build_overload_error() from None
         try:
             verdict = await self._ask_worker(worker, grammar, vocabulary, replay)
             await worker.prepare(vocabulary)  # after a kill, whoever caused it waits, not the next
         finally:
-            self._worker_queue.put_nowait(worker)
+            self._idle_worker_queue.put_nowait(worker)
         return verdict
 
     async def _ask_worker(
@@ -164,13 +164,13 @@ def _build_overload_error() -> Overloaded:
 class _Worker(WorkerProcess):
     def __init__(self, reader: str, memory: int) -> None:
         super().__init__("causerie.chat.compiler_worker", str(memory), reader)
-        self._loaded_vocabulary_by_path: dict[str, str] = {}  # what was read, by path
+        self._loaded_vocabulary_id_by_path: dict[str, str] = {}  # what was read, by path
 
     async def prepare(self, vocabulary: Vocabulary) -> None:
         if await self.start():
-            self._loaded_vocabulary_by_path = {}
+            self._loaded_vocabulary_id_by_path = {}
         path = vocabulary.path or ""
-        if self._loaded_vocabulary_by_path.get(path) == vocabulary.words:
+        if self._loaded_vocabulary_id_by_path.get(path) == vocabulary.words:
             return
         try:
             async with asyncio.timeout(_START_SECONDS):
@@ -179,4 +179,4 @@ class _Worker(WorkerProcess):
             raise _build_overload_error() from None
         except Died:
             raise InternalError("The grammar compiler does not start.") from None
-        self._loaded_vocabulary_by_path[path] = vocabulary.words
+        self._loaded_vocabulary_id_by_path[path] = vocabulary.words

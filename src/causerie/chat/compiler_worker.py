@@ -87,7 +87,7 @@ class CompilerWorker:
         self._tokenizers_by_path: dict[str | None, LLTokenizer] = {None: _build_tokenizer(_Bytes())}
 
     def load(self, path: str) -> None:
-        """Read a vocabulary, in the place of what was read from there before."""
+        """Read the vocabulary at ``path``, in place of one that was read from there before."""
         if path and self._read_vocabulary is not None:
             self._tokenizers_by_path[path] = _build_tokenizer(self._read_vocabulary(Path(path)))
 
@@ -106,7 +106,7 @@ class CompilerWorker:
         """Return ``{}``, or the ``reason`` of a refusal, with the ``pointer`` into a schema."""
         tokenizer = self._tokenizers_by_path.get(path)
         if tokenizer is None or path is None:
-            tokenizer, grammar = self._tokenizers_by_path[None], _replace_token_ids(grammar)
+            tokenizer, grammar = self._tokenizers_by_path[None], _replace_token_ids_by_mark(grammar)
         error = _find_grammar_fault(grammar, tokenizer)
         if error is None:
             return {}
@@ -123,7 +123,7 @@ class CompilerWorker:
         """
         tokenizer = self._tokenizers_by_path.get(vocabulary)
         if vocabulary is None:
-            grammar = _replace_token_ids(grammar)
+            grammar = _replace_token_ids_by_mark(grammar)
         if tokenizer is None or (vocabulary is None and list(text.encode()) != tokens):
             return {}
         taken = [*tokenizer.greedy_tokenize(resumed), *tokens]
@@ -148,7 +148,7 @@ def _build_tokenizer(vocabulary: WorkerVocabulary) -> LLTokenizer:
     return LLTokenizer(TokenizerWrapper(_Tokenizer(vocabulary)))
 
 
-def _replace_token_ids(grammar: str) -> str:
+def _replace_token_ids_by_mark(grammar: str) -> str:
     # Token ids mean nothing to the byte vocabulary; one of its own stands for all.
     marks = [at for kind, text, at in lark.tokens(grammar) if kind == "special" and text[1] == "["]
     for at in reversed(marks):

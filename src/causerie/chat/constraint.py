@@ -1,4 +1,4 @@
-"""One grammar for a whole reply, from the format and what the request demands.
+"""Composes one grammar for a whole reply from the format and what the request demands.
 
 The parser reads with the same declaration, so what is admitted here is understood there. A reply
 that nothing constrains has no grammar.
@@ -112,7 +112,7 @@ def _build_reasoning_or_calls(
     whole = section.whole()
     held = _list_enforcing_marks(form.calls)
     closed = _join_alternatives(map(grammar.literal, marks.closes))
-    ends = [f"{closed} {_write_after_reasoning(form, grammar)} {whole}"]
+    ends = [f"{closed} {_write_space_after_reasoning(form, grammar)} {whole}"]
     ends += [f"{grammar.literal(mark)} {section.behind(mark)}" for mark in held]
     thought = grammar.text_without((*marks.closes, *held))
     rest = grammar.rule(f"{thought} ({' | '.join(ends)})")
@@ -127,7 +127,7 @@ def _build_reasoning(
     marks = form.reasoning
     if state == "none" or free:
         return ""
-    after = _write_after_reasoning(form, grammar)
+    after = _write_space_after_reasoning(form, grammar)
     close = f"{_join_alternatives(map(grammar.until, marks.closes))} {after}"
     if state == "open":
         return close
@@ -135,7 +135,7 @@ def _build_reasoning(
     return f"({opened})?"
 
 
-def _write_after_reasoning(form: forms.ModelFormat, grammar: GrammarText) -> str:
+def _write_space_after_reasoning(form: forms.ModelFormat, grammar: GrammarText) -> str:
     after = form.reasoning.after_close
     return grammar.literal(after) if after.strip() else f"/[ \\n]{{0,{max(len(after), 1)}}}/"
 
@@ -156,7 +156,7 @@ def _build_reply(
     if calls is None:
         return said or grammar.free()
     if form.calls.addressed:
-        grammar.shut = f"[ \\n]*{spelled(_get_first_literal(form.calls))}"
+        grammar.shut = f"[ \\n]*{spelled(_first_literal_text(form.calls))}"
     if calls.forbidden:
         return said or grammar.free_without(_list_markers_to_forbid(form.calls))
     section = _Section(form.calls, calls, grammar)
@@ -202,16 +202,16 @@ def _list_markers_to_forbid(section: forms.CallSection) -> tuple[str, ...]:
     # JSON at the start of a reply is a call only where calls are possible.
     if section.addressed:
         behind = next(one for one in section.call[1:] if isinstance(one, forms.Literal))
-        return (_build_message_opening(section), behind.text)
+        return (_message_opening_text(section), behind.text)
     return () if section.at_start else (*_list_enforcing_marks(section), *section.lead_ins)
 
 
-def _build_message_opening(section: forms.CallSection) -> str:
+def _message_opening_text(section: forms.CallSection) -> str:
     last = markers(section.separator)[-1]
-    return section.separator[section.separator.index(last) :] + _get_first_literal(section)
+    return section.separator[section.separator.index(last) :] + _first_literal_text(section)
 
 
-def _get_first_literal(section: forms.CallSection) -> str:
+def _first_literal_text(section: forms.CallSection) -> str:
     assert isinstance(section.call[0], forms.Literal)
     return section.call[0].text
 
@@ -222,17 +222,17 @@ def _list_enforcing_marks(section: forms.CallSection) -> tuple[str, ...]:
 
 class _Section:
     def __init__(self, form: forms.CallSection, plan: CallPlan, text: GrammarText) -> None:
-        self._form = form
-        self._plan = plan
+        self._call_form = form
+        self._call_plan = plan
         self._grammar = text
         self._call_rule = self._add_any_call_rule(form.call)
 
     def whole(self) -> str:
-        begin = self._grammar.literal(self._form.lead + self._form.begin)
+        begin = self._grammar.literal(self._call_form.lead + self._call_form.begin)
         return self._grammar.rule(f"{begin} {self._build_calls()}")
 
     def offered(self) -> list[str]:
-        form, text = self._form, self._grammar
+        form, text = self._call_form, self._grammar
         if form.at_start:
             # The first texts are one literal: else the lexer would follow free text.
             first, *others = form.call
@@ -246,7 +246,7 @@ class _Section:
             return self._build_calls_at_message_start()
         if form.is_named:
             # Else the lexer would follow free text, of which the name may be a part.
-            name = min(self._plan.tools)
+            name = min(self._call_plan.tools)
             marks = (mark.removeprefix(name).strip() for mark in name_triggers(form, name))
             known = all(map(text.is_control, marks))
             return [text.free_before(self._build_calls())] if known else []
@@ -256,25 +256,25 @@ class _Section:
         return [*led_in, *(f"{text.free_until(mark)} {self.behind(mark)}" for mark in held)]
 
     def _build_calls_at_message_start(self) -> list[str]:
-        form, text = self._form, self._grammar
-        first = forms.Literal(form.lead + _get_first_literal(form))  # one lexeme, as free text is
+        form, text = self._call_form, self._grammar
+        first = forms.Literal(form.lead + _first_literal_text(form))  # one lexeme, as free text is
         begun = (first, *form.call[1:])
         option = text.free_before(self._build_calls_from(begun))
-        if text.is_control(opening := _build_message_opening(form)):
+        if text.is_control(opening := _message_opening_text(form)):
             return [option]
         # The opening is text like any other.
-        return [option, f"{text.free_until(opening)} {self.behind(_get_first_literal(form))}"]
+        return [option, f"{text.free_until(opening)} {self.behind(_first_literal_text(form))}"]
 
     def _build_calls(self, first_call: str = "") -> str:
-        form, text = self._form, self._grammar
-        many = form.parallel and self._plan.parallel
+        form, text = self._call_form, self._grammar
+        many = form.parallel and self._call_plan.parallel
         again = f"({text.literal(form.separator)} {self._call_rule}){_MORE_CALLS}" if many else ""
         end = text.literal(form.end) if form.end else ""
         end = f"({end})?" if end and form.optional_end else end
         return f"{first_call or self._call_rule} {again} {end}".strip()
 
     def behind(self, trigger: str) -> str:
-        form, text = self._form, self._grammar
+        form, text = self._call_form, self._grammar
         if form.begin.startswith(trigger):
             left = form.begin[len(trigger) :]
             return f"{text.literal(left) if left else ''} {self._build_calls()}".strip()
@@ -291,7 +291,7 @@ class _Section:
         return self._build_calls(self._add_any_call_rule(first_segments))
 
     def _add_any_call_rule(self, segments: Sequence[forms.Segment]) -> str:
-        calls = (self._build_call(name, segments) for name in sorted(self._plan.tools))
+        calls = (self._build_call(name, segments) for name in sorted(self._call_plan.tools))
         return self._grammar.rule(" | ".join(map(self._grammar.rule, calls)))
 
     def _build_call(self, function_name: str, segments: Sequence[forms.Segment]) -> str:
@@ -308,11 +308,11 @@ class _Section:
                 fixed += function_name
             else:
                 out += [self._grammar.literal(fixed)] if fixed else []
-                out.append(self._refer_to_arguments(segment, function_name))
+                out.append(self._refer_to_id_or_arguments(segment, function_name))
                 fixed = ""
         return " ".join([*out, *([self._grammar.literal(fixed)] if fixed else [])])
 
-    def _refer_to_arguments(self, segment: forms.Segment, function_name: str) -> str:
+    def _refer_to_id_or_arguments(self, segment: forms.Segment, function_name: str) -> str:
         text = self._grammar
         text.function = function_name
         if isinstance(segment, forms.CallId):
@@ -329,10 +329,10 @@ class _Section:
         return text.functions[function_name, segment]
 
     def _write_arguments(self, segment: forms.Segment, function_name: str) -> str:
-        schema, text = self._plan.tools[function_name], self._grammar
+        schema, text = self._call_plan.tools[function_name], self._grammar
         match segment:
-            case forms.JsonArguments() if function_name in self._plan.grammars:
-                grammar, [argument] = self._plan.grammars[function_name], names_in(schema)
+            case forms.JsonArguments() if function_name in self._call_plan.grammars:
+                grammar, [argument] = self._call_plan.grammars[function_name], names_in(schema)
                 text.include(grammar.rules)
                 begin = rf"\{{{SPACE}{spelled(json.dumps(argument))}{SPACE}:{SPACE}\""
                 end = text.terminal(rf"/\"{SPACE}\}}/")

@@ -123,7 +123,7 @@ class DocumentWatch:
 
     @property
     def held_from(self) -> int | None:
-        """The position from which the text may still have to be taken back."""
+        """Return the position of the first token that may still be taken back, if any."""
         items = (one.separated for one in self._stack if one.separated is not None)
         values = (one.position for one in self._open_values if one.checked)
         held = [*islice(items, 1), *islice(values, 1)]
@@ -312,7 +312,7 @@ class WatchedDocuments:
         self._schemas_by_function = functions
         self.document = DocumentWatch(answer) if answer is not None else None
         self.read = 0  # tokens that have been read
-        self._parsed_token_count = 0  # tokens up to the last one that the parser made something of
+        self._token_count_at_last_event = 0  # tokens read when the parser last returned events
         self.final = 0  # tokens that nothing will take back
         # Positions of the tokens that have a part of a value, and not only structure.
         self._content_token_positions = GrowingList[int]()
@@ -336,26 +336,26 @@ class WatchedDocuments:
         return _TOKENS_A_COPY + held + self._parser.unmarked_pieces
 
     def content_behind(self, token: int) -> list[int]:
-        """Return the positions of the tokens, from a token on, that hold part of a value."""
+        """Return the positions of the tokens, from ``token`` on, that hold a part of a value."""
         return [*takewhile(lambda at: at >= token, self._content_token_positions)][::-1]
 
     @property
     def fault(self) -> Fault | None:
-        """The item or value that breaks a rule, once it is complete."""
+        """Return the complete item or value that breaks a rule; ``None`` if there is none."""
         return self.document.fault if self.document is not None else None
 
     def feed(self, text: str) -> None:
         events = self._parser.feed(text)
-        if self._feed_document_events(events, max(self._parsed_token_count, self.final)):
+        if self._feed_document_events(events, max(self._token_count_at_last_event, self.final)):
             self._content_token_positions.append(self.read)
         self.read += 1
         if events:
-            self._parsed_token_count = self.read
+            self._token_count_at_last_event = self.read
         held = self.document.held_from if self.document is not None else None
         parser = self._parser
         answers = self.document is not None and parser.mode is not Mode.CALLS
         may_hold_back = not parser.repeated and (parser.call_open or answers)
-        known = self._parsed_token_count if may_hold_back else self.read
+        known = self._token_count_at_last_event if may_hold_back else self.read
         self.final = max(self.final, known if held is None else min(held, known))
 
     def _feed_document_events(self, events: Sequence[ContentEvent], position: int) -> bool:

@@ -30,7 +30,7 @@ _encode = msgspec.json.Encoder().encode
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingTarget:
-    """Answers ``embeddings`` by the engine of the model ``model``."""
+    """Answers requests for embeddings by the engine of the model ``model``."""
 
     model: str
     engine: EmbeddingEngine

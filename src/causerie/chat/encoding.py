@@ -80,7 +80,7 @@ class EncodedText:
 
 
 class TokenCache:
-    """Caches the tokens of prompts' texts and of replies, of ``most`` characters each."""
+    """Caches token ids of prompt texts and of replies, for up to ``most`` characters of either."""
 
     def __init__(self, most: int = _MOST) -> None:
         self._ids_by_text: BoundedCache[str, array[int]] = BoundedCache(most)
@@ -96,7 +96,7 @@ class TokenCache:
         parting: int = 0,
         scope: str = "",
     ) -> EncodedText:
-        """Return the ids of the text, which has these control tokens, in order, and no others.
+        """Return the ids of a text whose only control tokens are ``heads``, in order.
 
         ``shared`` counts those before the segment of the character at ``parting``. Replies have
         the tokens that the model made of them if they were made in this cache ``scope``.
@@ -107,7 +107,7 @@ class TokenCache:
             return EncodedText(await engine.tokenize([text], special=True))
         turns = Turns()
         segments = _split_into_segments(text, heads)
-        segment_ids = dict(zip(segments, _list_first_ids(heads), strict=True))
+        segment_ids = dict(zip(segments, _list_first_segment_ids(heads), strict=True))
         await turns.pause()
         replies, before = self._find_replies(segments, scope)
         asked = {one for at, one in enumerate(segments) if one and at not in replies}
@@ -140,7 +140,7 @@ class TokenCache:
 
         ``text`` is that of the end and the reply, with these control tokens.
         """
-        named = zip(_split_into_segments(text, heads), _list_first_ids(heads), strict=True)
+        named = zip(_split_into_segments(text, heads), _list_first_segment_ids(heads), strict=True)
         segments = [(segment, first) for segment, first in named if segment]
         parts = _split_by_first_ids([*end.ids, *ids], [first for _, first in segments])
         before = end.before
@@ -178,7 +178,7 @@ def _split_into_segments(text: str, matches: Iterable[ControlMatch]) -> list[str
     return [text[start:stop] for start, stop in pairwise(cuts)]
 
 
-def _list_first_ids(matches: Iterable[ControlMatch]) -> list[int]:
+def _list_first_segment_ids(matches: Iterable[ControlMatch]) -> list[int]:
     return [_NONE, *(head.id for head in matches)]
 
 
@@ -221,7 +221,7 @@ _REMEMBERED = 8192  # forged texts whose ids are kept
 
 @dataclass(frozen=True, slots=True)
 class EncodedPiece:
-    """Text to be read with control tokens, or (``forged``) as plain text.
+    """A piece of a prompt, to be read with control tokens or (``forged``) as plain text.
 
     If it is all of a prompt, ``heads`` are these.
     """
@@ -263,7 +263,7 @@ def spells(text: str, control_tokens: Iterable[str]) -> bool:
 
 
 def split(rendered: Rendered, control_tokens: ControlTokens) -> list[EncodedPiece]:
-    """Return the prompt as pieces that together are its whole text.
+    """Return the pieces of a prompt in order, with forged control tokens as pieces of their own.
 
     No piece that is read with control tokens has the text of one that touches a user's character.
     If nothing is forged there is one piece.
@@ -484,7 +484,7 @@ def _cut_pieces(text: str, forged: Sequence[tuple[int, int]], cuts: set[int]) ->
 
 
 async def tokens_before_text(engine: TextEngine, text: str) -> list[int]:
-    """Return the tokens of a text of ours that more text is to follow.
+    """Return the tokens that a text has when more text follows it.
 
     A tokenizer may read white space at the very end otherwise than before a word. The next turn
     sends both in one, and its tokens are to be the same.

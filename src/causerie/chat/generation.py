@@ -98,7 +98,7 @@ def _build_service_error(failure: base.EngineFailed, has_started: bool) -> error
 
 
 class State(Enum):
-    """State of a generation.
+    """State of a generation: who writes which part of the reply now, or that all is written.
 
     state      what happens in it                      is left for
     ---------  --------------------------------------  ------------------------------------------
@@ -166,14 +166,14 @@ class Generation:
         self._output_ids: list[int] = []
         self._token_texts: list[str] = []  # of those, as the parser reads them
         # Tokens among them that another has counted, less those that the engine has not reported.
-        self._uncounted_token_count = 0
+        self._non_completion_token_count = 0
         self._finish_reason: FinishReason = "length"
-        self._has_model_ended = False  # by the model
-        self._is_first_run = True
+        self._has_model_ended_text = False  # by the model
+        self._is_first_engine_run = True
         self._run_start_index = 0  # of the generated: where the last run did
-        self._overrun_count = 0  # tokens that a run for ``min_tokens`` goes on
+        self._min_tokens_overrun = 0  # tokens that a run for ``min_tokens`` goes on
         self._grammar, self._grammar_start = plan.grammar, 0  # of the generated: where it began
-        self._unsent_events: list[ContentEvent] = []
+        self._unsent_resumed_events: list[ContentEvent] = []
         self._token_limit, self._reasoning_budget = plan.limit, plan.budget
         self._prior_token_count = self._prior_reasoning_count = 0
         self._parser = self._new_parser()
@@ -210,7 +210,7 @@ class Generation:
 
     @property
     def written(self) -> tuple[str, tuple[int, ...]]:
-        """Return text and tokens of a reply that is not resumed, to the last token with a text."""
+        """Return text of a reply that is not resumed, and its tokens up to the last with a text."""
         texts = self._token_texts
         last = next((at for at in range(len(texts), 0, -1) if texts[at - 1]), 0)
         return "".join(texts), self.tokens[:last]
@@ -231,15 +231,15 @@ class Generation:
 
     @property
     def completion(self) -> int:
-        return len(self._output_ids) - self._uncounted_token_count
+        return len(self._output_ids) - self._non_completion_token_count
 
     async def events(self, usage: Callable[[], Usage] | None = None) -> AsyncGenerator[Batch, None]:
         """Yield the events of the choice as they come, ending in ``Finished``.
 
         With ``usage`` its result comes last, in the same batch. Raises ``ServiceError``.
         """
-        if self._unsent_events:
-            yield self._unsent_events
+        if self._unsent_resumed_events:
+            yield self._unsent_resumed_events
         resumed = self.plan.resumed if self.resumed is None else ""
         others = self.resumed is not None
         with engine_failures(started=True, resumed=resumed, begun=others):
@@ -259,7 +259,7 @@ class Generation:
                             yield events
                         if self.state in _WITHOUT_ENGINE:
                             break
-                self._is_first_run = False
+                self._is_first_engine_run = False
         flushed = self._flush_last_events()
         # A call that was cut never counts as complete.
         called = self._parser.calls and not self._parser.call_open and not self.cut
@@ -291,13 +291,13 @@ class Generation:
 
     def _handle_end_of_text(self) -> None:
         if self._parser.mode is not _REASONING or self.request.ignore_eos:
-            self._has_model_ended = True
+            self._has_model_ended_text = True
             self._finish_with("stop")
             return
         if self._output_ids and self._output_ids[-1] in self.plan.end_tokens:
             self._output_ids.pop()
             self._token_texts.pop()
-            self._uncounted_token_count -= 1
+            self._non_completion_token_count -= 1
         self._reasoning_budget = 0  # it does not think again
         self._set_state(State.CLOSING)
 
@@ -309,17 +309,17 @@ class Generation:
         for text in resumed.texts:
             self._prior_token_count += 1
             self.said += not given.all_seen
-            self._unsent_events += given.new(self._place_in_choice(self._parser.feed(text)))
+            self._unsent_resumed_events += given.new(self._place_in_choice(self._parser.feed(text)))
         if not given.all_seen and not self._parser.under_way:
             # What looks like the beginning of a marker was none, for it has gone out.
-            self._unsent_events += given.new(self._place_in_choice(self._parser.finish()))
+            self._unsent_resumed_events += given.new(self._place_in_choice(self._parser.finish()))
         if not given.all_seen:
             raise Diverged
         self.asked = True  # of whoever began with it
         self._output_ids = list(resumed.tokens)
         # A reply may be given as one text of all its tokens.
         self._token_texts = [*resumed.texts, *[""] * (len(resumed.tokens) - len(resumed.texts))]
-        self._uncounted_token_count = len(resumed.tokens)
+        self._non_completion_token_count = len(resumed.tokens)
         self._prior_token_count = resumed.made
         self._prior_reasoning_count = resumed.partial.reasoning_tokens
         room = self.plan.room - len(resumed.tokens)
@@ -331,7 +331,7 @@ class Generation:
             self._finish_with("stop")
         elif last in self.plan.end_tokens and not self.request.ignore_eos:
             self._handle_end_of_text()
-        elif self._token_count >= self._token_limit:
+        elif self._reply_token_count >= self._token_limit:
             self._finish_with("length")
 
     def _process_token(self, token: base.Token) -> list[ContentEvent]:
@@ -368,12 +368,12 @@ class Generation:
         # The first `min_tokens` are never cut at a stop string.
         if self._passes_events_unchanged:
             return events
-        uncut = 0 < self._token_count <= self.request.min_tokens
+        uncut = 0 < self._reply_token_count <= self.request.min_tokens
         return self._choice_output.place(events, uncut=uncut)
 
     def _handle_engine_report(self, report: base.Started | base.Stopped) -> None:
         # Later runs find everything in the cache, so only the first one sets `cached`.
-        if self._is_first_run:
+        if self._is_first_engine_run:
             self.cached = report.cached_tokens
         if not isinstance(report, base.Stopped):
             return
@@ -383,11 +383,11 @@ class Generation:
         # An engine may not report what it generated of a character that it did not complete.
         reported = len(self._output_ids) - self._run_start_index
         unreported = max(report.completion_tokens - reported, 0)
-        is_full = self._token_count + unreported >= self._token_limit
+        is_full = self._reply_token_count + unreported >= self._token_limit
         if is_full or not reported + unreported:  # no room for more
-            self._uncounted_token_count -= unreported
+            self._non_completion_token_count -= unreported
             self._finish_with("length")
-        self._overrun_count = _CHARACTER if unreported else 0
+        self._min_tokens_overrun = _CHARACTER if unreported else 0
 
     # What is asked of the engine.
 
@@ -408,14 +408,16 @@ class Generation:
         self.discarded += token_count
 
     @property
-    def _token_count(self) -> int:
+    def _reply_token_count(self) -> int:
         return self._prior_token_count + self.completion
 
     def _build_text_request(self) -> base.TextRequest:
         request = self.request
-        made, least, grammar = self._token_count, request.min_tokens, self._grammar
+        made, least, grammar = self._reply_token_count, request.min_tokens, self._grammar
         short = made < least
-        upto = min(least + self._overrun_count, self._token_limit) if short else self._token_limit
+        upto = (
+            min(least + self._min_tokens_overrun, self._token_limit) if short else self._token_limit
+        )
         self._run_start_index = len(self._output_ids)
         sampling = self.plan.sampling
         if short and request.stop_token_ids:
@@ -443,7 +445,7 @@ class Generation:
         marks = self.plan.form.reasoning
         text = marks.before_close + marks.close + marks.after_close
         tokens = await tokens_before_text(self.engine, text)
-        room = self._token_limit - self._token_count
+        room = self._token_limit - self._reply_token_count
         if len(tokens) >= room:
             self._finish_with("length")
             return []
@@ -462,7 +464,7 @@ class Generation:
         output = self._choice_output
         if output.stopped:
             return []
-        ended = self._place_in_choice(self._parser.end()) if self._has_model_ended else []
+        ended = self._place_in_choice(self._parser.end()) if self._has_model_ended_text else []
         # Under a grammar, half a call is a call that was cut and never text that looks like one.
         forced = self.request.tool_choice.mode == "required"
         before_call = forced and self._parser.mode is _ANSWER and not self._parser.calls
@@ -493,7 +495,7 @@ class GeneratedCallIds:
 
 
 class ChoiceOutput:
-    """Places the events that the parser has read into the choice with this index."""
+    """Turns the parser's events into those of one choice: cut at stop strings, with logprobs."""
 
     __slots__ = ("_choice_index", "_held_logprobs", "_stop_filter", "_undecided_logprobs",
                  "plain", "stopped")  # fmt: skip

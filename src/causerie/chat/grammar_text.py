@@ -59,19 +59,20 @@ class GrammarText:
     _rule_names: dict[str, str] = field(default_factory=dict)  # of rules, by what they say
     _rules: list[str] = field(default_factory=list)
     _grammar_length: int = 0
-    _splitter: re.Pattern[str] | None = None
+    _control_regex: re.Pattern[str] | None = None
     _marks_rule: str = ""
 
     def __post_init__(self) -> None:
         marks = sorted((mark for mark in self.control_tokens if mark), key=len, reverse=True)
-        self._splitter = re.compile("(" + "|".join(map(re.escape, marks)) + ")") if marks else None
+        self._control_regex = re.compile(f"({'|'.join(map(re.escape, marks))})") if marks else None
         known = self.control_tokens.keys()
         held = [mark for mark in self.marks if not known.isdisjoint(self._split_at_controls(mark))]
         if held:
             self._marks_rule = self.rule(" | ".join(map(self.literal, dict.fromkeys(held))))
 
     def _split_at_controls(self, text: str) -> list[str]:
-        return [part for part in (self._splitter.split(text) if self._splitter else [text]) if part]
+        parts = self._control_regex.split(text) if self._control_regex else [text]
+        return [part for part in parts if part]
 
     def is_control(self, text: str) -> bool:
         return self._split_at_controls(text)[0] in self.control_tokens
@@ -137,7 +138,7 @@ class GrammarText:
         return self.terminal(" & ".join(f"({without(head)})" for head in heads))
 
     def closed(self, text: str, marker: str) -> str:
-        """Return an expression for the terminal ``text`` without ``marker``, and for the marker.
+        """Return an expression for terminal ``text`` without ``marker``, then for the marker.
 
         White space around a marker belongs to it. A plain marker is of one lexeme with the text,
         which would else swallow its beginning: what may stand in a text goes on as text.
@@ -154,13 +155,13 @@ class GrammarText:
         return f"{whole} {self.literal(''.join(rest) + margin)}"
 
     def free(self) -> str:
-        """Return a reply without constraints: text, and the format's own control tokens."""
+        """Return an expression for an unconstrained reply: text and the format's control tokens."""
         if self.shut:
-            return f"{self._repeat_marked_text()} {self._exclude_shut_beginnings(SOME)}?".strip()
+            return f"{self._repeat_text_and_mark()} {self._exclude_forbidden_starts(SOME)}?".strip()
         return f"({SOME} | {self._marks_rule})*" if self._marks_rule else ANY_TEXT
 
     def free_without(self, markers: Sequence[str]) -> str:
-        """Return a reply without constraints, except that it has none of the ``markers``.
+        """Return an expression for an unconstrained reply that has none of the ``markers``.
 
         Free text is one lexeme between control tokens, so that no marker is cut in two.
         """
@@ -175,19 +176,19 @@ class GrammarText:
         if head in self.control_tokens:
             return f"{self.free()} {self.literal(marker)}"
         if not self.shut:
-            return f"{self._repeat_marked_text()} {self.until(marker)}".strip()
-        lazy = self.rule(f"{self._exclude_shut_beginnings(ANY_TEXT)} {quoted(head)}", "lazy")
+            return f"{self._repeat_text_and_mark()} {self.until(marker)}".strip()
+        lazy = self.rule(f"{self._exclude_forbidden_starts(ANY_TEXT)} {quoted(head)}", "lazy")
         left = self.literal("".join(rest)) if rest else ""
-        return f"{self._repeat_marked_text()} {lazy} {left}".strip()
+        return f"{self._repeat_text_and_mark()} {lazy} {left}".strip()
 
     def free_before(self, expression: str) -> str:
-        return f"{self._repeat_marked_text()} {expression}".strip()
+        return f"{self._repeat_text_and_mark()} {expression}".strip()
 
-    def _repeat_marked_text(self) -> str:
-        some = self._exclude_shut_beginnings(SOME) if self._marks_rule and self.shut else SOME
+    def _repeat_text_and_mark(self) -> str:
+        some = self._exclude_forbidden_starts(SOME) if self._marks_rule and self.shut else SOME
         return f"({some}? {self._marks_rule})*" if self._marks_rule else ""
 
-    def _exclude_shut_beginnings(self, pattern: str) -> str:
+    def _exclude_forbidden_starts(self, pattern: str) -> str:
         return self.terminal(f"{pattern} & ~/{self.shut}(.|\\n)*/")
 
     def json(self, schema: Schema) -> str:

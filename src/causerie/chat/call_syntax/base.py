@@ -1,4 +1,4 @@
-"""Shared parts of the readers and grammars of all segments; segments that hold no arguments."""
+"""Shared parts of readers and grammars of calls; readers of segments that hold no arguments."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _Link = tuple["_Link[_T]", _T] | None  # the last item, behind the link to those
 
 
 class GrowingList(Generic[_T]):
-    """A list to whose end items are added; it is read from there."""
+    """A list that grows at its end, and is iterated from its last item to its first."""
 
     __slots__ = ("_last_link",)
 
@@ -35,7 +35,7 @@ class GrowingList(Generic[_T]):
 
 
 class GrowingText(GrowingList[str]):
-    """Pieces of one text in their order: adding one copies nothing of what is there."""
+    """A text that grows by pieces at its end; adding one does not copy the others."""
 
     __slots__ = ("size",)
 
@@ -50,7 +50,7 @@ class GrowingText(GrowingList[str]):
             self.size += len(text)
 
     def between(self, start: int, end: int) -> str:
-        """Return the characters from ``start`` up to ``end``; takes what is behind ``start``."""
+        """Return the characters from ``start`` up to ``end``; pieces behind ``start`` are read."""
         found: list[str] = []
         first = self.size
         for piece in self:
@@ -79,7 +79,7 @@ def json_value(text: str) -> object:
 
 
 def offered_name(name: str, names: Container[str]) -> str:
-    """Return the offered function that ``name`` means; itself if it means none.
+    """Return the name of the offered function that ``name`` means, else ``name`` itself.
 
     Models write a namespace before it: ``functions``, or the name once more.
     """
@@ -89,7 +89,7 @@ def offered_name(name: str, names: Container[str]) -> str:
 
 
 class Unreadable(Exception):
-    """The text is not what the format declares; whoever feeds gives it out as plain text."""
+    """Raised where text is not what the format declares; the caller takes it as plain text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ class StepReader:
 
 
 class Reader(Protocol):
-    """Reads one segment. After a ``Read`` with ``rest`` it is not fed again."""
+    """Reads one segment; after it returns a ``Read`` with ``rest``, it is not fed again."""
 
     def feed(self, text: str) -> Read:
         """Take the next piece; raise :class:`Unreadable` where it cannot be this segment."""
@@ -151,7 +151,7 @@ _NAME = re.compile(r"[a-zA-Z0-9_.\-]*")
 
 
 class LiteralReader:
-    """Fixed text, in one of several spellings of which the longest that fits is taken.
+    """Reads fixed text in one of several spellings, of which the longest that fits is taken.
 
     White space matters on neither side: models write it as they like.
     """
@@ -192,7 +192,7 @@ class LiteralReader:
 
 
 class NameReader:
-    """A function's name: it ends where the first character stands that no name holds."""
+    """Reads a function's name up to the first character that no name holds."""
 
     def __init__(self) -> None:
         self._partial_function_name = ""
@@ -213,7 +213,7 @@ class NameReader:
 
 
 class CallIdReader:
-    """A call's id: everything up to the literal that follows it."""
+    """Reads a call's id: everything up to the literal that follows it."""
 
     def __init__(self, following: str) -> None:
         self._literal_after_id = following.strip()

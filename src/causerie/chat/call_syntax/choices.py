@@ -64,7 +64,7 @@ def anchored(root: Schema) -> Schema:
 
 
 def closed_schema(parameters: Schema) -> Schema:
-    """Return a function's parameters as the constraint takes them.
+    """Return a function's parameter schema, closed to properties that it does not name.
 
     No properties means no arguments; otherwise properties that the schema does
     not name are left out, which any schema that merely allows them admits.
@@ -168,13 +168,13 @@ def kinds_of(choice: Schema) -> frozenset[str]:
 
 
 def kinds(schema: Schema) -> frozenset[str]:
-    """Return the JSON types that a value may have; empty if it may have any."""
+    """Return the JSON types that ``schema`` admits; empty if it admits all of them."""
     found = frozenset[str]().union(*map(kinds_of, choices(schema)))
     return frozenset() if found >= ALL else found
 
 
 def of_kinds(choice: Schema, left: Collection[str]) -> Schema:
-    """Restrict a choice to the types ``left``, and its constants to those of these types."""
+    """Return a choice with only the types ``left`` and its constants of those types."""
     names, values = sorted(left), constants(choice)
     narrowed = {**choice, "type": names[0] if len(names) == 1 else names}
     if values is None:
@@ -184,7 +184,7 @@ def of_kinds(choice: Schema, left: Collection[str]) -> Schema:
 
 
 def is_meant(value: object, schema: Schema) -> bool:
-    """Return whether the schema admits ``value``, the JSON reading of a possible string."""
+    """Return whether the schema admits ``value``, so that its text is JSON and not a string."""
     return any(admits(choice, value) for choice in choices(schema))
 
 

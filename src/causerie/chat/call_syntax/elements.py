@@ -37,7 +37,7 @@ class _Element:
 
 
 class ElementReader(base.StepReader):
-    """Reads elements up to a closing tag that closes none of them, which is left."""
+    """Reads elements as JSON, up to a closing tag that closes none of them, which it leaves."""
 
     def __init__(self, mark: str, schema: base.Schema) -> None:
         super().__init__()
@@ -141,7 +141,7 @@ class ElementReader(base.StepReader):
 
 
 class _Elements(grammars.ArgumentRules[str | None]):
-    """Writes rules for values; a place is the name in the closing tag behind one, ``None`` for any.
+    """Writes values as grammar; ``place`` is the name in their closing tags, ``None`` for any.
 
     Marker and tag are one text: engines read such texts whole, and a list goes on with the marker.
     """
@@ -165,7 +165,7 @@ class _Elements(grammars.ArgumentRules[str | None]):
                 parts = {"properties": "object", "items": "array"}
                 usual = next((kind for key, kind in parts.items() if key in choice), "string")
                 expected = frozenset({usual})
-            yield from (self._write_rule(kind, choice, place, lists) for kind in sorted(expected))
+            yield from (self._write_value(kind, choice, place, lists) for kind in sorted(expected))
 
     def _write_constant(self, constant: object, choice: base.Schema, tag_name: str | None) -> str:
         text = constant if isinstance(constant, str) else json.dumps(constant, ensure_ascii=False)
@@ -174,22 +174,22 @@ class _Elements(grammars.ArgumentRules[str | None]):
         return self._write_text_and_tag(text, tag_name)
 
     def _write_text_and_tag(self, text: str, tag_name: str | None) -> str:
-        written = self.grammar.literal(text + self._write_closing_tag(tag_name))
-        return written + self._write_any_closing_name(tag_name)
+        written = self.grammar.literal(text + self._closing_tag_text(tag_name))
+        return written + self._write_free_closing_name(tag_name)
 
-    def _write_closing_tag(self, tag_name: str | None) -> str:
+    def _closing_tag_text(self, tag_name: str | None) -> str:
         return f"{self._tag_marker}</" if tag_name is None else f"{self._tag_marker}</{tag_name}>"
 
-    def _write_any_closing_name(self, tag_name: str | None) -> str:
+    def _write_free_closing_name(self, tag_name: str | None) -> str:
         return f" {_KEY} {self.grammar.literal('>')}" if tag_name is None else ""
 
-    def _write_rule(
+    def _write_value(
         self, type_name: str, choice: base.Schema, tag_name: str | None, allows_lists: bool
     ) -> str | None:
         closed = self._write_text_and_tag("", tag_name)
         match type_name:
             case "string":
-                return self._write_string_rule(choice, tag_name)
+                return self._write_string_value(choice, tag_name)
             case "object":
                 inside = self.object(choice, allows_lists)
             case "array":
@@ -200,15 +200,15 @@ class _Elements(grammars.ArgumentRules[str | None]):
                 inside = grammars.number_of(type_name, choice, self.grammar)
         return None if inside is None else f"{inside} {closed}"
 
-    def _write_string_rule(self, choice: base.Schema, tag_name: str | None) -> str:
+    def _write_string_value(self, choice: base.Schema, tag_name: str | None) -> str:
         bounded = grammars.text_terminal(choice)
-        closing_tag = self._write_closing_tag(tag_name)
+        closing_tag = self._closing_tag_text(tag_name)
         if bounded is not None:
             text = self.grammar.closed(f"{bounded} & {base.without(self._tag_marker)}", closing_tag)
         else:
             tag = self.grammar.literal(closing_tag.removeprefix(self._tag_marker))
             text = f"{self.grammar.until(self._tag_marker)} {tag}"
-        return text + self._write_any_closing_name(tag_name)
+        return text + self._write_free_closing_name(tag_name)
 
     def object(self, choice: base.Schema, lists: bool = False) -> str | None:
         members = grammars.members_of(

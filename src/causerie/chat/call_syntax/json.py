@@ -66,7 +66,7 @@ _LENGTHS = ("minLength", "maxLength")
 
 
 def pretty_grammar(schema: Schema, grammar: GrammarText) -> str:
-    """Return the rule for a document; raise ``SchemaRefused`` for what only engines can say.
+    """Return the rule of a pretty-printed document; raise ``SchemaRefused`` if it has none.
 
     ``schema`` is one that :func:`causerie.chat.call_syntax.choices.anchored` has rewritten.
     """

@@ -42,7 +42,7 @@ _MOST_CHARACTERS = 150_000  # of all schemas; those that hold at once grow with 
 
 
 class ArgumentRules(ABC, Generic[Place]):
-    """The rules of one function's arguments; ``ways`` says how a value is written at a place."""
+    """Writes the grammar of one function's arguments; subclasses write the single values."""
 
     def __init__(self, grammar: GrammarText) -> None:
         self.grammar = grammar
@@ -52,7 +52,7 @@ class ArgumentRules(ABC, Generic[Place]):
 
     @abstractmethod
     def ways(self, schema: Schema, place: Place) -> Iterable[str | None]:
-        """Return the alternatives of a value; none if no value can follow the schema."""
+        """Return an expression for each alternative of a value; none if no value is possible."""
 
     def value(self, schema: Schema, place: Place) -> str:
         shared = definitions(schema)
@@ -67,7 +67,7 @@ class ArgumentRules(ABC, Generic[Place]):
         return self._rule_name_by_schema[key]
 
     def finish(self, schema: Schema, ways: Iterable[str | None]) -> str:
-        """Return the rule for a whole value, written in one of ``ways``, after those inside it."""
+        """Write the rule of a whole value and all rules that it refers to; return its name."""
         top = self.grammar.rule(either(schema, ways))
         while self._unwritten_rules:
             name, of, place = self._unwritten_rules.pop()
@@ -76,7 +76,7 @@ class ArgumentRules(ABC, Generic[Place]):
 
 
 class JsonLikeRules(ArgumentRules[None]):
-    """The rules where a list stands in ``brackets``, its items between ``comma``."""
+    """Writes values of a notation with lists in ``brackets`` and ``comma`` between items."""
 
     null = '"null"'
     brackets = ('"["', '"]"')
@@ -86,26 +86,26 @@ class JsonLikeRules(ArgumentRules[None]):
         for choice in choices(schema):
             values = constants(choice)
             if values is None:
-                yield from (self._write_rule(kind, choice) for kind in sorted(kinds_of(choice)))
+                yield from (self._write_value(kind, choice) for kind in sorted(kinds_of(choice)))
             else:
                 yield from self.constants(choice, values)
 
     @abstractmethod
     def constants(self, choice: Schema, values: Sequence[object]) -> Iterable[str]:
-        """Return how the values that a choice lists are written."""
+        """Return the expressions of the constants that a choice lists."""
 
     @abstractmethod
     def string(self, choice: Schema) -> str:
-        """Return how a text is written."""
+        """Return the expression of a string that a choice admits."""
 
     @abstractmethod
     def object(self, choice: Schema) -> str | None:
-        """Return how an object is written, if one is possible."""
+        """Return the expression of an object that a choice admits; ``None`` if there is none."""
 
     def item(self, schema: Schema) -> str:
         return self.value(schema, None)
 
-    def _write_rule(self, type_name: str, choice: Schema) -> str | None:
+    def _write_value(self, type_name: str, choice: Schema) -> str | None:
         match type_name:
             case "string":
                 return self.string(choice)
@@ -128,7 +128,7 @@ def number_of(kind: str, choice: Schema, grammar: GrammarText) -> str:
 
 
 def either(schema: Schema, ways: Iterable[str | None]) -> str:
-    """Return the alternatives of what follows a schema; raise ``SchemaRefused`` without any."""
+    """Join the possible ``ways`` of a value by ``|``; raise ``SchemaRefused`` if there are none."""
     possible = dict.fromkeys(way for way in ways if way is not None)
     if not possible:
         raise refused(schema, "nothing can follow it.")
@@ -136,7 +136,7 @@ def either(schema: Schema, ways: Iterable[str | None]) -> str:
 
 
 class Items(Struct, frozen=True):
-    """The ``first`` items each by its own schema, all others by ``rest`` (``None``: no others)."""
+    """Schemas of an array's items: the ``first`` by position, then ``rest`` (``None``: no more)."""
 
     first: tuple[Schema, ...]
     rest: Schema | None
@@ -144,7 +144,7 @@ class Items(Struct, frozen=True):
     most: int | None
 
     def grammar(self, write: Callable[[Schema], str], separator: str) -> str | None:
-        """Return the items that ``write`` writes; ``None`` if there can be too few."""
+        """Return the expression of all items, each by ``write``; ``None`` if too few can exist."""
         first = self.first if self.most is None else self.first[: self.most]
         rest = self.rest if self.most is None or self.most > len(first) else None
         if not first and rest is not None:
@@ -182,7 +182,7 @@ def items_of(choice: Schema) -> Items:
 
 
 def item_in(schema: Schema, at: int) -> Schema:
-    """Return the schema of the item ``at``; alternatives of ``schema`` are combined."""
+    """Return the schema of the item at index ``at``, united over the alternatives of ``schema``."""
     every = map(items_of, choices(schema))
     return _unite_schemas(each.first[at] if at < len(each.first) else each.rest for each in every)
 
@@ -209,7 +209,7 @@ class NamedProperty(Struct, frozen=True):
 
 
 class ObjectMembers(Struct, frozen=True):
-    """Properties ``named`` in order, then ``least`` to ``most`` others, by terminals of keys."""
+    """An object's members: those ``named`` in order, then ``least`` to ``most`` ``free`` keys."""
 
     named: tuple[NamedProperty, ...]
     free: tuple[tuple[str, Schema], ...]
@@ -217,7 +217,7 @@ class ObjectMembers(Struct, frozen=True):
     most: int | None  # ``None``: any number
 
     def how_many(self, but: int = 0) -> str:
-        """Return the quantifier of the free keys in a grammar, ``but`` of which have come."""
+        """Return the quantifier of the free keys in a grammar that follow ``but`` earlier ones."""
         most = "" if self.most is None else self.most - but
         return f"{{{max(self.least - but, 0)},{most}}}"
 
@@ -260,7 +260,7 @@ def property_of(choice: Schema, name: str) -> Schema | None:
 
 
 def property_in(schema: Schema, name: str) -> Schema:
-    """Return the schema of a property of a schema with alternatives; they are combined."""
+    """Return the schema of a property, united over the alternatives of ``schema``."""
     return _unite_schemas(property_of(choice, name) or None for choice in choices(schema))
 
 

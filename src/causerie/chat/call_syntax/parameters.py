@@ -26,14 +26,14 @@ _COUNTED = re.compile(r'\\.|"', re.DOTALL)  # an escape, or a quote that counts
 
 
 class OpenString:
-    """Reads a value up to the places that are asked about; nothing of it is read twice."""
+    """Tells whether a list or an object, which comes in pieces, ends inside a string so far."""
 
     def __init__(self) -> None:
         self._unscanned_pieces: list[str] = []  # and not read
         self._first_value_character = ""  # character of the value
         self._is_next_escaped = False  # what comes next is escaped
         self._is_in_string = False  # as many quotes as would leave a string open
-        self._literal_reader: RelaxedReader | None = RelaxedReader(parameters=("value",))
+        self._python_value_reader: RelaxedReader | None = RelaxedReader(parameters=("value",))
 
     def add(self, text: str) -> None:
         self._unscanned_pieces.append(text)
@@ -50,12 +50,12 @@ class OpenString:
             at = found.end()
             self._is_in_string ^= found.group() == '"'
         self._is_next_escaped = piece.endswith("\\", at) if piece else self._is_next_escaped
-        if self._literal_reader is not None:
+        if self._python_value_reader is not None:
             try:
-                self._literal_reader.feed(piece)
+                self._python_value_reader.feed(piece)
             except base.Unreadable:
-                self._literal_reader = None
-        reader = self._literal_reader
+                self._python_value_reader = None
+        reader = self._python_value_reader
         return self._is_in_string and not (reader is not None and reader.whole)
 
 
@@ -76,7 +76,7 @@ def _compile_value_end_pattern(end_text: str, key_marker: str = "") -> re.Patter
 
 
 class ParameterReader(base.StepReader):
-    """Reads a list up to the text ``end``, and writes JSON; a key without a value is left out."""
+    """Reads parameters up to the text ``end`` as JSON; a key without a value is left out."""
 
     def __init__(self, syntax: ParameterList, schema: base.Schema, *, end: str = "") -> None:
         super().__init__()
@@ -276,7 +276,7 @@ class ParameterReader(base.StepReader):
 
 
 def parameter_grammar(syntax: ParameterList, schema: base.Schema, grammar: GrammarText) -> str:
-    """Return the declared properties in order, required ones always; then other possible ones."""
+    """Return the expression of parameters: the declared ones in order, then other possible ones."""
     ways = (_write_list_rule(syntax, choice, grammar) for choice in choices(schema))
     return f"({either(schema, ways)})"
 

@@ -40,7 +40,7 @@ class PythonReader:
 
 
 def python_grammar(schema: Schema, grammar: GrammarText) -> str:
-    """Return the declared parameters in order, required ones always; then other possible ones."""
+    """Return the expression of arguments: the declared ones in order, then other possible ones."""
     ways = (_write_arguments_rule(choice, grammar) for choice in choices(schema))
     return f"({grammars.either(schema, ways)})"
 
@@ -69,7 +69,7 @@ def separated(
     comma: str,
     grammar: GrammarText,
 ) -> str:
-    """Return the parts in order, then the others in any order; a pair's flag means required."""
+    """Return the rule of ``parts`` in order (``True``: required), then ``others`` in any order."""
     other = grammar.rule(" | ".join(others)) if others else ""
     rest = [f"({comma} {other}){members.how_many()}" if other else '""']  # behind what is written
     for needed, part in reversed(parts):
@@ -97,7 +97,7 @@ def _write_value_rule(schema: Schema, grammar: GrammarText) -> str:
 
 
 def words(found: Sequence[Schema]) -> tuple[list[str], bool]:
-    """Return Python's constants that values may be, and whether others are possible (as JSON)."""
+    """Return the constants of Python that a value may be, and whether others are possible."""
     free = [kinds_of(choice) for choice in found if constants(choice) is None]
     expected = frozenset[str]().union(*free)
     written = [word for kind in sorted(expected & _WORDS.keys()) for word in _WORDS[kind]]

@@ -49,14 +49,14 @@ class RelaxedReader(StepReader):
         self._quotes = tuple(mark for mark in (quote, '"', "'") if mark)
         self._parameter_names = parameters
         # Names that Python has not, which functions may have all the same.
-        self._non_identifiers = [name for name in parameters or () if not name.isidentifier()]
+        self._non_identifier_names = [name for name in parameters or () if not name.isidentifier()]
         self._bracket_stack: list[_Open] = []
         self._closing_quote = ""  # what ends the string being read
-        self._string_has_escapes = False
+        self._string_allows_escapes = False
         self._next_step = self._read_list_start
 
     def feed(self, text: str) -> Read:
-        """Read the next piece, in slices: each step copies what is left of one."""
+        """Read the next piece in slices, because each step copies what is left of its slice."""
         out: list[str] = []
         for at in range(0, len(text), _SLICE) or (0,):
             read = super().feed(text[at : at + _SLICE])
@@ -73,7 +73,7 @@ class RelaxedReader(StepReader):
         ended = self._next_step == self._read_separator and len(self._bracket_stack) == 1
         return ended and self._bracket_stack[0].count == 1 and not self._unread.strip()
 
-    def _skip_space(self) -> str:
+    def _skip_space_and_peek(self) -> str:
         self._unread = self._unread.lstrip()
         return self._unread[:1]
 
@@ -86,7 +86,7 @@ class RelaxedReader(StepReader):
             self._bracket_stack.append(_Open(")", keyed=True))
             self._next_step = self._read_parameter
             return "{"
-        if not self._skip_space():
+        if not self._skip_space_and_peek():
             return None
         if self._unread[0] != "{":
             raise Unreadable
@@ -108,20 +108,20 @@ class RelaxedReader(StepReader):
             self._pop_text()  # a call's bracket belongs to what follows
         return "}" if closed.keyed else "]"
 
-    def _write_item_separator(self) -> str:
-        return "" if self._bracket_stack[-1].keyed else self._write_separator()
+    def _write_separator_before_item(self) -> str:
+        return "" if self._bracket_stack[-1].keyed else self._write_separator_before_member()
 
-    def _write_separator(self) -> str:
+    def _write_separator_before_member(self) -> str:
         inner = self._bracket_stack[-1]
         inner.count += 1
         return ", " if inner.count > 1 else ""
 
     def _read_parameter(self) -> str | None:
-        if not self._skip_space():
+        if not self._skip_space_and_peek():
             return None
         if self._unread[0] == ")":
             return self._leave_brackets()
-        for name in self._non_identifiers:
+        for name in self._non_identifier_names:
             if self._unread.startswith(f"{name}="):
                 self._pop_text(len(name) + 1)
                 return self._begin_keyed_value(name)
@@ -144,10 +144,10 @@ class RelaxedReader(StepReader):
 
     def _begin_keyed_value(self, key: str) -> str:
         self._next_step = self._read_value
-        return f"{self._write_separator()}{_encode_json_string(key)}: "
+        return f"{self._write_separator_before_member()}{_encode_json_string(key)}: "
 
     def _read_key(self) -> str | None:
-        if not self._skip_space():
+        if not self._skip_space_and_peek():
             return None
         if self._unread[0] == "}":
             return self._leave_brackets()
@@ -162,7 +162,7 @@ class RelaxedReader(StepReader):
         return self._begin_keyed_value(name)
 
     def _read_value(self) -> str | None:
-        first = self._skip_space()
+        first = self._skip_space_and_peek()
         if not first:
             return None
         inner = self._bracket_stack[-1]
@@ -173,11 +173,11 @@ class RelaxedReader(StepReader):
             return None
         if mark:
             self._pop_text(len(mark))
-            self._closing_quote, self._string_has_escapes = mark, mark in "\"'"
+            self._closing_quote, self._string_allows_escapes = mark, mark in "\"'"
             self._next_step = self._read_string
-            return self._write_item_separator() + '"'
+            return self._write_separator_before_item() + '"'
         if first in _CLOSERS:
-            return self._write_item_separator() + self._enter_brackets(self._pop_text())
+            return self._write_separator_before_item() + self._enter_brackets(self._pop_text())
         found = _WORD.match(self._unread)
         if found is None:
             raise Unreadable
@@ -187,7 +187,7 @@ class RelaxedReader(StepReader):
         if written is None:
             raise Unreadable
         self._next_step = self._read_separator
-        return self._write_item_separator() + written
+        return self._write_separator_before_item() + written
 
     def _match_opening_quote(self) -> str | None:
         for mark in self._quotes:
@@ -198,7 +198,7 @@ class RelaxedReader(StepReader):
         return ""
 
     def _read_string(self) -> str | None:
-        if self._string_has_escapes:
+        if self._string_allows_escapes:
             out = ""
             while self._unread:
                 if self._unread[0] == self._closing_quote:
@@ -242,7 +242,7 @@ class RelaxedReader(StepReader):
         return known if known is not None else "\\\\" + _escape_json(kind)
 
     def _read_separator(self) -> str | None:
-        first = self._skip_space()
+        first = self._skip_space_and_peek()
         if not first:
             return None
         inner = self._bracket_stack[-1]
@@ -272,7 +272,7 @@ def relaxed_json(text: str) -> str | None:
 
 
 def loose_text(value: object, quote: str, *, ordered: bool = False) -> str:
-    """Return a value with bare keys, ``ordered`` by their names, and strings between ``quote``."""
+    """Return a value as text with bare keys (``ordered`` by name) and strings between ``quote``."""
     if isinstance(value, str):
         return f"{quote}{value}{quote}"
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""A reply that consists of calls in plain JSON, without the family's own marker.
+"""Reads and constrains a reply of calls in plain JSON, without the family's own marker.
 
 Small models often write such a reply, also in code fences. It counts as calls only if nothing
 else stands with it, so its text is held back until its end.
@@ -76,7 +76,7 @@ class UnmarkedReader:
 
     @property
     def calls(self) -> list[tuple[str, str]]:
-        """Name and arguments of each call; empty unless the text so far is nothing but calls."""
+        """Return name and arguments of each call; none unless the text so far is only calls."""
         whole = self.repeated or (self._may_end_here and not self._unread.strip())
         return self._calls if whole else []
 
@@ -220,10 +220,10 @@ def unmarked_grammar(
     several: int,
     known: Mapping[str, str],
 ) -> tuple[str, str, str] | None:
-    """Return the grammar of a reply that begins with an unmarked call: an expression, the rules
-    that it refers to, and a regular expression of the texts with which no free text may begin.
+    """Return expression, rules and beginnings of a reply that begins with an unmarked call.
 
-    At most ``several`` calls more may follow. ``known`` are rules for arguments, by function, that
+    The beginnings are a regular expression: no free text may begin with one. At most ``several``
+    calls more may follow. ``known`` are rules for arguments, by function, that
     the grammar has already. ``None`` if the schemas of the others are too long to write them:
     then only the reader holds the arguments to them.
     """

@@ -1,4 +1,4 @@
-r"""The vocabulary that a format is declared in: how one model family writes its replies.
+r"""The classes that declare a format: how one model family writes its replies.
 
 The parser, the grammar and the renderer's hints all come from the one declaration, a table in
 ``formats.toml``. A call is a sequence of segments, for instance for Hermes::
@@ -21,7 +21,7 @@ from msgspec import Struct
 
 
 class Literal(Struct, frozen=True, tag=True):
-    """Fixed text. Parts of it that are control tokens of the vocabulary are written as those."""
+    """Fixed text, in which control tokens of the vocabulary are written as those tokens."""
 
     text: str
     also: tuple[str, ...] = ()
@@ -99,7 +99,7 @@ _PLACEHOLDERS: Mapping[str, Segment] = {
 
 
 def segments(*parts: str | Segment) -> tuple[Segment, ...]:
-    """Return the segments of a call; a text stands for literals and the placeholders in it."""
+    """Return the segments of a call; a text is split into literals and placeholders."""
     found: list[Segment] = []
     for part in parts:
         texts = re.split(r"(\$[A-Z]+)", part) if isinstance(part, str) else [part]
@@ -160,7 +160,7 @@ class CallSection(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def is_named(self) -> bool:
-        """Return whether nothing stands before the name of the first function.
+        """Return whether the section begins with the name of its first function, unmarked.
 
         Then an offered function and the marker behind it, at the answer's beginning, are a call.
         """
@@ -169,7 +169,7 @@ class CallSection(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Reasoning(Struct, frozen=True, forbid_unknown_fields=True):
-    """Text between ``open`` and ``close``; white space at its edges is not part of it."""
+    """The markers around reasoning; white space at the edges of the text is not part of it."""
 
     open: str = "<think>"  # marker without white space
     close: str = "</think>"  # marker without white space
@@ -246,7 +246,7 @@ HERMES_CALLS = CallSection(
 
 
 class ModelFormat(Struct, frozen=True, forbid_unknown_fields=True):
-    """One model family; the registry names it."""
+    """How one model family writes reasoning, calls and answers; the registry names it."""
 
     name: str = ""
     reasoning: Reasoning = Reasoning()

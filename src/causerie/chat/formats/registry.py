@@ -1,4 +1,4 @@
-"""All formats, as ``formats.toml`` declares them, and which of them a template is of."""
+"""Loads all formats from ``formats.toml``, and finds the one that a template belongs to."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from causerie.chat.formats.format import CallSection, Literal, ModelFormat, Name
 
 
 def with_headless(form: ModelFormat) -> ModelFormat:
-    """Return the format, which also reads its section of calls without the first markers."""
+    """Return the format, extended to read its section of calls also without first markers."""
     calls, found = form.calls, list[CallSection]()
     first, second = calls.call[:2]
     if form.header is not None or calls.at_start or not isinstance(first, Literal):
