@@ -47,7 +47,7 @@ def entries(
     Raises :class:`InvalidRequest` for arguments of calls that take too long to read.
     """
     calls = [call for message in messages for call in message.tool_calls]
-    _check_arguments_size(calls)
+    _refuse_arguments_costly_to_parse(calls)
     names = {call.id: call.name for call in calls}
     items: list[Entry] = []
     for message in messages:
@@ -62,7 +62,7 @@ def entries(
             entry["tool_calls"] = [_convert_call(call, capabilities) for call in message.tool_calls]
             entry["content"] = entry["content"] or capabilities.no_content
         if message.tool_call_id is not None:
-            entry["tool_call_id"] = _shorten_call_id(message.tool_call_id, capabilities)
+            entry["tool_call_id"] = _hash_unaccepted_call_id(message.tool_call_id, capabilities)
         name = message.name or names.get(message.tool_call_id or "")
         if name:
             entry["name"] = Traced(name)
@@ -70,7 +70,7 @@ def entries(
     return items
 
 
-def _check_arguments_size(calls: Sequence[ToolCall]) -> None:
+def _refuse_arguments_costly_to_parse(calls: Sequence[ToolCall]) -> None:
     texts = [call.arguments.encode("utf-8", "replace") for call in calls]
     if sum(map(len, texts)) <= bounded_json.SMALL:
         return
@@ -85,9 +85,9 @@ def _check_arguments_size(calls: Sequence[ToolCall]) -> None:
 
 
 def with_final(entry: Entry, reasoning_keys: Iterable[str]) -> Entry:
-    """Return an answer with the end of its text marked, so that it can be continued there.
+    """Return an answer with the origin FINAL on its content, or on its reasoning without content.
 
-    The end is that of its content, or of its reasoning where there is no content yet.
+    The prompt ends behind the last character of this origin, where the model continues.
     """
     content, keys = entry["content"], tuple(key for key in reasoning_keys if entry.get(key))
     if not content and keys:
@@ -96,7 +96,7 @@ def with_final(entry: Entry, reasoning_keys: Iterable[str]) -> Entry:
 
 
 def arranged(conversation: Sequence[Entry], capabilities: TemplateCapabilities) -> list[Entry]:
-    """Return the messages, arranged so that the template shows all and refuses none.
+    """Return the messages, moved, merged and with empty ones added as the template requires.
 
     If several, or later ones, are not shown, all are put together in front; where none is shown, or
     one alone is refused, their text goes in front of the first message of the user, or of the last
@@ -139,7 +139,7 @@ def in_turns(conversation: Sequence[Entry], capabilities: TemplateCapabilities) 
 
 
 def apart(entry: Entry, capabilities: TemplateCapabilities, keys: Sequence[str]) -> list[Entry]:
-    """Return the message, or its text and its calls as two where the template needs that.
+    """Return the message, or one of its text and one of its calls if the template needs that.
 
     Reasoning stands before both, or alongside the calls alone where it may not stand alongside
     text.
@@ -155,7 +155,7 @@ def apart(entry: Entry, capabilities: TemplateCapabilities, keys: Sequence[str])
 
 
 def one_call_each(conversation: Sequence[Entry], capabilities: TemplateCapabilities) -> list[Entry]:
-    """Return each call as a message of its own before its result, where the template needs that."""
+    """Return the messages, with one call in each before its result if a template needs that."""
     if capabilities.several:
         return list(conversation)
     items: list[Entry] = []
@@ -185,7 +185,7 @@ def content_text(content: object) -> Traced:
 
 
 def with_system(conversation: Sequence[Entry], text: str) -> list[Entry]:
-    """Return the conversation with this text at the end of its first system message, or as one."""
+    """Return the messages with a text added to the leading system message, or to a new one."""
     if conversation and conversation[0]["role"] == "system":
         first = conversation[0]
         content = joined((first["content"], _GAP, text)) if first["content"] else text
@@ -198,13 +198,13 @@ def _convert_call(call: ToolCall, capabilities: TemplateCapabilities) -> Entry:
     if capabilities.arguments == "object":
         arguments = read_arguments(call.arguments)
     return {
-        "id": _shorten_call_id(call.id, capabilities),
+        "id": _hash_unaccepted_call_id(call.id, capabilities),
         "type": authored("function"),
         "function": {"name": Traced(call.name), "arguments": arguments},
     }
 
 
-def _shorten_call_id(call_id: str, capabilities: TemplateCapabilities) -> Traced:
+def _hash_unaccepted_call_id(call_id: str, capabilities: TemplateCapabilities) -> Traced:
     is_short = len(call_id) == _NINE and call_id.isascii() and call_id.isalnum()
     if is_short or not capabilities.short_ids:
         return Traced(call_id)
@@ -212,7 +212,7 @@ def _shorten_call_id(call_id: str, capabilities: TemplateCapabilities) -> Traced
 
 
 def derived_id(value: str, letters: str, size: int) -> str:
-    """Return an id of these letters, always the same for a value."""
+    """Return an id of ``size`` of these letters, chosen by a hash of the value."""
     digest = hashlib.sha256(value.encode("utf-8", "surrogatepass")).digest()
     return "".join(letters[byte % len(letters)] for byte in digest[:size])
 
@@ -284,7 +284,7 @@ def tools_text(tools: Sequence[Entry], calls: forms.CallSection) -> Traced:
 def with_reasoning(
     entry: Entry, reasoning: forms.Reasoning, keys: Sequence[str], gap: str = ""
 ) -> Entry:
-    """Return the message with its reasoning before its content, as the model wrote it.
+    """Return the message with its reasoning in its content, between the model's own markers.
 
     ``gap`` is what the template writes by itself between a content and its calls.
     """
@@ -300,7 +300,7 @@ def with_reasoning(
 
 
 def thought_once(prompt: Traced, reasoning: forms.Reasoning) -> Traced:
-    """Return the prompt without the empty reasoning that a template writes before the content."""
+    """Return the prompt without the template's empty reasoning blocks before other such blocks."""
     opened, closed = re.escape(reasoning.open), re.escape(reasoning.close)
     origin = origin_of(prompt)
     parts: list[str] = []
@@ -313,7 +313,7 @@ def thought_once(prompt: Traced, reasoning: forms.Reasoning) -> Traced:
 
 
 def without_calls(conversation: Sequence[Entry], calls: forms.CallSection) -> list[Entry]:
-    """Return the messages with calls in their content, and results as messages of the user."""
+    """Return the messages with calls as text in their content, and results as user messages."""
     plain: list[Entry] = []
     after_result = False
     for entry in conversation:
@@ -370,9 +370,9 @@ def segment_text(segment: forms.Segment, name: str, arguments: str, call_id: str
             return _write_parameters(segment, arguments)
         case forms.PythonArguments():
             items = read_arguments(arguments).items()
-            return Traced(", ".join(f"{key}={_write_python(value)}" for key, value in items))
+            return Traced(", ".join(f"{key}={_write_as_python(value)}" for key, value in items))
         case forms.ElementArguments(mark):
-            return Traced(_write_elements(read_arguments(arguments), mark))
+            return Traced(_write_xml_elements(read_arguments(arguments), mark))
         case forms.LooseArguments(quote):
             items = read_arguments(arguments).items()
             pairs = (f"{key}:{loose_text(value, quote)}" for key, value in items)
@@ -392,19 +392,21 @@ def _write_parameters(segment: forms.ParameterList, arguments_json: str) -> Trac
     return joined(parts)
 
 
-def _write_elements(value: object, mark: str) -> str:
+def _write_xml_elements(value: object, tag_prefix: str) -> str:
     if isinstance(value, Mapping):
         pairs = ((key, of) for key, of in value.items() if of is not None)
-        return "".join(f"{mark}<{k}>{_write_elements(of, mark)}{mark}</{k}>" for k, of in pairs)
+        texts = ((key, _write_xml_elements(of, tag_prefix)) for key, of in pairs)
+        return "".join(f"{tag_prefix}<{key}>{text}{tag_prefix}</{key}>" for key, text in texts)
     if isinstance(value, list):
-        return "".join(f"{mark}<item>{_write_elements(of, mark)}{mark}</item>" for of in value)
+        items = (_write_xml_elements(of, tag_prefix) for of in value)
+        return "".join(f"{tag_prefix}<item>{item}{tag_prefix}</item>" for item in items)
     return value if isinstance(value, str) else write_json(value)
 
 
-def _write_python(value: object) -> str:
+def _write_as_python(value: object) -> str:
     if isinstance(value, Mapping):
-        pairs = (f"{_write_python(k)}: {_write_python(v)}" for k, v in value.items())
+        pairs = (f"{_write_as_python(k)}: {_write_as_python(v)}" for k, v in value.items())
         return "{" + ", ".join(pairs) + "}"
     if isinstance(value, list):
-        return "[" + ", ".join(map(_write_python, value)) + "]"
+        return "[" + ", ".join(map(_write_as_python, value)) + "]"
     return write_json(value) if isinstance(value, str) else repr(value)

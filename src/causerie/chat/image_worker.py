@@ -1,4 +1,4 @@
-"""The process that decodes images of requests before an engine does; it may be killed for it.
+"""Child process that decodes images before an engine does; it is killed if it takes too much.
 
 A question is the file of an image. The answer begins with one of the letters below: the engine
 can take the file as it is, or what follows in its place, or it is told why neither. Behind the
@@ -30,14 +30,14 @@ def answer(data: bytes) -> bytes:
         warnings.simplefilter("ignore")  # which nobody would read
         try:
             with Image.open(io.BytesIO(data), formats=FORMATS) as image:
-                return _check_or_convert_image(image)
+                return _accept_convert_or_refuse_image(image)
         except MemoryError:
             return REFUSED + b"takes more memory to decode than there is for it"
         except Exception as fault:  # noqa: BLE001 - whatever a decoder stumbles over
             return REFUSED + f"cannot be decoded ({type(fault).__name__})".encode()
 
 
-def _check_or_convert_image(image: Image.Image) -> bytes:
+def _accept_convert_or_refuse_image(image: Image.Image) -> bytes:
     width, height = image.size
     if width * height > MOST_PIXELS:
         words = f"has {width:,} times {height:,} pixels; at most {MOST_PIXELS:,} are allowed"

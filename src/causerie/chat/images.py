@@ -37,18 +37,18 @@ _MARK = re.compile(rf"(<image {_SECRET} [0-9a-f]{{64}}>)")
 
 
 def mark_of(digest: bytes) -> str:
-    """Return the text that stands for an image while a prompt is rendered."""
+    """Return the placeholder for the image of this digest in a prompt that is rendered."""
     return f"<image {_SECRET} {digest.hex()}>"
 
 
 def format_of_image(data: bytes) -> str | None:
-    """Return the format that the first bytes show, if it is one that is accepted."""
+    """Return the name of the image format by its first bytes, or ``None`` if not accepted."""
     name = next((name for head, name in _FORMATS.items() if data.startswith(head)), None)
     return None if name == "WebP" and data[8:12] != b"WEBP" else name
 
 
 def split_at_marks(text: str) -> list[str]:
-    """Return the texts between marks at even places, and the marks at odd ones."""
+    """Return the texts between image placeholders at even indexes, and these at odd indexes."""
     return _MARK.split(text)
 
 
@@ -69,7 +69,7 @@ class ImageReader:
         await self._worker_process.kill()
 
     async def read(self, request: ChatRequest) -> tuple[ChatRequest, dict[str, Image]]:
-        """Return the request with marks in the place of its images, and these by their marks.
+        """Return the request with placeholders for its images, and the images by placeholder.
 
         Raises ``InvalidRequest`` for an image that cannot be read, or is too large, and
         ``Overloaded`` where that is not known in time.
@@ -107,7 +107,7 @@ class ImageReader:
             words = f"has about {size:,} bytes; at most {MOST_BYTES:,} are allowed"
             raise _build_refusal(param, words)
         try:
-            text, data, digest = await offload(_decode_data_url, data_url)
+            text, data, digest = await offload(_decode_and_hash_data_url, data_url)
         except ValueError:
             raise _build_refusal(param, "is not valid base64") from None
         if format_of_image(data) is None:
@@ -153,7 +153,7 @@ def _build_refusal(param: str, reason: str) -> InvalidRequest:
 # Python decodes without letting other threads run, so a large image is decoded bit by bit.
 
 
-def _decode_data_url(data_url: str) -> tuple[str, bytes, bytes]:
+def _decode_and_hash_data_url(data_url: str) -> tuple[str, bytes, bytes]:
     text = data_url[data_url.index(",") + 1 :].rstrip("=").replace("-", "+").replace("_", "/")
     text += "=" * (-len(text) % 4)
     parts = (text[at : at + _AT_ONCE] for at in range(0, len(text), _AT_ONCE))

@@ -65,7 +65,7 @@ EMBEDDED = "g_start"  # name of the rule to refer to
 
 
 def embed(text: str, prefix: str = "g", *, param: str = _PARAM) -> str:
-    """Return the grammar as lines of Lark, with a prefix before its names.
+    """Return a client's Lark or GBNF grammar as lines of Lark, with a prefix before its names.
 
     Raises ``SchemaRefused``, which names the line.
     """
@@ -90,19 +90,19 @@ class _Embedder:
         self._offset = 0
         self._output: list[str] = []
         self._defined_names: set[str] = set()
-        self._first_offset_by_name: dict[str, int] = {}  # with the place of the first use
+        self._first_use_offset_by_name: dict[str, int] = {}  # with the place of the first use
 
     def run(self) -> str:
         while (token := self._read_next_token()) is not None:
             if token.lastgroup in ("newline", "space"):
                 self._output.append("\n" if token.lastgroup == "newline" else " ")
-            elif token.lastgroup == "mark" and self._is_at_line_start():
+            elif token.lastgroup == "mark" and self._is_output_at_line_start():
                 self._copy_defined_name(token)
             else:
                 self._copy_body_token(token)
         if "start" not in self._defined_names:
             raise SchemaRefused(self._request_field, "The grammar has no rule `start`.")
-        for name, place in self._first_offset_by_name.items():
+        for name, place in self._first_use_offset_by_name.items():
             if name not in self._defined_names:
                 raise self._refusal(f"`{name}` is not defined.", place)
         lines = (line.strip() for line in "".join(self._output).split("\n"))
@@ -123,7 +123,7 @@ class _Embedder:
         self._offset = found.end()
         return found
 
-    def _is_at_line_start(self) -> bool:
+    def _is_output_at_line_start(self) -> bool:
         return next((each.endswith("\n") for each in reversed(self._output) if each != " "), True)
 
     def _copy_defined_name(self, name_token: re.Match[str]) -> None:
@@ -139,9 +139,9 @@ class _Embedder:
         self._defined_names.add(name)
         self._output.append(self._add_prefix(name))
         if follows == "[":
-            self._copy_rule_options()
+            self._copy_bracketed_rule_options()
 
-    def _copy_rule_options(self) -> None:
+    def _copy_bracketed_rule_options(self) -> None:
         while (token := self._read_next_token()) is not None:
             kind, text = token.lastgroup, token.group()
             if kind == "mark" and text.islower():
@@ -157,7 +157,7 @@ class _Embedder:
             elif kind in ("special", "reference", "directive"):
                 self._copy_body_token(token)
             else:
-                self._output.append(self._prefix_used_name(token) if kind == "mark" else text)
+                self._output.append(self._prefix_and_note_use(token) if kind == "mark" else text)
         raise self._refusal("`[` is never closed.")
 
     def _copy_body_token(self, token: re.Match[str]) -> None:
@@ -171,7 +171,7 @@ class _Embedder:
         if kind == "directive":
             self._copy_directive(text)
         elif kind == "mark":
-            self._output.append(self._prefix_used_name(token))
+            self._output.append(self._prefix_and_note_use(token))
         elif text == "->":
             self._skip_alias()
         else:
@@ -184,9 +184,9 @@ class _Embedder:
         if token is None or token.lastgroup != "mark":
             raise self._refusal("`->` is followed by no name.")
 
-    def _prefix_used_name(self, name_token: re.Match[str]) -> str:
+    def _prefix_and_note_use(self, name_token: re.Match[str]) -> str:
         name = name_token.group().lstrip("!?")
-        self._first_offset_by_name.setdefault(name, name_token.start())
+        self._first_use_offset_by_name.setdefault(name, name_token.start())
         return name_token.group().removesuffix(name) + self._add_prefix(name)
 
     def _add_prefix(self, rule_name: str) -> str:
@@ -284,7 +284,7 @@ class Embedded:
 
 
 def embed_in_json(text: str, prefix: str, *, param: str) -> Embedded:
-    """Embed a grammar as :func:`embed` does, for texts within JSON.
+    """Embed a grammar as :func:`embed` does, but for texts inside strings of JSON.
 
     Raises ``SchemaRefused`` for what cannot be said there.
     """
@@ -364,7 +364,7 @@ def _adapt_regex_to_json(regex_token: str) -> str:
 
 
 def _adapt_pieces_to_json(regex_pieces: Sequence[Piece]) -> str:
-    if all(piece.kind != "atom" or not _match_escapes(piece.text) for piece in regex_pieces):
+    if all(piece.kind != "atom" or not _find_escapes(piece.text) for piece in regex_pieces):
         text = "".join(piece.text for piece in regex_pieces)
         return between_slashes(text) if text else '""'
     depth = min(piece.depth for piece in regex_pieces)
@@ -375,7 +375,7 @@ def _adapt_pieces_to_json(regex_pieces: Sequence[Piece]) -> str:
 def _adapt_branch_to_json(branch: Sequence[Piece]) -> Iterator[str]:
     plain: list[Piece] = []  # neighbours that are one terminal
     for unit, quantifier in _split_into_units(branch):
-        if all(piece.kind != "atom" or not _match_escapes(piece.text) for piece in unit):
+        if all(piece.kind != "atom" or not _find_escapes(piece.text) for piece in unit):
             plain += [*unit, *quantifier]
             continue
         if plain:
@@ -405,14 +405,14 @@ def _split_into_units(branch: Sequence[Piece]) -> Iterator[tuple[Sequence[Piece]
 
 
 @lru_cache(maxsize=1024)
-def _match_escapes(atom: str) -> list[str]:
+def _find_escapes(atom: str) -> list[str]:
     found = [short for plain, short in _ESCAPES.items() if re.fullmatch(atom, plain)]
     return found or ([""] if any(re.fullmatch(atom, each) for each in _CONTROLS) else [])
 
 
 @lru_cache(maxsize=1024)
 def _adapt_atom_to_json(atom: str, *, several: bool) -> str:
-    ways = [quoted(short) for short in _match_escapes(atom) if short]
+    ways = [quoted(short) for short in _find_escapes(atom) if short]
     if atom == "(?s:.)":
         ways.append(f"/{_BARE}{'+' * several}/")
     elif atom.startswith("[") and atom.endswith("]"):

@@ -31,7 +31,7 @@ class Mode(Enum):
 
 
 class ReasoningEnd(Enum):
-    """Markers that end reasoning.
+    """Choice of the markers that end reasoning: any, its own, or its own and those of calls.
 
     Where a grammar admits any text until one of them, others in it mean nothing: a call that the
     reasoning speaks of was never held to a schema.
@@ -43,7 +43,7 @@ class ReasoningEnd(Enum):
 
 
 class Parser:
-    """Parses the text of one choice. ``call_id`` returns the id of a call by its name and own id.
+    """Parses one choice's text into events; ``call_id`` makes a call's id of its name and own id.
 
     ``reasoning_open`` says that the prompt ended inside the reasoning, and ``leading`` what white
     space the model still has to write there. Just the white space that the format declares is taken
@@ -63,47 +63,47 @@ class Parser:
         reasoning_end: ReasoningEnd = ReasoningEnd.ANY_MARKER,
     ) -> None:
         self._model_format = form
-        self._tools = tools or {}
+        self._schemas_by_tool = tools or {}
         self._call_form: CallSection | None = form.calls if tools else None
         self._make_call_id = call_id
-        self._markers = _Marks(form, self._call_form, self._tools, reasoning_end)
+        self._markers = _Marks(form, self._call_form, self._schemas_by_tool, reasoning_end)
         self._unmarked_reader: UnmarkedReader | None = None
-        self._section_reader: SectionReader | None = None
+        self._call_reader: SectionReader | None = None
         self._header_form = form.header or MessageHeader((), "", ())
         self._partial_header: str | None = None  # of a message, as far as it has come
         self._has_read_header = False  # a header has been read
-        self._mark = ""  # the marker that it began with
-        self._space_at_mark = ""  # white space before that marker
-        self._doubled_mark = ""  # the first of two equal markers, and white space
-        self._previous_mode = Mode.ANSWER  # what was being read before it
-        self._is_previous_part_unsent = True  # and nothing of it had been given out
+        self._opening_mark = ""  # of the header or section of calls that is read
+        self._space_before_mark = ""  # white space before that marker
+        self._first_of_two_equal_marks = ""  # the first of two equal markers, and white space
+        self._mode_before_section = Mode.ANSWER  # what was being read before it
+        self._was_part_unsent_before_section = True  # and nothing of it had been given out
         self._ignores_rest = False  # a call broke off in the middle: what follows means nothing
         self._pending_text = ""
         self._held_spaces: list[str] = []  # white space that is dropped if the part ends here
         self._is_part_unsent = True  # nothing of the current part has been given out
         self._has_sent_answer = False  # answer text has been given out
         self._has_sent_reasoning = False  # reasoning has been given out
-        self._space_before = ""  # white space in front of the current part, behind an earlier one
+        self._space_before_part = ""  # white space between an earlier part and this one
         self._fast_path: _Flow | None = None  # in the middle of a part, with nothing held back
         self.mode = Mode.REASONING if reasoning_open else Mode.ANSWER
         self._space_to_drop: str | None = leading  # white space to drop next; None: all there is
         self.calls = 0  # complete calls
         self.call_open = False  # a call was started and not completed
         self.repeated = False  # a call said what an earlier one had said: it ends the message
-        self._repeat_filter = Repeats()
+        self._repeated_call_filter = Repeats()
 
     def read_unmarked(self, admits: Admits) -> None:
-        """Read, from now on, an answer that is only calls without their marker as these calls."""
+        """Enable reading an answer that consists only of calls without their marker as calls."""
         calls = self._call_form
         if calls is not None:
             self._unmarked_reader = UnmarkedReader(
-                self._tools, admits, section_marks(calls), fenced=calls.at_start
+                self._schemas_by_tool, admits, section_marks(calls), fenced=calls.at_start
             )
 
     @property
     def holding(self) -> bool:
-        """Return whether text has been read that may still be emitted."""
-        section = self._section_reader
+        """Return whether text is held back that may still become events."""
+        section = self._call_reader
         unread = section is not None and not section.open and section.unread.size > 0
         held = self.unmarked_pieces or self._pending_text or self._held_spaces
         return unread or self._partial_header is not None or bool(held)
@@ -116,11 +116,11 @@ class Parser:
     @property
     def under_way(self) -> bool:
         """Return whether the text so far ends in the middle of a call."""
-        section = self._section_reader
+        section = self._call_reader
         if self._partial_header is not None:
             form, read = self._header_form, self._partial_header
             called = bool(_split_header_words(form, read)) if form.call_close else "to=" in read
-            return called and bool(self._tools)
+            return called and bool(self._schemas_by_tool)
         return section is not None and (section.open or bool(str(section.unread).strip()))
 
     def feed(self, text: str) -> list[events.ContentEvent]:
@@ -136,30 +136,27 @@ class Parser:
         read: list[events.ContentEvent] = []
         for at in range(0, len(text), _SLICE) or (0,):
             read += self._parse_text(text[at : at + _SLICE])
-        held = self._ignores_rest or self._section_reader is not None or self.holding
+        held = self._ignores_rest or self._call_reader is not None or self.holding
         self._fast_path = None if held or self._is_part_unsent else self._markers.flows[self.mode]
         return read
 
     def end(self) -> list[events.ContentEvent]:
-        """Read the end of a message that the model has ended.
-
-        It completes a call that no marker of its own ends.
-        """
-        section, header = self._section_reader, self._model_format.header
+        """Complete a call that only the end of its message ends, and return its events."""
+        section, header = self._call_reader, self._model_format.header
         if section is None or header is None or not section.awaits_end:
             return []
         return self.feed(header.ends[0])
 
     def finish(self) -> list[events.ContentEvent]:
-        """Return the held-back content at the end of the text."""
-        return list(self._flush_events())
+        """Return the events of all text still held back, once the whole text has been fed."""
+        return list(self._parse_held_back_text())
 
-    def _flush_events(self) -> Iterator[events.ContentEvent]:
+    def _parse_held_back_text(self) -> Iterator[events.ContentEvent]:
         yield from self._end_unmarked_calls()
-        while self._section_reader is not None or self._partial_header is not None:
-            if self._section_reader is not None:
-                text = yield from self._give_up_section(self._section_reader)
-            elif self._mark in self._header_form.opens:  # a marker of its own is never text
+        while self._call_reader is not None or self._partial_header is not None:
+            if self._call_reader is not None:
+                text = yield from self._give_up_call_section(self._call_reader)
+            elif self._opening_mark in self._header_form.opens:  # a marker of its own is never text
                 self._partial_header, text = None, ""
             else:
                 text = yield from self._give_up_header(self._partial_header or "")
@@ -174,8 +171,8 @@ class Parser:
         text = self._pending_text + text
         self._pending_text = ""
         while text and not self._ignores_rest:
-            if self._section_reader is not None:
-                text = yield from self._read_section(self._section_reader, text)
+            if self._call_reader is not None:
+                text = yield from self._read_call_section(self._call_reader, text)
                 continue
             if self._partial_header is not None:
                 text = yield from self._read_header(self._partial_header + text)
@@ -237,7 +234,7 @@ class Parser:
         form, rest = self._model_format, text[len(mark) :]
         reasoning = form.reasoning
         if mark in self._markers.headers:
-            self._partial_header, self._mark = "", mark
+            self._partial_header, self._opening_mark = "", mark
             return text
         if mark in self._markers.triggers:
             calls = self._markers.triggers[mark]
@@ -263,16 +260,19 @@ class Parser:
         self.mode = mode
         self._space_to_drop = space_to_drop
         self._is_part_unsent = True
-        self._space_before = self._take_spaces() or self._space_before
+        self._space_before_part = self._take_spaces() or self._space_before_part
 
     def _begin_call_section(
         self, mark: str, form: CallSection, *, begin: str, read: str, name: str = ""
     ) -> None:
-        self._mark, self._space_at_mark, self._previous_mode = mark, self._take_spaces(), self.mode
-        self._is_previous_part_unsent = self._is_part_unsent
+        self._opening_mark, self._space_before_mark = mark, self._take_spaces()
+        self._mode_before_section = self.mode
+        self._was_part_unsent_before_section = self._is_part_unsent
         self._begin_part(Mode.CALLS)
-        self._space_before = self._space_at_mark or self._space_before
-        self._section_reader = SectionReader(form, self._tools, begin=begin, read=read, name=name)
+        self._space_before_part = self._space_before_mark or self._space_before_part
+        self._call_reader = SectionReader(
+            form, self._schemas_by_tool, begin=begin, read=read, name=name
+        )
 
     def _read_header(self, header_text: str) -> _Rest:
         self._partial_header = header_text
@@ -284,7 +284,7 @@ class Parser:
             return ""
         form, self._partial_header, self._has_read_header = self._header_form, None, True
         self._begin_part(Mode.ANSWER, None if header.ended else self._model_format.answer_space)
-        name = function_of(form, header, self._tools)
+        name = function_of(form, header, self._schemas_by_tool)
         if not header.ended and name is not None and self._call_form is not None:
             self._begin_call_section("", form.call, begin=form.call.begin, read="", name=name)
         elif not header.ended and is_reasoning(form, header):
@@ -293,59 +293,60 @@ class Parser:
 
     def _give_up_header(self, header_text: str) -> _Rest:
         self._partial_header = None
-        yield from self._emit_trimmed(self._mark)
-        return header_text.removeprefix(self._mark)
+        yield from self._emit_trimmed(self._opening_mark)
+        return header_text.removeprefix(self._opening_mark)
 
-    def _read_section(self, reader: SectionReader, text: str) -> _Rest:
+    def _read_call_section(self, reader: SectionReader, text: str) -> _Rest:
         for part in reader.feed(text):
             yield from self._emit_call_part(part)
             if self.repeated:
-                self._section_reader, self._ignores_rest = None, True
+                self._call_reader, self._ignores_rest = None, True
                 return ""
         if reader.broken:
-            return (yield from self._give_up_section(reader))
+            return (yield from self._give_up_call_section(reader))
         if reader.rest is None:
             return ""
-        self._section_reader = None
+        self._call_reader = None
         self._begin_part(Mode.ANSWER)
         return reader.rest
 
     def _emit_call_part(self, call_part: CallPart) -> Iterator[events.ContentEvent]:
         match call_part:
             case CallStarted(name, given):
-                self.call_open, self._doubled_mark = True, ""
+                self.call_open, self._first_of_two_equal_marks = True, ""
                 started = events.ToolCallStarted(self.calls, self._make_call_id(name, given), name)
-                yield from self._repeat_filter.start(started)
+                yield from self._repeated_call_filter.start(started)
             case str(text):
-                yield from self._repeat_filter.add(events.ToolCallDelta(self.calls, text))
+                yield from self._repeated_call_filter.add(events.ToolCallDelta(self.calls, text))
             case None:
                 self.call_open = False
-                left = self._repeat_filter.end()
+                left = self._repeated_call_filter.end()
                 if left is None:
                     self.repeated = True
                 else:
                     yield from left
                     self.calls += 1
 
-    def _give_up_section(self, reader: SectionReader) -> _Rest:
+    def _give_up_call_section(self, reader: SectionReader) -> _Rest:
         # A call that was started cannot be taken back.
-        self._section_reader = None
+        self._call_reader = None
         if reader.open:
             self._ignores_rest = self.call_open = True
             return ""
         if reader.complete:
             self._begin_part(Mode.ANSWER)
             return str(reader.unread)
-        self._begin_part(self._previous_mode, "")
-        self._is_part_unsent = self._is_previous_part_unsent
-        rest = str(reader.unread).removeprefix(self._mark)
-        lead = self._doubled_mark + self._space_at_mark
+        self._begin_part(self._mode_before_section, "")
+        self._is_part_unsent = self._was_part_unsent_before_section
+        mark = self._opening_mark
+        rest = str(reader.unread).removeprefix(mark)
+        lead = self._first_of_two_equal_marks + self._space_before_mark
         again = rest.lstrip()
-        if not self._doubled_mark and self._mark and again.startswith(self._mark):
-            self._doubled_mark = lead + self._mark + rest[: len(rest) - len(again)]
+        if not self._first_of_two_equal_marks and mark and again.startswith(mark):
+            self._first_of_two_equal_marks = lead + mark + rest[: len(rest) - len(again)]
             return again
-        self._doubled_mark = ""
-        yield from self._emit_trimmed(lead + self._mark)
+        self._first_of_two_equal_marks = ""
+        yield from self._emit_trimmed(lead + mark)
         return rest
 
     def _emit_trimmed(self, text: str) -> list[events.ContentEvent]:
@@ -386,8 +387,8 @@ class Parser:
             return []
         said = self._has_sent_reasoning if self.mode is Mode.REASONING else self._has_sent_answer
         if self._is_part_unsent and said:
-            text = (self._space_before or "\n") + text
-        self._is_part_unsent, self._space_before = False, ""
+            text = (self._space_before_part or "\n") + text
+        self._is_part_unsent, self._space_before_part = False, ""
         if self.mode is Mode.REASONING:
             self._has_sent_reasoning = True
             return [events.ReasoningDelta(text)]
@@ -397,7 +398,7 @@ class Parser:
 
 @dataclass(frozen=True, slots=True)
 class _Flow:
-    """Rules by which text in the middle of a part is passed on as it comes, as an ``event``.
+    """Fast path for text in the middle of a part: when to emit it at once, and as which event.
 
     Text is held back where it has what may begin a marker (``first_mark``), or ends in white
     space that may have to be dropped (where that ``trims``).
@@ -409,7 +410,7 @@ class _Flow:
 
 
 class _Marks:
-    """Compiled searches for the markers of a format that mean something, by mode."""
+    """Compiled searches for a format's markers, by mode and whether a part is at its start."""
 
     def __init__(
         self,
@@ -442,7 +443,7 @@ class _Marks:
         elif reasoning_end is ReasoningEnd.OWN_OR_CALL and calls is not None:
             ends = calls.starts
         thinking = _Search((*closes, *ends))
-        self._searches_by_mode = {
+        self._searches_by_mode_and_start = {
             (Mode.REASONING, False): thinking,
             (Mode.REASONING, True): _Search((*thinking.marks, *opens, *self.headers)),
             (Mode.ANSWER, False): answering,
@@ -454,28 +455,28 @@ class _Marks:
         }
 
     def find(self, mode: Mode, text: str, *, at_start: bool) -> tuple[int, str] | None:
-        found = self._searches_by_mode[mode, at_start].find(text)
-        anywhere = self._searches_by_mode[mode, False]
+        found = self._searches_by_mode_and_start[mode, at_start].find(text)
+        anywhere = self._searches_by_mode_and_start[mode, False]
         if found and found[1] not in anywhere.marks and text[: found[0]].strip():
             return anywhere.find(text)
         return found
 
     def overlap(self, mode: Mode, text: str, *, at_start: bool) -> int:
-        search = self._searches_by_mode[mode, at_start]
+        search = self._searches_by_mode_and_start[mode, at_start]
         return max((text_overlap(text, mark) for mark in search.marks), default=0)
 
 
 class _Search:
     def __init__(self, marks: tuple[str, ...]) -> None:
         self.marks = tuple(sorted({mark for mark in marks if mark}, key=len, reverse=True))
-        self._mark_regex = re.compile("|".join(map(re.escape, self.marks))) if self.marks else None
+        self._marks_re = re.compile("|".join(map(re.escape, self.marks))) if self.marks else None
 
     def flow(self, event: type[events.ReasoningDelta | events.TextDelta], *, trims: bool) -> _Flow:
         firsts = "|".join(sorted({re.escape(mark[0]) for mark in self.marks}))
         return _Flow(re.compile(firsts or "(?!)").search, event, trims)
 
     def find(self, text: str) -> tuple[int, str] | None:
-        found = self._mark_regex.search(text) if self._mark_regex else None
+        found = self._marks_re.search(text) if self._marks_re else None
         return (found.start(), found.group()) if found else None
 
 
@@ -484,7 +485,7 @@ class _Search:
 
 
 class Separation:
-    """Makes parsers of content that may begin with tagged reasoning; ``tag`` is one more tag."""
+    """Makes parsers that split leading tagged reasoning off content; ``tag`` is one more tag."""
 
     def __init__(self, tag: str = "") -> None:
         reasoning = Reasoning()
@@ -566,7 +567,7 @@ def _split_header_words(header_form: MessageHeader, text: str) -> list[str]:
 
 
 def function_of(form: MessageHeader, header: ParsedHeader, tools: Container[str]) -> str | None:
-    """Return the function that a message calls; empty if its text says so, ``None`` if none.
+    """Return the function that a header calls, empty if the message's text names it, or ``None``.
 
     A recipient in the functions' own namespace is always one; another only by the name of a tool.
     """

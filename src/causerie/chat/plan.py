@@ -100,10 +100,10 @@ async def make_plan(
     ``images`` are those of the marks in the messages.
     """
     _check_token_ids(request, model.facts.size)
-    resumed = _extract_continued_answer(request)
+    resumed = _extract_continued_text_for_grammar(request)
     thought = thinking.plan(model.form, request.thinking)
     functions = await _select_functions(request, model)
-    written = await _write_prompt(request, model, thought, images)
+    written = await _render_and_encode_prompt(request, model, thought, images)
     told, rendered, encoded, state, form, space = written
     limit = _choose_output_limit(request, len(encoded.ids), model)
     calls = _plan_calls(request, functions, told, form)
@@ -122,7 +122,7 @@ async def make_plan(
         prompt=tuple(encoded.ids),
         encoded=encoded,
         limit=limit,
-        room=_context_length(request, model) - len(encoded.ids),
+        room=_choose_context_length(request, model) - len(encoded.ids),
         budget=thinking.budget(request.thinking, limit),
         reasoning_open=state == "open",
         reasoning_end=_choose_reasoning_end(model, form, calls, answer),
@@ -142,7 +142,7 @@ async def make_plan(
     )
 
 
-async def _write_prompt(
+async def _render_and_encode_prompt(
     request: ChatRequest, model: LoadedModel, thinking_plan: ThinkingPlan, images: Images
 ) -> _WrittenPrompt:
     # What changes from turn to turn without changing what the model reads (`tool_choice`,
@@ -161,14 +161,14 @@ async def _write_prompt(
         begun = continued or rendered.text.endswith(marks.after_open)
         space = "" if begun else marks.after_open
     else:
-        form = _set_call_lead(form, told.leading_call, rendered, space)
+        form = _limit_call_lead_to_unwritten(form, told.leading_call, rendered, space)
     return _WrittenPrompt(told, rendered, encoded, state, form, space)
 
 
 async def prompt_tokens(request: ChatRequest, model: LoadedModel, images: Images) -> int:
-    """Return the tokens of the prompt that a plan would have; raise like :func:`make_plan`."""
+    """Return how many tokens the planned prompt would have; raise like :func:`make_plan`."""
     thought = thinking.plan(model.form, request.thinking)
-    return len((await _write_prompt(request, model, thought, images)).encoded.ids)
+    return len((await _render_and_encode_prompt(request, model, thought, images)).encoded.ids)
 
 
 def _choose_reasoning_end(
@@ -180,7 +180,7 @@ def _choose_reasoning_end(
     return ReasoningEnd.OWN_OR_CALL if within else ReasoningEnd.OWN_MARKER
 
 
-def _extract_continued_answer(request: ChatRequest) -> str:
+def _extract_continued_text_for_grammar(request: ChatRequest) -> str:
     if not request.continue_final_message or request.tool_choice.mode == "required":
         return ""
     text = request.messages[-1].text
@@ -301,13 +301,13 @@ def reasoning_state(
     return "possible" if form.thinking is not None and thought.on is not False else "none"
 
 
-def _set_call_lead(
-    form: ModelFormat, leading_call: str | None, rendered: Rendered, space: str
+def _limit_call_lead_to_unwritten(
+    form: ModelFormat, space_before_call: str | None, rendered: Rendered, leading_space: str
 ) -> ModelFormat:
     lead = form.calls.lead
-    blanks = None if lead.strip() else leading_call
+    blanks = None if lead.strip() else space_before_call
     written = text_overlap(rendered.text, lead)
-    lead = lead[written:] if blanks is None else blanks.removeprefix(space)
+    lead = lead[written:] if blanks is None else blanks.removeprefix(leading_space)
     return structs.replace(form, calls=structs.replace(form.calls, lead=lead))
 
 
@@ -324,13 +324,13 @@ async def _encode_prompt(
         spans = rendered.user if head else ()
         begun = (start for start, stop in spans if text[start:stop].lstrip().startswith(head))
         parting = next(begun, 0)
-        most, scope = _context_length(request, model), request.cache_scope
+        most, scope = _choose_context_length(request, model), request.cache_scope
         return await model.encoder.encode(rendered, model.engine, most, parting, scope)
     except PromptTooLong as long:
         raise ContextLengthExceeded(
             prompt_tokens=long.tokens,
             max_tokens=request.max_tokens,
-            context_length=_context_length(request, model),
+            context_length=_choose_context_length(request, model),
             at_least=True,
         ) from None
     except ImageRefused:
@@ -356,7 +356,7 @@ def _split_at_images(rendered: Rendered, images: Images) -> list[Rendered | Imag
 
 
 def _choose_output_limit(request: ChatRequest, prompt_length: int, model: LoadedModel) -> int:
-    context = _context_length(request, model)
+    context = _choose_context_length(request, model)
     room = context - prompt_length
     asked = request.max_tokens
     too_long = asked is not None and asked > room
@@ -375,7 +375,7 @@ def _choose_output_limit(request: ChatRequest, prompt_length: int, model: Loaded
     return asked or min(room, model.max_output_tokens or room, most or room)
 
 
-def _context_length(request: ChatRequest, model: LoadedModel) -> int:
+def _choose_context_length(request: ChatRequest, model: LoadedModel) -> int:
     context = model.facts.context_length
     return min(context, request.bounds.context_length or context)
 

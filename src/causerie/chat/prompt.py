@@ -31,13 +31,13 @@ _MARKS = 250  # kinds of marks, taken in turn: a call may be shown again with it
 def taken_out(
     conversation: Sequence[Entry], form: ModelFormat, capabilities: TemplateCapabilities
 ) -> tuple[list[Entry], list[Traced]]:
-    """Return the messages, without text where they have calls, and these texts as written."""
+    """Return the messages, those with calls without their text, and the texts taken out."""
     left: list[Entry] = []
     texts: list[Traced] = []
     for entry in conversation:
         calls = entry.get("tool_calls")
         if isinstance(calls, list) and entry["content"]:
-            first, mark = calls[0], _choose_origin_mark(len(texts))
+            first, mark = calls[0], _choose_origin_byte(len(texts))
             function = {**first["function"], "name": Traced(first["function"]["name"], mark)}
             first = {**first, "id": Traced(str(first["id"]), mark), "function": function}
             opened = authored(form.said_open or form.answer_open)
@@ -48,7 +48,7 @@ def taken_out(
     return left, texts
 
 
-def _choose_origin_mark(text_index: int) -> int:
+def _choose_origin_byte(text_index: int) -> int:
     return FINAL + 1 + text_index % _MARKS
 
 
@@ -66,7 +66,7 @@ _PAST_REASONING: dict[str, object] = {
 
 
 class Prompt(Struct, frozen=True, tag=True):
-    """A request as the model's template shows it."""
+    """A rendered request, and the white space that the model itself writes next."""
 
     rendered: Rendered
     leading: str  # white space that the model itself writes before its answer
@@ -143,7 +143,7 @@ def _render_continued_reasoning(
     if opened.endswith(marks.open):
         opened += marks.after_open
     elif not opened.rstrip().endswith(marks.opens):
-        space = leading_of(template, _list_thinking_kwargs(format, on)) or ""
+        space = leading_of(template, _freeze_thinking_kwargs(format, on)) or ""
         opened += space + marks.open + marks.after_open
     return Rendered(opened + thought, (*rendered.user, (len(opened), len(opened) + len(thought))))
 
@@ -170,10 +170,10 @@ def before_call(template: ChatTemplate, format: ModelFormat) -> str | None:
 
 
 def prompt_of(template: ChatTemplate, format: ModelFormat, request: ChatRequest) -> Prompt:
-    """Return the prompt of a request to a model of this format, with what else a plan needs."""
+    """Render a request, and return its prompt with the white space that the model writes next."""
     thought = thinking.plan(format, request.thinking)
     capabilities = format_capabilities(template, format)
-    leading = partial(leading_of, template, _list_thinking_kwargs(format, thought.on))
+    leading = partial(leading_of, template, _freeze_thinking_kwargs(format, thought.on))
     called = format.native_tools and capabilities.calls
     several = format.native_tools and capabilities.tools and capabilities.several
     return Prompt(
@@ -184,14 +184,14 @@ def prompt_of(template: ChatTemplate, format: ModelFormat, request: ChatRequest)
     )
 
 
-def _list_thinking_kwargs(format: ModelFormat, on: bool | None) -> tuple[tuple[str, object], ...]:
+def _freeze_thinking_kwargs(format: ModelFormat, on: bool | None) -> tuple[tuple[str, object], ...]:
     return tuple(thinking_kwargs(format.thinking, on, None).items())
 
 
 def thinking_kwargs(
     switch: ThinkingSwitch | None, on: bool | None, effort: str | None
 ) -> dict[str, object]:
-    """Return the template's arguments for a setting; an effort is rounded to a known one."""
+    """Return the template arguments for thinking (on, off, unset) and the nearest known effort."""
     if switch is None:
         return {}
     chosen = {} if on is None else switch.on if on else switch.off
@@ -275,7 +275,7 @@ def _insert_omitted(
     parts: list[str] = []
     done = at = 0
     for index, text in enumerate(texts):
-        call = origin.find(_choose_origin_mark(index), at)
+        call = origin.find(_choose_origin_byte(index), at)
         start = prompt.rfind(begin, done, call) if call >= 0 else call
         while start >= 0 and any(origin[start : start + len(begin)]):
             start = prompt.rfind(begin, done, start)

@@ -1,4 +1,4 @@
-"""Choice of the renderer of a model's prompts; templates of others render in processes."""
+"""Chooses where a model's prompts are rendered: here, or in child processes if not our template."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class Renderer(Protocol):
     """
 
     async def prompt(self, request: ChatRequest) -> Prompt:
-        """Return the prompt of a request, which may think as its plan says."""
+        """Return the rendered prompt of a request."""
 
     @property
     def before_call(self) -> str | None:
-        """The text that a template writes between a message and its call in the history.
+        """The text that the template writes between a message's text and its call.
 
         ``None`` where that is not known, or no prompt was rendered yet.
         """
@@ -124,14 +124,14 @@ class Renderers:
     _renderers: OrderedDict[_ForeignRenderer, None] = field(init=False, default_factory=OrderedDict)
 
     def renderer(self, source: messages.TemplateSource) -> Renderer:
-        """Return the template's renderer; raise :class:`ValueError` for an invalid one of ours."""
+        """Return a renderer: in this process for a template of ours, else in child processes."""
         return in_process(source) if is_own(source.source) else _ForeignRenderer(self, source)
 
     def processes(self) -> tuple[int, ...]:
         return tuple(pid for each in self._renderers for pid in each.processes())
 
     async def make_room(self, user: _ForeignRenderer) -> None:
-        """Note that a renderer is going to start a process, and end idle ones for it."""
+        """Note that a renderer will start a process, and end idle processes beyond the limit."""
         self._renderers[user] = None
         self._renderers.move_to_end(user)
         for each in list(self._renderers):
@@ -157,9 +157,9 @@ class _ForeignRenderer:
         self._workers = [
             WorkerProcess("causerie.chat.template_worker", str(owner.memory)) for _ in range(_EACH)
         ]
-        self._worker_queue: asyncio.LifoQueue[WorkerProcess] = asyncio.LifoQueue()
+        self._free_workers: asyncio.LifoQueue[WorkerProcess] = asyncio.LifoQueue()
         for worker in self._workers:
-            self._worker_queue.put_nowait(worker)
+            self._free_workers.put_nowait(worker)
 
     async def prompt(self, request: ChatRequest) -> Prompt:
         ask = messages.Ask.of(request)
@@ -182,18 +182,18 @@ class _ForeignRenderer:
         return tuple(worker.pid for worker in self._workers if worker.pid is not None)
 
     async def rest(self) -> None:
-        idle = [self._worker_queue.get_nowait() for _ in range(self._worker_queue.qsize())]
+        idle = [self._free_workers.get_nowait() for _ in range(self._free_workers.qsize())]
         try:
             for worker in idle:
                 await worker.kill()
         finally:
             for worker in idle:
-                self._worker_queue.put_nowait(worker)
+                self._free_workers.put_nowait(worker)
 
     async def _ask_free_worker(self, question: bytes, model_id: str) -> messages.Answer:
         try:
             async with asyncio.timeout(self._process_owner.patience):
-                worker = await self._worker_queue.get()
+                worker = await self._free_workers.get()
         except TimeoutError:
             raise Overloaded(
                 f"Too many prompts of {model_id!r} are being rendered; try again."
@@ -219,7 +219,7 @@ class _ForeignRenderer:
                     continue
             raise TooMuch("its process died, probably for want of memory")
         finally:
-            self._worker_queue.put_nowait(worker)
+            self._free_workers.put_nowait(worker)
 
     async def _prepare_worker(self, worker: WorkerProcess) -> None:
         if worker.pid is not None:

@@ -33,37 +33,37 @@ class Given:
     """Compares a parsed reply with what was sent; ``new`` returns what goes beyond it."""
 
     def __init__(self, partial: events.Partial) -> None:
-        self._expected_texts = {
+        self._unread_text_by_event = {
             events.ReasoningDelta: partial.reasoning,
             events.TextDelta: partial.text,
         }
-        self._expected_calls = [call.name for call in partial.calls]
-        self._expected_arguments = {call.index: call.arguments for call in partial.calls}
+        self._unread_call_names = [call.name for call in partial.calls]
+        self._unread_arguments_by_call = {call.index: call.arguments for call in partial.calls}
 
     @property
     def all_seen(self) -> bool:
         """Return whether the model has repeated everything that was already sent."""
-        left = (*self._expected_texts.values(), *self._expected_arguments.values())
-        return not (self._expected_calls or any(left))
+        left = (*self._unread_text_by_event.values(), *self._unread_arguments_by_call.values())
+        return not (self._unread_call_names or any(left))
 
     def new(self, read: Iterable[events.ContentEvent]) -> list[events.ContentEvent]:
-        """Return the events beyond the known reply; raise :class:`Diverged` if they differ."""
+        """Return the read events without what was sent; raise :class:`Diverged` if that differs."""
         return [left for event in read if (left := self._cut_to_unsent_part(event)) is not None]
 
     def _cut_to_unsent_part(self, event: events.ContentEvent) -> events.ContentEvent | None:
         match event:
             case events.ReasoningDelta(text) | events.TextDelta(text):
-                kind = type(event)
-                self._expected_texts[kind], left = _skip_sent_text(self._expected_texts[kind], text)
+                kind, known = type(event), self._unread_text_by_event[type(event)]
+                self._unread_text_by_event[kind], left = _skip_sent_text(known, text)
                 return structs.replace(event, text=left) if left else None
             case events.ToolCallDelta(index, text):
-                known = self._expected_arguments.get(index, "")
-                self._expected_arguments[index], left = _skip_sent_text(known, text)
+                known = self._unread_arguments_by_call.get(index, "")
+                self._unread_arguments_by_call[index], left = _skip_sent_text(known, text)
                 return structs.replace(event, arguments=left) if left else None
             case events.ToolCallStarted():
-                if not self._expected_calls:
+                if not self._unread_call_names:
                     return event
-                if self._expected_calls.pop(0) != event.name:
+                if self._unread_call_names.pop(0) != event.name:
                     raise Diverged
                 return None
 
@@ -96,16 +96,16 @@ def can_write(form: forms.ModelFormat, partial: events.Partial) -> bool:
 
 def answer_space(text: str) -> WhiteSpace:
     """Return the white space that the rest of a JSON answer may have after ``text``."""
-    return WhiteSpace.PRETTY if _is_pretty_json(text) else WhiteSpace.ANY
+    return WhiteSpace.PRETTY if _has_only_pretty_print_spaces(text) else WhiteSpace.ANY
 
 
 def call_space(partial: events.Partial) -> WhiteSpace:
     """Return the white space that the arguments of calls may have after an interrupted reply."""
-    alike = all(_is_pretty_json(call.arguments) for call in partial.calls)
+    alike = all(_has_only_pretty_print_spaces(call.arguments) for call in partial.calls)
     return WhiteSpace.PRETTY if alike else WhiteSpace.ANY
 
 
-def _is_pretty_json(text: str) -> bool:
+def _has_only_pretty_print_spaces(text: str) -> bool:
     return _PRETTY_SPACE.fullmatch(_STRING.sub("0", text)) is not None
 
 
@@ -118,7 +118,7 @@ def writings(
     earlier: int,
     between: str | None = None,
 ) -> Iterator[Traced]:
-    """Yield texts of the reply so far, the likeliest first; ``earlier`` calls are in the history.
+    """Yield possible texts of the reply so far, likeliest first; ``earlier`` counts older calls.
 
     ``between`` stands between a text and its calls; a line break where nobody knows.
     """

@@ -28,7 +28,7 @@ class Traced(str):
     _origin_bytes: bytes
 
     def __new__(cls, text: str = "", origin: int | bytes | None = None) -> Traced:
-        """``origin`` is one of the constants for the whole text, or one byte a character."""
+        """Make a string whose ``origin`` is one constant for all of it, or one byte a character."""
         self = super().__new__(cls, text)
         if isinstance(origin, bytes):
             if len(origin) != len(self):

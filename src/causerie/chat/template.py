@@ -62,7 +62,7 @@ class TemplateRefused(TemplateError):
 
 
 class _Generation(Extension):
-    """``{% generation %}``: marks what the model writes, for training; here its body only."""
+    """The tag ``{% generation %}`` of training templates, of which just the body is rendered."""
 
     tags = {"generation"}  # noqa: RUF012 - the base class declares it without ClassVar
 
@@ -196,7 +196,7 @@ class TooMuch(TemplateError):
 
 
 class Rendered(Struct, frozen=True):
-    """A prompt. ``user`` are the half-open spans of characters that a user wrote, in order.
+    """A prompt, with the half-open spans of characters that a ``user`` wrote, in order.
 
     ``final_end`` is where the content of a final message to be continued ends,
     where one was marked.
@@ -244,7 +244,7 @@ class ChatTemplate:
         kwargs: Mapping[str, object] | None = None,
         amended: Callable[[Traced], Traced] | None = None,
     ) -> Rendered:
-        """Return the prompt for these messages, changed by ``amended``.
+        """Return the prompt for these messages, as the function ``amended`` changes it.
 
         Every plain string in the arguments is a user's; one that this program
         wrote is passed as :func:`~causerie.chat.taint.authored`. Raises
@@ -273,7 +273,7 @@ class ChatTemplate:
     def _render_text(self, variables: dict[str, object]) -> Traced:
         template = self._compiled_template
         try:
-            return joined(_check_size(template.root_render_func(template.new_context(variables))))
+            return joined(_limit_length(template.root_render_func(template.new_context(variables))))
         except TemplateRefused as refusal:
             raise InvalidRequest(
                 f"The model's chat template refuses these messages: {refusal.message}",
@@ -292,7 +292,7 @@ class ChatTemplate:
             ) from failure
 
 
-def _check_size(parts: Iterable[str]) -> Iterator[str]:
+def _limit_length(parts: Iterable[str]) -> Iterator[str]:
     length = 0
     for part in parts:
         length += len(part)

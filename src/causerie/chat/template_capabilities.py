@@ -61,7 +61,7 @@ def capabilities_of(
     marks: tuple[str, str] = ("<think>", "</think>"),
     thinking: tuple[tuple[str, object], ...] = (),
 ) -> TemplateCapabilities:
-    """Return the traits of a template; its format's declarations are tried first.
+    """Return what a template can show; the ``arguments`` shape of its format is tried first.
 
     ``marks`` enclose reasoning; with the arguments ``thinking`` the template shows it, if ever.
     """
@@ -75,7 +75,7 @@ def _probe_capabilities(
     user, answer = _build_message("user", _ONE), _build_message("assistant", _TWO)
     tools = [_build_sample_tool("")]
     first, second = _build_message("system", _TWO), _build_message("system", _THREE)
-    shape = _probe_call_shape(probe, arguments_shape)
+    shape = _find_call_shape(probe, arguments_shape)
     kind, nothing, short = shape or (arguments_shape, "", False)
     call = _build_exchange(kind, nothing, short)
     call[1] |= reasoning
@@ -121,9 +121,10 @@ def leading_of(
     kwargs: tuple[tuple[str, object], ...] = (),
     calling: TemplateCapabilities | None = None,
 ) -> str | None:
-    """Return the white space that a template writes before an earlier answer or its reasoning,
-    or with the traits ``calling`` before a call, and not at the end of a prompt, where the model
-    writes it; ``None`` if unknown."""
+    """Return the white space that a template writes between a prompt's end and an answer or call.
+
+    It is that of a call with the traits ``calling``, else of an answer or its reasoning, and
+    ``None`` if unknown."""
     user, probe = _build_message("user", _ONE), _Probe(template, kwargs)
     told, tools = [user, _build_message("assistant", _TWO), user], None
     if calling:
@@ -179,8 +180,8 @@ def _may_begin_with_answer(
     return probe.shows(called, _TWO, _THREE, _FOUR, _ONE, tools=[_build_sample_tool("")])
 
 
-def _probe_call_shape(probe: _Probe, hint: Shape) -> tuple[Shape, str | None, bool] | None:
-    shapes: tuple[Shape, Shape] = ("text", "object") if hint == "text" else ("object", "text")
+def _find_call_shape(probe: _Probe, preferred: Shape) -> tuple[Shape, str | None, bool] | None:
+    shapes: tuple[Shape, Shape] = ("text", "object") if preferred == "text" else ("object", "text")
     for short, kind, nothing in product((False, True), shapes, ("", None)):
         text = probe.text(_build_exchange(kind, nothing, short), [_build_sample_tool(_THREE)]) or ""
         called = text.rfind("probe_weather", 0, text.find(_TWO) + 1)

@@ -1,4 +1,4 @@
-"""The process that renders a template that does not come with this program, and its messages.
+"""Child process that renders a template that is not ours, and the messages that it exchanges.
 
 It has one template at a time, and may be killed at any moment. Messages are JSON.
 """

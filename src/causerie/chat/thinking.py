@@ -23,7 +23,7 @@ def request_sampling(
     *,
     thinks: bool,
 ) -> parameters.SamplingParams:
-    """Return the sampling of a request.
+    """Return the sampling of a request, with what it leaves open from the model or the defaults.
 
     A recommendation is about random sampling. A request whose temperature is 0 gets the most likely
     token, and no recommended penalty makes another one of it.
@@ -61,7 +61,7 @@ class ThinkingPlan(Struct, frozen=True):
 
 
 def plan(form: ModelFormat, thinking: Thinking) -> ThinkingPlan:
-    """Return the plan; raise ``InvalidRequest`` if thinking is off for a model that must think."""
+    """Return whether and how a request thinks; raise ``InvalidRequest`` if mandatory but off."""
     switch = form.thinking
     if switch is not None and switch.mandatory and thinking.enabled is False:
         raise InvalidRequest(

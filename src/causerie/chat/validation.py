@@ -50,7 +50,7 @@ class CheckedSchema:
     rules: Mapping[str, object]
 
     def fault(self, value: object, work: Work) -> Fault | None:
-        """Return what a decoded document breaks; raise :class:`WorkExceeded` if that is unknown."""
+        """Return the first rule broken by a document, or ``None``; raise :class:`WorkExceeded`."""
         known = as_mapping(self.rules.get("$defs"))
         try:
             _Checker(known, work).check(value, self.rules, "#")
@@ -61,7 +61,7 @@ class CheckedSchema:
         return None
 
     def fault_of_text(self, text: str, work: Work) -> str | None:
-        """Return what the text of a document breaks, as a sentence; raise as :meth:`fault`."""
+        """Return a sentence on the rule that a text breaks, or ``None``; raise as :meth:`fault`."""
         try:
             value = json_value(text)
         except (ValueError, RecursionError) as error:
@@ -71,7 +71,7 @@ class CheckedSchema:
 
 
 async def decided(check: Callable[[Work], _T], characters: int) -> _T:
-    """Return the result of a check of so many characters; a long check runs in a thread.
+    """Return the result of a check of a text of so many characters; run a long one in a thread.
 
     Raises :class:`WorkExceeded` if it takes more than :data:`MOST_STEPS`.
     """
@@ -84,7 +84,7 @@ async def decided(check: Callable[[Work], _T], characters: int) -> _T:
 
 
 def following(values: Iterable[object], schema: Schema) -> list[object]:
-    """Return the values that follow a schema without references."""
+    """Return those values that are valid by a schema, which has no references."""
     checked = CheckedSchema(Rewriter(schema, "schema").rewrite())
     return [value for value in values if checked.fault(value, Work(MOST_STEPS)) is None]
 
@@ -199,7 +199,7 @@ class _Checker:
         if "contains" in schema:
             self._check_contains(value, schema, pointer)
         if "unevaluatedItems" in schema:
-            for index in sorted({*range(len(value))} - self._find_evaluated_names(value, schema)):
+            for index in sorted({*range(len(value))} - self._find_evaluated_keys(value, schema)):
                 self.check(value[index], schema["unevaluatedItems"], step(pointer, index))
 
     def _check_contains(self, value: list[object], schema: Schema, pointer: str) -> None:
@@ -221,7 +221,7 @@ class _Checker:
             texts.add(text)
         return len(texts) < len(items)
 
-    def _find_evaluated_names(
+    def _find_evaluated_keys(
         self, value: dict[str, object] | list[object], schema: Schema
     ) -> set[str | int]:
         # The names, or positions, that are spoken of alongside ``unevaluatedProperties`` or -Items.
@@ -244,7 +244,7 @@ class _Checker:
         if others in schema:
             known |= every
         for part in self._find_valid_subschemas(value, schema):
-            known |= every if unevaluated in part else self._find_evaluated_names(value, part)
+            known |= every if unevaluated in part else self._find_evaluated_keys(value, part)
         return known
 
     def _find_valid_subschemas(self, value: object, schema: Schema) -> Iterator[Schema]:
@@ -278,13 +278,13 @@ class _Checker:
                     self.check(item, rule, step(pointer, name))
             if not known:
                 self.check(item, schema.get("additionalProperties", True), step(pointer, name))
-        self._check_property_names(value, schema, pointer)
+        self._check_name_keywords(value, schema, pointer)
 
-    def _check_property_names(self, value: dict[str, object], schema: Schema, pointer: str) -> None:
+    def _check_name_keywords(self, value: dict[str, object], schema: Schema, pointer: str) -> None:
         for name in value if "propertyNames" in schema else ():
             self.check(name, schema["propertyNames"], step(pointer, name))
         if "unevaluatedProperties" in schema:
-            for name in value.keys() - self._find_evaluated_names(value, schema):
+            for name in value.keys() - self._find_evaluated_keys(value, schema):
                 self.check(value[name], schema["unevaluatedProperties"], step(pointer, name))
 
 

@@ -19,7 +19,7 @@ class Died(Exception):
 
 
 class WorkerProcess:
-    """One process, made of a module of this program and its arguments."""
+    """One child process that runs a module of this program with arguments."""
 
     def __init__(self, module: str, *arguments: str) -> None:
         self._module_and_arguments = (module, *arguments)
@@ -47,7 +47,7 @@ class WorkerProcess:
         return True
 
     async def ask(self, request: bytes) -> bytes:
-        """Send one request and return its answer. After any failure the process has ended."""
+        """Send one request and return its answer; kill the process after any failure."""
         process = self._process
         if process is None or process.stdin is None or process.stdout is None:
             raise Died

@@ -1,4 +1,4 @@
-"""The inside of a process that may be killed at any moment: its limits and its one loop."""
+"""Runs inside a child process: its limits of time and memory, and its loop of requests."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def serve(requests: BinaryIO, answers: BinaryIO, answer: Callable[[bytes], bytes
 
 @contextmanager
 def limited_work(seconds: float) -> Iterator[None]:
-    """End the process when the body has used so many seconds of processor time.
+    """Kill this process if the block uses more than ``seconds`` of processor time.
 
     Time that passes while others have the processor does not count. Without
     :data:`BOUNDS_WORK` there is no limit.

@@ -104,7 +104,7 @@ def disable_user(who: Who, config: Config = None, pairs: Set = None, json: AsJso
 
     `causerie users disable ann@example.org`
     """
-    _change_user(who, config, pairs, json, lambda users, by, id: users.disable(by, id))
+    _change_and_print_user(who, config, pairs, json, lambda users, by, id: users.disable(by, id))
 
 
 @users.command("enable")
@@ -115,7 +115,7 @@ def enable_user(who: Who, config: Config = None, pairs: Set = None, json: AsJson
 
     `causerie users enable ann@example.org`
     """
-    _change_user(
+    _change_and_print_user(
         who, config, pairs, json, lambda users, by, id: users.disable(by, id, disabled=False)
     )
 
@@ -136,7 +136,7 @@ def link_to_reset(who: Who, config: Config = None, pairs: Set = None, json: AsJs
 
 @users.command("remove-factor")
 def remove_factor(who: Who, config: Config = None, pairs: Set = None) -> None:
-    """Remove two-factor authentication that was lost, codes and all: their sessions end.
+    """Remove a user's lost two-factor authentication, codes and all, and end their sessions.
 
     The password alone lets them in again; make sure that it is them who ask.
 
@@ -164,13 +164,13 @@ def make_operator(
 
     `causerie users operator ann@example.org --revoke`
     """
-    _change_user(
+    _change_and_print_user(
         *(who, config, pairs, json),
         lambda users, by, id: users.make_operator(by, id, operator=not revoke),
     )
 
 
-def _change_user(
+def _change_and_print_user(
     id_or_email: str,
     config: Config,
     overrides: Set,
@@ -311,7 +311,7 @@ def with_accounts(
     pairs: list[str] | None,
     work: Callable[[Accounts, Actor], Coroutine[Any, Any, T]],
 ) -> tuple[Settings, T]:
-    """Return the settings, and the result of work on the accounts, as the command line's actor."""
+    """Run a function on the accounts with all rights; return the settings and its result."""
     from causerie.composition.account_backend import accounts_of
     from causerie.hosted.accounts.people import SYSTEM
 
@@ -359,5 +359,5 @@ async def find_project(accounts: Accounts, by: Actor, given: str) -> Project:
 
 
 def day(moment: datetime | None) -> str:
-    """Return a moment as tables show it, in UTC."""
+    """Return the date and time of a moment for tables, in UTC, or a dash without one."""
     return "-" if moment is None else f"{moment:%Y-%m-%d %H:%M}"

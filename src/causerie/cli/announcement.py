@@ -48,7 +48,7 @@ class ConsoleAnnouncer:
         self._sign_up_token = token
 
     def loading(self, engines: Sequence[EngineStatus]) -> None:
-        """Show the progress of loads, on a terminal without a download's bar."""
+        """Show the progress of model loads on a terminal, while it has no download's bar."""
         self._engine_statuses = engines
         words = [
             f"Loading {engine.model}"
@@ -231,7 +231,7 @@ def qr_lines(text: str) -> Sequence[str]:
 
 
 class DownloadBar:
-    """Shows the progress of one download after another; ``log_line`` gets lines in its place."""
+    """Shows the progress of one download after another, as a bar or as lines to ``log_line``."""
 
     def __init__(self, console: Console, log_line: Callable[[str], None] | None = None) -> None:
         self._print_line = log_line or partial(console.print, markup=False, highlight=False)

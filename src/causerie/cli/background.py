@@ -1,4 +1,4 @@
-"""A background service that keeps the models of ``causerie run`` for the next one.
+"""A background service that keeps models loaded between calls of ``causerie run``.
 
 It serves all models of the cache, or one file, at a loopback port. The program that it runs is
 this module, which reads the settings from stdin. Commands find it by its control socket, as every
@@ -53,7 +53,7 @@ _MOST_TOLD = 2000  # characters of the log of a service that did not start
 
 
 def started(settings: Settings, model: ModelSettings) -> tuple[Service, str]:
-    """Return a background service that has a model, and the model's id there.
+    """Find or start a background service of a model; return it and the model's id there.
 
     Weights that are not here are fetched before. Raises :class:`CommandFailed`, and
     :class:`WeightsError` for weights that cannot be had.

@@ -22,9 +22,9 @@ _NAME = re.compile(rf"(?=.{{1,{_LONGEST}}}$)(hf|pypi):[a-zA-Z0-9._:/-]+")  # as 
 def served_models(
     settings: Settings, refs: Sequence[str], id: str | None, only: list[str] | None, engine: Engine
 ) -> tuple[ModelSettings, ...]:
-    """Return the models to serve: those of ``refs`` or ``only``, or all that are configured, with
-    those of the cache where it is served.
+    """Return the models to serve: those that are named, or all configured, and cached ones.
 
+    ``refs`` and ``only`` name models; without either, those of the cache are added if it is served.
     A model that is not configured is loaded when a request names it, and unloaded when it is idle,
     unless it is the only one that is named.
     """
@@ -56,7 +56,7 @@ def _list_cached_models(settings: Settings) -> Iterator[ModelSettings]:
         if path.is_dir() and not any(path.glob("*.safetensors")) and not any(path.glob("*.xml")):
             continue  # a tokenizer, for a model that others run
         model = ModelSettings(id=known.id_of(reference), ref=weights.ref, engine=engine_for([path]))
-        if _weights_and_engine(model) == _weights_and_engine(DEFAULT_MODEL):
+        if _get_weights_and_engine(model) == _get_weights_and_engine(DEFAULT_MODEL):
             model = DEFAULT_MODEL  # which keeps its engine after it was fetched at the first start
         ref = model.ref or ""
         repository = [ref] if _NAME.fullmatch(ref) else []
@@ -66,12 +66,12 @@ def _list_cached_models(settings: Settings) -> Iterator[ModelSettings]:
 def _select_unconfigured_models(
     settings: Settings, models: Iterable[ModelSettings], configured: Sequence[ModelSettings]
 ) -> Iterator[ModelSettings]:
-    refs = {_weights_and_engine(model) for model in configured if model.ref}
+    refs = {_get_weights_and_engine(model) for model in configured if model.ref}
     names = {name for model in configured for name in (model.id, door_slug(model), *model.aliases)}
     for model in models:
-        if _weights_and_engine(model) in refs:
+        if _get_weights_and_engine(model) in refs:
             continue
-        refs.add(_weights_and_engine(model))
+        refs.add(_get_weights_and_engine(model))
         id = next(
             one
             for one in _propose_model_ids(model)
@@ -94,5 +94,5 @@ def _propose_model_ids(model: ModelSettings) -> Iterator[str]:
     yield from (f"{model.id}-{number}" for number in itertools.count(2))
 
 
-def _weights_and_engine(model: ModelSettings) -> tuple[str, str]:
+def _get_weights_and_engine(model: ModelSettings) -> tuple[str, str]:
     return str(Reference.parse(model.ref or "").settled), model.engine

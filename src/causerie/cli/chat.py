@@ -155,7 +155,7 @@ _PATIENCE_SECONDS = 3.0
 
 
 def question_of(words: Sequence[str], patience: float = _PATIENCE_SECONDS) -> str | None:
-    """Return the one question, or ``None`` for a conversation.
+    """Return the one question of arguments and stdin, or ``None`` for a conversation.
 
     What is piped stands in the place of the word ``-``, and without that word before the others. A
     pipe is read to its end, however long that takes; after ``patience`` seconds without anything

@@ -116,14 +116,14 @@ class Conversation:
             self.messages.append({"role": "system", "content": self._system_prompt})
 
     def load(self, messages: Sequence[Mapping[str, object]]) -> None:
-        """Go on with these messages. Raises ``ServiceError`` if a service would refuse them."""
+        """Replace the conversation by these messages; raise ``ServiceError`` for invalid ones."""
         _ = self._build_chat_request([*messages, _ANY_QUESTION])
         first = messages[0] if messages else {}
         self._system_prompt = str(first.get("content")) if first.get("role") == "system" else None
         self.images, self.messages = [], [dict(message) for message in messages]
 
     def set(self, values: Mapping[str, object]) -> None:
-        """Add fields to every request; ``None`` leaves one out. Raises ``ServiceError``."""
+        """Add fields to every request, or drop those of ``None``; raise ``ServiceError``."""
         changed = {**self.fields, **values}
         fields = {name: value for name, value in changed.items() if value is not None}
         before, self.fields = self.fields, fields
@@ -150,7 +150,7 @@ class Conversation:
         self.messages.append(self.question(text))
 
     def question(self, text: str) -> dict[str, object]:
-        """Return a message of the user, after the attached pictures."""
+        """Return a user message of the attached pictures and a text, and detach the pictures."""
         content: object = text
         if self.images:
             parts = [{"type": "image_url", "image_url": {"url": each}} for each in self.images]
@@ -158,7 +158,7 @@ class Conversation:
         return {"role": "user", "content": content}
 
     async def answer(self, into: ChatAnswer) -> AsyncGenerator[Event, None]:
-        """Ask for an answer; its pieces are kept in ``into``. Raises ``ServiceError``.
+        """Yield the events of an answer and keep its pieces in ``into``; raise ``ServiceError``.
 
         A complete answer joins the history. One that is stopped or breaks
         joins by :meth:`keep`, if the caller wants it to.
@@ -213,7 +213,7 @@ def provider_at(base_url: str, key: str | None) -> Provider:
 
 
 def advice(status: object, base_url: str) -> str:
-    """Return what to do about a status, to be put after it; empty if unknown."""
+    """Return advice on an HTTP status, to be put after it, or an empty text."""
     if status == HTTPStatus.UNAUTHORIZED:
         return f", set {CLIENT_KEY}"
     if status == HTTPStatus.NOT_FOUND and not _VERSION.search(base_url):
@@ -242,7 +242,7 @@ def talk(
     plain: bool,
     own: bool = False,
 ) -> None:
-    """Chat with the model that ``find`` returns, or ask it the question.
+    """Chat with the model of the endpoint that ``find`` returns, or ask it the ``question``.
 
     ``own``: a service of this program has it, which tells reasoning apart itself, and which
     ``find`` starts anew where it has ended.
@@ -343,11 +343,11 @@ class _ChatSession:
         messages = self._conversation.messages
         mark = len(messages)
         messages.append(user_message)
-        if not self._run_tool_loop():
+        if not self._ask_with_typed_tool_results():
             del messages[mark:]
 
     # Return whether what was said stays in the conversation.
-    def _run_tool_loop(self) -> bool:
+    def _ask_with_typed_tool_results(self) -> bool:
         while True:
             answer = ChatAnswer()
             view = AnswerView(self._console, self._stderr_console, plain=self._shows_source)
@@ -428,7 +428,7 @@ class ChatCommands:
     _fetch_models_by_id: Callable[[], Mapping[str, Mapping[str, Any]]]  # entries by id
 
     def reply_to(self, line: str) -> str | None:
-        """Return what a command has to say, or ``None`` if the line is for the model.
+        """Run a line that is a command; return its reply, or ``None`` for a line to the model.
 
         Only a first word of letters is a command, so that a path can be talked about.
         """

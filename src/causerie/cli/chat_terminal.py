@@ -1,6 +1,4 @@
-"""The terminal of a chat: the person's input, with the lines of former runs, and the answer as
-it streams.
-"""
+"""The terminal of a chat: reads input, with a history of lines, and prints streamed answers."""
 
 from __future__ import annotations
 
@@ -179,7 +177,7 @@ class AnswerView:
                 pass
 
     def summary(self, usage: events.Usage | None, seconds: float, first: float | None) -> None:
-        """Print the number of tokens, the time to the first, and the rate. Only on a terminal."""
+        """Print, on a terminal alone, the number of tokens, the time to the first, and the rate."""
         if usage is None or not self._console.is_terminal:
             return
         words = [counted(usage.completion, "token")]
@@ -209,7 +207,7 @@ class AnswerView:
             self._is_line_open = not shown.endswith("\n")
 
     def end(self) -> None:
-        """Leave the cursor at the beginning of a line."""
+        """Render what is left, and leave the cursor at the beginning of a line."""
         if self._markdown_stream:
             self._markdown_stream.end()
         if self._is_line_open:
@@ -243,20 +241,20 @@ class StreamedMarkdown:
     def __init__(self, out: Console) -> None:
         self._console = out
         self._unrendered_text = ""
-        self._console_start_size: ConsoleDimensions = out.size
-        self._searched_line_count = 0
+        self._size_at_text_start: ConsoleDimensions = out.size
+        self._line_count_at_last_split = 0
 
     def add(self, text: str) -> None:
         """Show more of the text, which has no control characters."""
         text = text.replace("\t", "    ")
         if not self._unrendered_text:
             text = text.lstrip("\n")
-            self._console_start_size = self._console.size
+            self._size_at_text_start = self._console.size
         self._unrendered_text += text
         self._print_unrendered(text)
         lines, last = self._unrendered_text.count("\n"), self._unrendered_text.rpartition("\n")[2]
-        if lines != self._searched_line_count and len(last.strip()) >= _TELLING:
-            self._searched_line_count = lines
+        if lines != self._line_count_at_last_split and len(last.strip()) >= _TELLING:
+            self._line_count_at_last_split = lines
             self._render_blocks_until(list(_split_markdown_blocks(self._unrendered_text))[-1][0])
 
     def end(self) -> None:
@@ -271,7 +269,7 @@ class StreamedMarkdown:
             return
         rest = self._unrendered_text[end_offset:]
         rows = shown_rows(self._unrendered_text, self._console.width)
-        if rows and rows <= self._console.height and self._console_start_size == self._console.size:
+        if rows and rows <= self._console.height and self._size_at_text_start == self._console.size:
             with self._console:  # one write, so that nothing flickers
                 up = f"\x1b[{rows - 1}A" if rows > 1 else ""
                 clear = Segment(f"\r{up}\x1b[J", None, [])
@@ -283,8 +281,8 @@ class StreamedMarkdown:
                 if rest:
                     self._console.line()
                     self._print_unrendered(rest)
-        self._unrendered_text, self._searched_line_count = rest, rest.count("\n")
-        self._console_start_size = self._console.size
+        self._unrendered_text, self._line_count_at_last_split = rest, rest.count("\n")
+        self._size_at_text_start = self._console.size
 
     def _print_block(self, block: str) -> None:
         from rich.markdown import Markdown

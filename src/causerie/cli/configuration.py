@@ -1,5 +1,4 @@
-"""``causerie check``, ``export`` and ``import``: what is in force, and the entries that the
-database holds.
+"""``causerie check``, ``export`` and ``import``: settings in force, and entries in the database.
 
 They work on the database that the settings name, also while the service runs, with the rights
 of the machine's owner. A running service adopts a change within a second.
@@ -144,7 +143,7 @@ def _format_setting(field: Any, value: object, origin: str) -> str:
 
 
 def changing_keys(settings: Settings) -> Iterator[str]:
-    """Yield as comments of TOML when the keys of providers are read again."""
+    """Yield a TOML comment for each key of a provider that is read again, on how and when."""
     from causerie.composition.providers import renewal_seconds
 
     for provider in settings.providers:
@@ -162,7 +161,7 @@ def changing_keys(settings: Settings) -> Iterator[str]:
 
 
 def list_prices(settings: Settings) -> Iterator[str]:
-    """Yield as comments of TOML which models of aliases have list prices, and from which day."""
+    """Yield a TOML comment for each target of an alias that has a list price, with its date."""
     from causerie.settings.prices import Prices
 
     prices = Prices(settings)
@@ -327,7 +326,7 @@ def _translate_litellm(litellm_file: Path, output_file: Path | None) -> None:
 def import_entries(
     file: Path, config: Path | None, pairs: list[str] | None, *, yes: bool, prune: bool = False
 ) -> None:
-    """Print what would change, ask unless ``yes``, and write all of it.
+    """Print what a file would change in the database, ask unless ``yes``, and write all of it.
 
     With ``prune`` entries that the file does not name are deleted.
     """

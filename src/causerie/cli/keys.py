@@ -182,7 +182,7 @@ def disable_key(
 
     `causerie keys disable ck_5RkT0yQzAbCd`
     """
-    _change_key(lambda accounts, by: accounts.keys.disable(by, which), config, pairs, json)
+    _edit_and_print_key(lambda accounts, by: accounts.keys.disable(by, which), config, pairs, json)
 
 
 @keys.command("enable")
@@ -195,7 +195,7 @@ def enable_key(
 
     `causerie keys enable ck_5RkT0yQzAbCd`
     """
-    _change_key(lambda accounts, by: accounts.keys.enable(by, which), config, pairs, json)
+    _edit_and_print_key(lambda accounts, by: accounts.keys.enable(by, which), config, pairs, json)
 
 
 @keys.command("delete")
@@ -223,7 +223,7 @@ def warn_of_unknown(draft: KeyDraft, settings: Settings) -> None:
             typer.echo(words, err=True)
 
 
-def _change_key(
+def _edit_and_print_key(
     edit: Callable[[Accounts, Actor], Awaitable[ApiKey]], config: Config, overrides: Set, json: bool
 ) -> None:
     async def work(accounts: Accounts, by: Actor) -> tuple[str, ApiKey]:

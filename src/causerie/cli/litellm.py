@@ -91,14 +91,14 @@ class ImportedTarget:
 
 
 class LitellmTranslation:
-    """Tables of our configuration, by their names; ``notes`` are settings without a counterpart."""
+    """LiteLLM's settings as tables of our configuration; ``notes`` say what has no counterpart."""
 
     def __init__(self, document: Mapping[str, Any], environ: Mapping[str, str]) -> None:
         """Translate a document; of ``environ`` the variable of the master key is read."""
         self.providers: dict[str, dict[str, object]] = {}
         self.aliases: dict[str, dict[str, ImportedTarget]] = {}  # by the names of targets
         self.notes: list[str] = []
-        self._operations_by_model: dict[tuple[str, str], str] = {}  # of models that do not chat
+        self._operation_by_provider_and_model: dict[tuple[str, str], str] = {}  # if not chat
         self._api_keys_by_variable: dict[str, list[str | None]] = {}  # as the file has them
         router = _get_subtable(document, "router_settings")
         lite = _get_subtable(document, "litellm_settings")
@@ -140,7 +140,7 @@ class LitellmTranslation:
         for name, table in self.providers.items():
             models = [
                 {"id": model, "operations": [operation]}
-                for (at, model), operation in self._operations_by_model.items()
+                for (at, model), operation in self._operation_by_provider_and_model.items()
                 if at == name
             ]
             values = {"name": name, **table, **_drop_empty(models=models)}
@@ -198,7 +198,7 @@ class LitellmTranslation:
             raise NotCarried("`model_name` and `model` must both have one `*`, or neither")
         provider = self._add_or_reuse_provider(prefix, params)
         if mode in _OPERATIONS:
-            self._operations_by_model[provider, model] = _OPERATIONS[mode]
+            self._operation_by_provider_and_model[provider, model] = _OPERATIONS[mode]
         return ImportedTarget(
             provider,
             model,

@@ -1,6 +1,4 @@
-"""``causerie models``, ``show``, ``pull``, ``list`` and ``rm``: what is configured, facts of one
-model, and the weights in the cache.
-"""
+"""``causerie models``, ``show``, ``pull``, ``list`` and ``rm``: models and weights in the cache."""
 
 from __future__ import annotations
 

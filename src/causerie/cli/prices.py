@@ -86,7 +86,7 @@ def update_prices(
     config: command.Config = None,
     pairs: command.Set = None,
 ) -> None:
-    """Take a newer price list, and show what it changes.
+    """Store a newer price list, and show what it changes.
 
     It is written to `list_prices.file`, or else to `prices.csv` in
     `store.folder`. Of two rows for a model the newer one applies. A running

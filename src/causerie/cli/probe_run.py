@@ -74,7 +74,7 @@ def carry_out(run: ProbeRun, *, entry: bool, as_json: bool) -> None:
 
 @dataclass(eq=False)
 class ProbeRun:
-    """One probe: provider, models, bounds. ``dialect`` is that which was named, or is guessed."""
+    """One probe of a provider: its models and bounds; ``dialect`` is guessed if not named."""
 
     base_url: str
     models: tuple[str, ...]

@@ -57,7 +57,7 @@ _FIXED = {"item_separator": ", ", "key_separator": ": ", "whitespace_flexible": 
 
 
 class WhiteSpace(Enum):
-    """White space that JSON may have between its tokens."""
+    """Choice of the white space that JSON may have between its tokens."""
 
     FIXED = "fixed"
     """As Python's ``json.dumps`` writes it: one space behind ``,`` and ``:``, none elsewhere."""
@@ -72,7 +72,7 @@ class WhiteSpace(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PreparedSchema:
-    """A schema as the engine takes it, and the annotations in it that nobody knows."""
+    """A schema's constraint for the engine, its rules for a final check, and ignored keywords."""
 
     text: str  # to stand behind ``%json``
     ignored: tuple[str, ...]  # unknown keywords and formats, each as a response header names it
@@ -88,7 +88,7 @@ class PreparedSchema:
 def prepare(
     schema: Schema | bool, *, param: str, white_space: WhiteSpace = WhiteSpace.FIXED
 ) -> PreparedSchema:
-    """Return the constraint by which a JSON document follows ``schema``.
+    """Return the constraint and the final check by which a JSON document follows ``schema``.
 
     Rules that no grammar has are left to the check of the finished document. Raises
     :class:`SchemaRefused` with the place of what neither can enforce; ``param`` names the field.

@@ -1,4 +1,4 @@
-"""A cache of values that together are of some size at most; those used last stay longest."""
+"""A cache with a bound on the total size of its values; the least recently used ones go first."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Value = TypeVar("Value")
 
 
 class BoundedCache(Generic[Key, Value]):
-    """Values by key, whose sizes add up to ``most``; one of more than ``largest`` is not kept."""
+    """Cache of values whose sizes total ``most`` at most; one above ``largest`` is not kept."""
 
     def __init__(self, most: int, largest: int | None = None) -> None:
         self._max_total_size = most

@@ -1,4 +1,4 @@
-"""Find the subschemas that apply to a value, and the items that must differ."""
+"""Finds the subschemas that apply to each value of a document, surely or possibly."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ class _Document:
         return [self.definitions.get(reference.removeprefix("#/$defs/"))]
 
     def checked(self, schema: Schema) -> bool:
-        """Return whether a part that may not apply, or the schema, is marked to be checked."""
+        """Return whether the schema, or a part that perhaps applies, is marked for the check."""
         if id(schema) not in self._checked:
             other = {"additionalProperties"} if "patternProperties" not in schema else set[str]()
             open_parts = [of for key, of in schema.items() if key not in _CERTAIN | other]
-            self._checked[id(schema)] = CHECKED in schema or self._has_checked_mark(open_parts)
+            self._checked[id(schema)] = CHECKED in schema or self._contains_checked_mark(open_parts)
         return self._checked[id(schema)]
 
-    def _has_checked_mark(self, parts: list[object]) -> bool:
+    def _contains_checked_mark(self, parts: list[object]) -> bool:
         seen = set[int]()
         while parts:
             part = parts.pop()
@@ -75,7 +75,7 @@ class AppliedSchemas:
 
     @property
     def checked(self) -> tuple[Schema, ...]:
-        """Return the subschemas by which the finished value is checked, each as a document."""
+        """Return the subschemas by which the finished value is checked, each with definitions."""
         document = self._document
         defined = {"$defs": document.definitions}
         return tuple({**each, **defined} for each in self.schemas if document.checked(each))
@@ -114,6 +114,6 @@ class AppliedSchemas:
 
 
 def applied_schemas(rules: Schema, *, certain: bool) -> AppliedSchemas:
-    """Return what surely (``certain``) applies to a whole document, or all that may."""
+    """Return the subschemas that apply to a whole document: surely if ``certain``, else perhaps."""
     top = {key: of for key, of in rules.items() if key != "$defs"}
     return _Document(as_mapping(rules.get("$defs")), certain).closed([top])

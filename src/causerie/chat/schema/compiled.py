@@ -29,7 +29,7 @@ class WorkExceeded(Exception):
 
 
 class Work:
-    """Number of steps that may still be taken. Copies of its users share it."""
+    """Counter of the steps that may still be taken; a copy is the same counter."""
 
     __slots__ = ("left",)
 
@@ -40,7 +40,7 @@ class Work:
         return self
 
     def spend(self, steps: int) -> None:
-        """Take steps; raise :class:`WorkExceeded` where fewer are left."""
+        """Subtract steps from those left; raise :class:`WorkExceeded` if there are too few."""
         self.left -= steps
         if self.left < 0:
             raise WorkExceeded

@@ -1,4 +1,4 @@
-"""Proof that the options of a ``oneOf`` exclude each other, and patterns that overlap."""
+"""Proves that options of a ``oneOf`` exclude each other, and tells if patterns may overlap."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def matches(pattern: str, name: str) -> bool:
         if start:
             return name == text if end else name.startswith(text)
         return name.endswith(text) if end else text in name
-    matcher = _compile_string_matcher(pattern).deep_copy()
+    matcher = _compile_matcher_of_all_patterns(pattern).deep_copy()
     raw = list(json.dumps(name, ensure_ascii=False).encode(errors="replace"))
     taken = matcher.try_consume_tokens(raw)
     return (taken == len(raw) and matcher.is_accepting()) or matcher.is_error()
 
 
 def beginnings_meet(one: str, other: str) -> bool:
-    """Return whether the fixed beginnings of two patterns do not exclude each other."""
+    """Return whether one text can begin with the fixed beginnings of both patterns."""
     first, second = _extract_literal_prefix(one), _extract_literal_prefix(other)
     return first.startswith(second) or second.startswith(first)
 
@@ -63,12 +63,12 @@ def _extract_literal_prefix(pattern: str) -> str:
 
 @lru_cache(maxsize=256)
 def may_overlap(one: str, other: str) -> bool:
-    matcher = _compile_string_matcher(one, other)
+    matcher = _compile_matcher_of_all_patterns(one, other)
     return not (matcher.is_error() and "empty" in matcher.get_error().lower())
 
 
 @lru_cache(maxsize=256)
-def _compile_string_matcher(*patterns: str) -> LLMatcher:
+def _compile_matcher_of_all_patterns(*patterns: str) -> LLMatcher:
     schema = {"type": "string", "allOf": [{"pattern": each} for each in patterns]}
     return matcher_of(f"{HEADER}%json {json.dumps(schema, ensure_ascii=False)}", _LIMITS)
 
@@ -87,17 +87,17 @@ _CHARACTERS_A_STEP = 200
 
 
 class SchemaDisjointness:
-    """Compares schemas of one document; ``resolve`` finds what a ``$ref`` names."""
+    """Proves that schemas exclude each other; ``resolve`` finds what a ``$ref`` names."""
 
     def __init__(self, resolve: Callable[[str], object]) -> None:
         self._resolve_reference = resolve
         self._remaining_work = Work(_MAX_STEPS)
-        self._compared_schemas: list[object] = []  # kept, so that no other has the identity of one
+        self._kept_schemas: list[object] = []  # kept, so that no other has the identity of one
         self._is_disjoint_by_pair: dict[tuple[int, int, frozenset[str]], bool] = {}  # by identity
         self._constant_kinds_by_schema_id: dict[int, Mapping[str, str]] = {}  # likewise
 
     def overlaps(self, options: Sequence[object], *, within: object) -> Iterator[tuple[int, int]]:
-        """Yield the pairs that may overlap; ``within`` is the ``type`` next to the ``oneOf``."""
+        """Yield index pairs of options that may overlap; ``within`` is the ``type`` beside them."""
         frame = _expand_types(within)
         for second in range(len(options)):
             for first in range(second):
@@ -114,14 +114,14 @@ class SchemaDisjointness:
         return [at for at in alone if not texts[at] or times[texts[at]] == 1]
 
     def _canonical_text(self, option: object) -> str:
-        text = canonical(option) if self._spend_steps(1) else ""
-        self._spend_steps(len(text) // _CHARACTERS_A_STEP)
+        text = canonical(option) if self._try_spend(1) else ""
+        self._try_spend(len(text) // _CHARACTERS_A_STEP)
         return text
 
     def _are_disjoint(self, a: object, b: object, types: frozenset[str], depth: int) -> bool:
         pair = id(a), id(b), types
         if pair not in self._is_disjoint_by_pair:
-            self._compared_schemas += (a, b)
+            self._kept_schemas += (a, b)
             found = self._prove_disjoint(a, b, types, depth)
             if self._remaining_work.left > 0:
                 self._is_disjoint_by_pair[pair] = found
@@ -129,31 +129,33 @@ class SchemaDisjointness:
         return self._is_disjoint_by_pair[pair]
 
     def _prove_disjoint(self, a: object, b: object, types: frozenset[str], depth: int) -> bool:
-        if not self._spend_steps(1) or depth > _MAX_DEPTH:
+        if not self._try_spend(1) or depth > _MAX_DEPTH:
             return False
         if is_never(a) or is_never(b):
             return True
         if not isinstance(a, Mapping) or not isinstance(b, Mapping):
             return False
         types = types & _expand_types(declared_types(a)) & _expand_types(declared_types(b))
-        if not types or self._has_disjoint_rules(a, b, types, depth):
+        if not types or self._has_disjoint_constants_or_properties(a, b, types, depth):
             return True
-        return self._has_disjoint_part(a, b, types, depth) or self._has_disjoint_part(
+        return self._are_parts_disjoint(a, b, types, depth) or self._are_parts_disjoint(
             b, a, types, depth
         )
 
-    def _has_disjoint_rules(self, a: Schema, b: Schema, types: frozenset[str], depth: int) -> bool:
-        mine, theirs = self._read_constant_kinds(a), self._read_constant_kinds(b)
+    def _has_disjoint_constants_or_properties(
+        self, a: Schema, b: Schema, types: frozenset[str], depth: int
+    ) -> bool:
+        mine, theirs = self._read_kinds_by_constant(a), self._read_kinds_by_constant(b)
         if mine is not None and theirs is not None:
             few = min(len(mine), len(theirs))
-            return self._spend_steps(few // _NAMES_A_STEP) and mine.keys().isdisjoint(theirs.keys())
+            return self._try_spend(few // _NAMES_A_STEP) and mine.keys().isdisjoint(theirs.keys())
         for values in (mine, theirs):
             if values is not None and not types.intersection(values.values()):
                 return True
         if types != {"object"}:
             return False
         names = len(as_list(a.get("required"))) + len(as_list(b.get("required")))
-        if not self._spend_steps(names // _NAMES_A_STEP):
+        if not self._try_spend(names // _NAMES_A_STEP):
             return False
         if _forbids_required(a, b.get("required")) or _forbids_required(b, a.get("required")):
             return True
@@ -165,7 +167,7 @@ class SchemaDisjointness:
             if None not in (mine_named.get(name), theirs_named.get(name))
         )
 
-    def _read_constant_kinds(self, schema: Schema) -> Mapping[str, str] | None:
+    def _read_kinds_by_constant(self, schema: Schema) -> Mapping[str, str] | None:
         values = constants(schema)
         if values is None:
             return None
@@ -174,14 +176,14 @@ class SchemaDisjointness:
             known = {canonical(value): _classify_constant(value) for value in values}
             self._constant_kinds_by_schema_id[id(schema)] = known
             characters = sum(map(len, known)) // _CHARACTERS_A_STEP
-            self._spend_steps(len(known) // _CONSTANTS_A_STEP + characters)
+            self._try_spend(len(known) // _CONSTANTS_A_STEP + characters)
         return known
 
-    def _spend_steps(self, steps: int) -> bool:
+    def _try_spend(self, steps: int) -> bool:
         self._remaining_work.left -= steps
         return self._remaining_work.left > 0
 
-    def _has_disjoint_part(self, a: Schema, b: object, types: frozenset[str], depth: int) -> bool:
+    def _are_parts_disjoint(self, a: Schema, b: object, types: frozenset[str], depth: int) -> bool:
         reference = a.get("$ref")
         target = self._resolve_reference(reference) if isinstance(reference, str) else True
         if self._are_disjoint(target, b, types, depth + 1):

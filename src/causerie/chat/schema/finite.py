@@ -20,7 +20,7 @@ _MANY = math.inf
 
 
 class Contradictions:
-    """Finds contradictions, within limits of work; ``resolve`` returns the target of a ``$ref``."""
+    """Finds why no array or object satisfies a schema; ``resolve`` finds what a ``$ref`` names."""
 
     def __init__(self, resolve: Callable[[str], object]) -> None:
         self._resolve_reference = resolve
@@ -33,7 +33,7 @@ class Contradictions:
         return _find_object_contradiction(schema) if kind == "object" else ""
 
     def possible(self, schema: Schema | bool) -> Schema | bool:
-        """Return the schema without the types that contradict themselves, ``False`` if all do."""
+        """Return the schema without types that no value can have, ``False`` if none is left."""
         if isinstance(schema, bool):
             return schema
         kinds = _list_possible_types(schema)
@@ -56,30 +56,30 @@ class Contradictions:
         if schema.get("uniqueItems") is not True or least < 2:
             return ""
         first, rest = _read_item_schemas(schema)
-        different = len(first) + self._count_values(rest, 0)
+        different = len(first) + self._bound_value_count(rest, 0)
         if least > different:
             return f"at most {different} items can differ, and minItems is {least}"
         return ""
 
-    def _count_values(self, schema: object, depth: int) -> float:
+    def _bound_value_count(self, schema: object, depth: int) -> float:
         if not isinstance(schema, Mapping):
             return 0 if schema is False else _MANY
         self._steps_left -= 1
         if depth > _DEEPEST_COUNT or self._steps_left < 0:
             return _MANY
-        bounds = [sum(_count_values_of_type(kind, schema) for kind in _list_possible_types(schema))]
+        bounds = [sum(_bound_count_of_type(kind, schema) for kind in _list_possible_types(schema))]
         listed = constants(schema)
         if listed is not None:
             few = islice(listed, _MOST_COUNTED + 1)
             bounds.append(len({canonical(value) for value in few}))
         reference = schema.get("$ref")
         if isinstance(reference, str):
-            bounds.append(self._count_values(self._resolve_reference(reference), depth + 1))
+            bounds.append(self._bound_value_count(self._resolve_reference(reference), depth + 1))
         for key in ("anyOf", "oneOf"):
             if key in schema and len(options := as_list(schema[key])) <= _MOST_COUNTED:
-                bounds.append(sum(self._count_values(each, depth + 1) for each in options))
+                bounds.append(sum(self._bound_value_count(each, depth + 1) for each in options))
         if len(parts := as_list(schema.get("allOf"))) <= _MOST_COUNTED:
-            bounds += [self._count_values(part, depth + 1) for part in parts]
+            bounds += [self._bound_value_count(part, depth + 1) for part in parts]
         return min(bounds)
 
 
@@ -111,7 +111,7 @@ def _list_allowed_names(schema: Schema) -> frozenset[str] | None:
     return frozenset(name for name, of in named.items() if of is not False)
 
 
-def _count_values_of_type(type_name: str, schema: Schema) -> float:
+def _bound_count_of_type(type_name: str, schema: Schema) -> float:
     if type_name == "integer":
         return _count_integers(schema)
     size = {"string": "maxLength", "array": "maxItems", "object": "maxProperties"}.get(type_name)
@@ -121,10 +121,10 @@ def _count_values_of_type(type_name: str, schema: Schema) -> float:
 
 
 def _count_integers(schema: Schema) -> float:
-    lows = [math.ceil(of) for of in _read_finite_bound(schema, "minimum")]
-    lows += [math.floor(of) + 1 for of in _read_finite_bound(schema, "exclusiveMinimum")]
-    highs = [math.floor(of) for of in _read_finite_bound(schema, "maximum")]
-    highs += [math.ceil(of) - 1 for of in _read_finite_bound(schema, "exclusiveMaximum")]
+    lows = [math.ceil(of) for of in _read_finite_bound_as_list(schema, "minimum")]
+    lows += [math.floor(of) + 1 for of in _read_finite_bound_as_list(schema, "exclusiveMinimum")]
+    highs = [math.floor(of) for of in _read_finite_bound_as_list(schema, "maximum")]
+    highs += [math.ceil(of) - 1 for of in _read_finite_bound_as_list(schema, "exclusiveMaximum")]
     if not lows or not highs:
         return _MANY
     low, high = max(lows), min(highs)
@@ -135,7 +135,7 @@ def _count_integers(schema: Schema) -> float:
     return max(high // each - -(-low // each) + 1, 0)
 
 
-def _read_finite_bound(schema: Schema, keyword: str) -> list[int | float]:
+def _read_finite_bound_as_list(schema: Schema, keyword: str) -> list[int | float]:
     of = schema.get(keyword)
     return [of] if is_number(of) and math.isfinite(of) else []
 
@@ -165,7 +165,7 @@ class Endless(Exception):
 
 
 def without_endless(schema: dict[str, object]) -> dict[str, object]:
-    """Put ``False`` for parts that no finite document satisfies; raise :class:`Endless` at top.
+    """Return the schema with ``False`` for parts without a finite document; raise :class:`Endless`.
 
     References point into its ``$defs``; definitions that nothing satisfies are removed.
     """
@@ -202,7 +202,7 @@ def _find_finite_definitions(
 
 @dataclass(frozen=True, slots=True)
 class _Judge:
-    """Judges schemas by the names of the definitions that are known to be finite."""
+    """Tells which schemas have finite documents, given the definitions known to have some."""
 
     finite: set[str] | frozenset[str]
     definitions: Mapping[str, object]
@@ -307,7 +307,7 @@ def _read_item_schemas(schema: Schema) -> tuple[list[object], object]:
 
 
 def circle(definitions: Mapping[str, object]) -> str | None:
-    """Return the name of a definition that refers to itself outside properties and items."""
+    """Return the name of a definition that refers to itself for the same value, or ``None``."""
     graph = {name: set(_iter_in_place_references(of)) for name, of in definitions.items()}
     try:
         TopologicalSorter(graph).prepare()

@@ -109,16 +109,16 @@ APPLIED = _RULES | {"$defs", "definitions", "additionalItems"}
 _PART = re.compile(r"<([a-z0-9-]+)>")
 
 
-def _expand_patterns(table_name: str, known_patterns: Mapping[str, str]) -> dict[str, str]:
+def _expand_nested_patterns(table_name: str, known_patterns: Mapping[str, str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, pattern in _TABLES[table_name].items():
         found[name] = _PART.sub(lambda part: found.get(part[1]) or known_patterns[part[1]], pattern)
     return found
 
 
-_PARTS = _expand_patterns("parts", {})
-FORMATS = _expand_patterns("formats", _PARTS)
-SPELLED = _expand_patterns("spelled", _PARTS | FORMATS)
+_PARTS = _expand_nested_patterns("parts", {})
+FORMATS = _expand_nested_patterns("formats", _PARTS)
+SPELLED = _expand_nested_patterns("spelled", _PARTS | FORMATS)
 _LEAST_SIMILAR = 0.8
 
 
@@ -143,7 +143,7 @@ def ignored_keyword(key: str) -> str:
 
 
 def ignored_sibling(key: str) -> str:
-    """Return how a response header names a keyword that its draft ignores."""
+    """Return the header text for a keyword beside ``$ref`` that the draft of its schema ignores."""
     return f"keyword {_encode_for_header(key)} next to $ref ignored"
 
 

@@ -1,4 +1,4 @@
-"""Rules that no grammar has, written with those that it has: conditions become alternatives.
+"""Writes rules that no grammar has with those that it has: conditions become alternatives.
 
 The result may admit fewer documents than the schema. Where it admits more, the keyword is named,
 and only the check of the finished answer enforces it.
@@ -50,7 +50,7 @@ class _Result:
 
 
 class SchemaNarrowing:
-    """Narrows schemas of one document; ``resolve`` finds what a ``$ref`` names."""
+    """Rewrites schemas into what grammars can say; ``resolve`` finds what a ``$ref`` names."""
 
     def __init__(self, resolve: Callable[[str], object]) -> None:
         self._resolve_reference = resolve
@@ -60,8 +60,10 @@ class SchemaNarrowing:
     def of(
         self, schema: Schema, pointer: str, *, alone: bool
     ) -> tuple[dict[str, object], Sequence[str]]:
-        """Return a schema as a grammar can say it, and keywords of which that admits more than they
-        do; ``alone`` if no other schema speaks of its value."""
+        """Return a schema as a grammar can say it, and the keywords left to the final check.
+
+        ``alone`` says that no other schema speaks of its value.
+        """
         if schema.keys().isdisjoint(_READ):
             return dict(schema), ()
         kept = {key: value for key, value in schema.items() if key not in _RULES}
@@ -73,7 +75,7 @@ class SchemaNarrowing:
         self._narrow_property_counts(result, schema)
         if alone and result.added and _can_be_closed(schema):
             named = as_mapping(result.schema["properties"])
-            others = {name: True for way in result.added for name in self._named_properties(way)}
+            others = {name: True for way in result.added for name in self._property_names(way)}
             result.schema |= {"properties": {**named, **_omit_keys(others, named)}, **_NO_OTHERS}
         if len(result.added) == 1 and result.added[0].keys().isdisjoint(result.schema):
             result.schema |= result.added[0]
@@ -81,7 +83,7 @@ class SchemaNarrowing:
             result.schema["allOf"] = [*as_list(result.schema.get("allOf")), *result.added]
         return result.schema, result.left
 
-    def _named_properties(self, schema: object) -> Iterator[str]:
+    def _property_names(self, schema: object) -> Iterator[str]:
         waiting, seen = [schema], set[str]()
         for _ in range(_MOST_STEPS):
             if not waiting:
@@ -141,7 +143,7 @@ class SchemaNarrowing:
 
     # Strings
 
-    def _narrow_max_length(self, result: _Result, schema: Schema) -> None:
+    def _leave_max_length_to_check(self, result: _Result, schema: Schema) -> None:
         # Engines cannot bound the length of a long text beside a pattern that counts its words.
         pattern, most = schema.get("pattern"), schema["maxLength"]
         long = isinstance(most, int) and most > _LONGEST_COUNTED
@@ -203,7 +205,7 @@ class SchemaNarrowing:
         if closed.get("additionalProperties") is not False or "patternProperties" in closed:
             return []
         known = as_mapping(closed.get("properties"))
-        names = dict.fromkeys(name for name in self._named_properties(option) if name not in known)
+        names = dict.fromkeys(name for name in self._property_names(option) if name not in known)
         return [{"type": "object", "required": [name]} for name in names]
 
     def _build_closing_keywords(self, schema: Schema, option: object) -> Schema:
@@ -260,7 +262,7 @@ class SchemaNarrowing:
         if len(patterns) * len(named) > MOST_MATCHED:
             result.left.append("patternProperties")
             return
-        known = {pattern: _rewrite_pattern(pattern) for pattern in patterns}
+        known = {pattern: _list_rewritten_patterns(pattern) for pattern in patterns}
         found = dict(named)
         for name in named:
             held = [
@@ -272,7 +274,7 @@ class SchemaNarrowing:
                 found[name] = {"allOf": [result.place("properties", name), *held]}
         result.schema["properties"] = found
 
-    def _narrow_property_names(self, result: _Result, schema: Schema) -> None:
+    def _leave_property_names_to_check(self, result: _Result, schema: Schema) -> None:
         if schema["propertyNames"] not in (True, {}, {"type": "string"}):
             result.left.append("propertyNames")
 
@@ -313,7 +315,7 @@ class SchemaNarrowing:
             return
         closed = schema["unevaluatedProperties"] is False and schema.keys().isdisjoint(_OTHERS)
         if closed:
-            others = dict.fromkeys(self._named_properties(schema), True)
+            others = dict.fromkeys(self._property_names(schema), True)
             own = as_mapping(schema.get("properties"))
             result.schema |= {"properties": {**own, **_omit_keys(others, own)}, **_NO_OTHERS}
         if not closed or self._has_varying_evaluated_properties(schema):
@@ -362,7 +364,7 @@ def _omit_keys(properties: Mapping[str, object], keys: Mapping[str, object]) -> 
     return {name: of for name, of in properties.items() if name not in keys}
 
 
-def _rewrite_pattern(pattern: str) -> list[str]:
+def _list_rewritten_patterns(pattern: str) -> list[str]:
     try:
         return searches(pattern)
     except Refused:
@@ -381,17 +383,17 @@ def _can_be_closed(schema: Schema) -> bool:
 
 
 def _drop_contradictions(alternatives: Sequence[Schema], schema: Schema) -> list[Schema]:
-    types = _possible_types(schema)
+    types = _list_possible_types(schema)
     required = as_list(schema.get("required"))
     return [
         way
         for way in alternatives
-        if _possible_types(way) & types
+        if _list_possible_types(way) & types
         and not any(as_mapping(way.get("properties")).get(str(name)) is False for name in required)
     ]
 
 
-def _possible_types(schema: Schema) -> frozenset[str]:
+def _list_possible_types(schema: Schema) -> frozenset[str]:
     declared = declared_types(schema)
     names = words.TYPES if declared is None else one_or_several(declared)
     return frozenset("number" if name == "integer" else str(name) for name in names)
@@ -401,11 +403,11 @@ _READERS: Mapping[str, Callable[[SchemaNarrowing, _Result, Schema], None]] = {
     "not": SchemaNarrowing._narrow_not,
     "if": SchemaNarrowing._narrow_if,
     "oneOf": SchemaNarrowing._narrow_one_of,
-    "maxLength": SchemaNarrowing._narrow_max_length,
+    "maxLength": SchemaNarrowing._leave_max_length_to_check,
     "contains": SchemaNarrowing._narrow_contains,
     "uniqueItems": SchemaNarrowing._narrow_unique_items,
     "patternProperties": SchemaNarrowing._narrow_pattern_properties,
-    "propertyNames": SchemaNarrowing._narrow_property_names,
+    "propertyNames": SchemaNarrowing._leave_property_names_to_check,
     "unevaluatedProperties": SchemaNarrowing._narrow_unevaluated_properties,
     "unevaluatedItems": SchemaNarrowing._narrow_unevaluated_items,
 }

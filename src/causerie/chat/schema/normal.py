@@ -35,7 +35,7 @@ _MOST_IGNORED = 32  # unknown keywords and formats that are named
 
 @dataclass(slots=True)
 class Rewriter:
-    """Rewrites one schema. ``param`` names the request's field in errors.
+    """Rewrites one schema into few keywords; ``param`` names the request's field in errors.
 
     The result says all that the schema says. With ``for_grammar``, it is what a grammar can say:
     conditions are alternatives (:mod:`causerie.chat.schema.narrowing`), bounds are those that a
@@ -103,7 +103,7 @@ class Rewriter:
             raise self._new_refusal(endless.pointer, str(endless)) from None
 
     def ignored(self) -> tuple[str, ...]:
-        """Return the ignored keywords and formats, but not those around definitions in use."""
+        """Return header texts for ignored keywords and formats that hold no definition in use."""
         used = [reference for reference, _ in self._definition_names]
         names = [
             name
@@ -113,7 +113,7 @@ class Rewriter:
         return tuple(f"{self.param} {name}" for name in names)
 
     def left(self) -> tuple[tuple[str, str], ...]:
-        """Return the pointers and keywords of which the grammar admits more than they do."""
+        """Return pointer and keyword of each rule that the grammar does not enforce exactly."""
         return tuple(self._unenforced_keywords.items())
 
     def _leave_to_check(self, schema_pointer: str, keyword_pointer: str, keyword: str) -> None:

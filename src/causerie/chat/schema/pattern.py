@@ -1,4 +1,4 @@
-"""Regular expressions rewritten into the subset that every reader means alike.
+"""Rewrites regular expressions into what ECMAScript, Rust and Python read alike.
 
 A ``pattern`` is written in ECMAScript's dialect, enforced by a Rust engine and checked by Python.
 It is refused where one of them cannot follow.
@@ -37,7 +37,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of a pattern, rewritten. ``depth`` counts the groups it stands in."""
+    """A rewritten part of a pattern; ``depth`` counts the groups around it."""
 
     kind: str  # "atom", "quantifier", "open", "close", "or", "start" or "end"
     text: str
@@ -48,12 +48,12 @@ _START, _OR = Piece("start", "^", 0), Piece("or", "|", 0)
 
 
 def searches(pattern: str) -> list[str]:
-    """Return the pattern rewritten as patterns that are all found wherever it is found."""
+    """Return rewritten patterns: a text matches the pattern if every one is found in it."""
     return ["".join(piece.text for piece in parts) for parts in _split_lookaheads(pattern)]
 
 
 def whole(pattern: str) -> str:
-    """Drop ``^`` and ``$`` at the ends of alternatives, to match whole texts; refuse others."""
+    """Return the pattern rewritten to match whole texts: without ``^`` and ``$`` at its ends."""
     parts = pieces(pattern)
     out = []
     for before, piece, after in zip([_OR, *parts], parts, [*parts[1:], _OR], strict=False):
@@ -132,7 +132,7 @@ def _rewrite_negative_lookahead(inner_pieces: Sequence[Piece]) -> list[Piece]:
 
 
 def counts_groups(pattern: str) -> bool:
-    """Return whether a pattern counts groups of varying length, such as words."""
+    """Return whether ``{n}`` in a pattern repeats a group of varying length, such as a word."""
     varying: list[bool] = []  # the groups that are open
     closed = False  # one of varying length has just ended
     for token in _COUNTED.findall(pattern):

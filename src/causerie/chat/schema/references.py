@@ -1,4 +1,4 @@
-"""References of a schema to addresses and anchors, turned into references to places in it."""
+"""Turns references of a schema to addresses and anchors into JSON Pointers to places in it."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _map_schemas(value: object, visit: _Visit, position: _Position = _WHOLE) -> 
 
 @dataclass(slots=True)
 class Addresses:
-    """Place of each address in a schema; ``torn`` are those that several different schemas have."""
+    """Place of each address in a schema; ``torn`` addresses belong to several different schemas."""
 
     whole: Schema
     torn: set[str] = field(default_factory=set)
@@ -83,7 +83,7 @@ class Addresses:
                     self.torn.add(address)
 
     def place(self, reference: str) -> str | None:
-        """Return the place that an absolute reference names, if it is in the schema."""
+        """Return the JSON Pointer of an absolute reference, or ``None`` if not in the schema."""
         if reference in self.torn:
             return None
         if reference in self.places:
@@ -122,7 +122,7 @@ class Addresses:
 
 
 def joined(base: str, reference: str) -> str:
-    """Return an absolute address; one without a scheme stays a plain name."""
+    """Return a reference resolved against a base address; one without a scheme stays a name."""
     if reference.startswith("#"):
         address = base.partition("#")[0] + reference
     else:
@@ -134,7 +134,7 @@ Documents = Mapping[str, Schema]
 
 
 def with_documents(found: Addresses, given: Documents) -> Addresses:
-    """Return addresses with those of all ``given`` documents that they need, also indirectly."""
+    """Return the addresses, with all ``given`` documents added that are referred to."""
     while True:
         named = {name for name in found.documents if name in given and name not in found.places}
         definitions = found.whole.get("$defs", {})
@@ -155,8 +155,9 @@ _IGNORES = re.compile(r"https?://json-schema\.org/draft-0[3467]/(?:hyper-)?schem
 
 
 def without_siblings(schema: Schema) -> tuple[Schema, list[str]]:
-    """Return what a schema says by the draft that its ``$schema`` names, without that name, and the
-    keywords that say nothing there. A schema of a later draft is returned as it is.
+    """Return a schema without the keywords beside a ``$ref`` that its draft ignores, and these.
+
+    ``$schema`` is removed then. A schema of a later draft is returned as it is.
     """
     named = schema.get("$schema")
     if not isinstance(named, str) or not _IGNORES.fullmatch(named):

@@ -22,7 +22,7 @@ _MOST_STEPS = 16  # from reference to reference
 
 
 def satisfiable(schema: Schema) -> Schema | bool:
-    """Return a schema that says the same to a check: ``False`` if it admits nothing."""
+    """Return an equivalent, simpler schema, or ``False`` for one that plainly admits nothing."""
     if is_never(schema):
         return False
     whole = {
@@ -38,7 +38,7 @@ def satisfiable(schema: Schema) -> Schema | bool:
 
 
 def plain(schema: Schema, pointer: str, resolve: Callable[[str], object]) -> Schema | bool:
-    """Rewrite ``propertyNames`` by plainer keywords; ``resolve`` returns what a reference names."""
+    """Return the schema with ``propertyNames`` written as other keywords where that is possible."""
     said = satisfiable(schema)
     if isinstance(said, bool) or "propertyNames" not in said:
         return said
@@ -149,7 +149,7 @@ _BOUNDS = {
 
 @dataclass(frozen=True, slots=True)
 class Opposite:
-    """Alternatives of which each document that breaks a schema follows one."""
+    """Alternative schemas of documents that break a schema, of all such ones if ``complete``."""
 
     ways: tuple[Schema, ...]
     complete: bool  # whether no other document breaks the schema
@@ -166,7 +166,7 @@ class SchemaNegation:
     _work_left: int = _MOST_CHARACTERS_IN_ALL
 
     def of(self, schema: object, depth: int = 0) -> Opposite:
-        """Return the opposite of a schema; it has no ways where none can be said."""
+        """Return the opposite of a schema, without alternatives if none can be expressed."""
         if not isinstance(schema, Mapping):
             return Opposite(({},) if schema is False else (), True)
         if depth > _DEEPEST or self._work_left < 0:
@@ -278,13 +278,11 @@ def build_pattern_excluding(texts: Iterable[str]) -> str:
     return f"^{_build_excluding_pattern(trie)}$"
 
 
-def _build_excluding_pattern(node: Mapping[str, Any]) -> str:
-    known = [character for character in node if character]
+def _build_excluding_pattern(trie_node: Mapping[str, Any]) -> str:
+    known = [character for character in trie_node if character]
     others = re.sub(r"[\\\]^\-\[]", r"\\\g<0>", "".join(known))
     ways = [f"[^{others}][\\s\\S]*"] if known else ["[\\s\\S]+"]
-    ways += [
-        f"{re.escape(character)}{_build_excluding_pattern(node[character])}" for character in known
-    ]
-    if "" not in node:
+    ways += [f"{re.escape(each)}{_build_excluding_pattern(trie_node[each])}" for each in known]
+    if "" not in trie_node:
         ways.append("")
     return f"(?:{'|'.join(ways)})"

@@ -1,4 +1,4 @@
-"""The constants and numbers of a schema, and how much of everything it may hold.
+"""Checks the constants and numbers of a schema, and limits how much it may hold.
 
 Knows values, not keywords.
 """
@@ -28,7 +28,7 @@ _MOST_REMAINDERS = 20_000  # of which the engine keeps one for each text of digi
 
 @dataclass(slots=True)
 class Values:
-    """Rewrites the values of one schema and counts; ``refuse`` takes a pointer and a reason."""
+    """Checks and counts the values of one schema; ``refuse`` makes the error of a refusal."""
 
     refuse: Callable[[str, str], SchemaRefused]
     _subschema_count: int = 0
@@ -36,7 +36,7 @@ class Values:
     _character_count: int = 0
 
     def count(self, pointer: str, *, subschemas: int = 0, values: int = 0, text: int = 0) -> None:
-        """Add to what the schema holds; refuses where it is too much."""
+        """Add to the counts of subschemas, constants and characters; refuse beyond the limits."""
         self._subschema_count += subschemas
         self._constant_count += values
         self._character_count += text
@@ -78,7 +78,7 @@ class Values:
         return number
 
     def finite(self, value: object, pointer: str) -> int | float:
-        """Return a number as Python reads it; refuses what is none."""
+        """Return a finite number, as ``int`` if it is whole; refuse any other value."""
         if not is_number(value):
             raise self.refuse(pointer, "it must be a number.")
         if isinstance(value, float) and not math.isfinite(value):
@@ -86,14 +86,14 @@ class Values:
         return int(value) if isinstance(value, float) and value.is_integer() else value
 
     def bound(self, key: str, value: int | float, pointer: str) -> tuple[str, int | float]:
-        """Return keyword and bound that a grammar has: ±2^53, where ``value`` is beyond."""
+        """Return keyword and bound for a grammar: ±2^53 for a limit that is farther from zero."""
         upper = key in ("maximum", "exclusiveMaximum")
         if not is_far(value) or (value > 0) is not upper:
             return key, self.number(value, pointer)
         return ("maximum", _EXACT) if upper else ("minimum", -_EXACT)
 
     def multiple(self, of: int | float, pointer: str, *, whole: bool) -> int | float:
-        """Return ``multipleOf`` for a grammar; for ``whole`` numbers a fraction's numerator."""
+        """Return the ``multipleOf`` for a grammar: a fraction's numerator for ``whole`` numbers."""
         numerator = Fraction(str(self.number(of, pointer))).numerator
         if numerator > _MOST_REMAINDERS:
             reason = f"a numerator above {_MOST_REMAINDERS:,} is not supported."
@@ -102,7 +102,7 @@ class Values:
 
 
 def is_far(value: int | float) -> bool:
-    """Return whether floating-point numbers do not tell a number from its neighbours."""
+    """Return whether a number is beyond ±2^53, where floating-point numbers skip integers."""
     return not -_EXACT <= value <= _EXACT
 
 
