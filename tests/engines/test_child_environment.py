@@ -17,7 +17,7 @@ from sourcekit import READS_SOURCE, nodes
 from vllm_stand_in import model_folder
 
 from causerie.chat.worker import WorkerProcess
-from causerie.composition.vllm_engines import _build_replica_options
+from causerie.composition.vllm_engines import _build_options_by_replica
 from causerie.engines.child_environment import (
     base_environment,
     engine_environment,
@@ -203,5 +203,5 @@ def test_the_file_names_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         '[models.vllm]\nenvironment = ["HF_TOKEN"]\n'
     )
     (model,) = load(file=file).settings.models
-    (options,) = _build_replica_options(model.vllm).values()
+    (options,) = _build_options_by_replica(model.vllm).values()
     assert options.environment == ("HF_TOKEN",)

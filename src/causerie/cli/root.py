@@ -31,7 +31,7 @@ class _HelpCommand(TyperCommand):
         _format_help(self, ctx, formatter)
 
     def get_short_help_str(self, limit: int = 45) -> str:
-        """Return the first paragraph, uncut: the list of commands wraps it."""
+        """Return the first paragraph of the command's help as one line, without cutting it."""
         return " ".join(inspect.cleandoc(self.help or "").split("\n\n")[0].split())
 
     def invoke(self, ctx: Any) -> Any:
@@ -41,13 +41,13 @@ class _HelpCommand(TyperCommand):
             return super().invoke(ctx)
 
 
-# It is shown without importing pydantic.
+# Its help is shown without importing pydantic, as Typer does for a flag without a default.
 class _HelpGroup(TyperGroup):
     def format_help(self, ctx: Any, formatter: Any) -> None:
         _format_help(self, ctx, formatter)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse arguments. Typer's own flags get a default; without, it imports pydantic."""
+        """Give boolean options without a default the default false, and parse the arguments."""
         for option in self.get_params(ctx):
             flag = isinstance(option, TyperOption) and option.type_descriptor.annotation is bool
             if flag and option.default is None:

@@ -179,7 +179,7 @@ def read_settings(
 def chosen_models(
     settings: Settings, ref: str | None, id: str | None, only: list[str] | None, engine: Engine
 ) -> tuple[ModelSettings, ...]:
-    """Return the models to serve: REF, the named ones, or all that are configured.
+    """Return the one model of REF, else those that ``only`` names, else all configured models.
 
     Without ``engine`` the weights decide.
     """
@@ -218,7 +218,7 @@ def chosen_models(
 def with_options(
     models: tuple[ModelSettings, ...], options: Mapping[str, int | str | None]
 ) -> tuple[ModelSettings, ...]:
-    """Return the models with the given engine options. Raises :class:`CommandFailed`."""
+    """Return the models with these engine options set; raise ``WrongUsage`` for a wrong option."""
     import msgspec
 
     given = {name: value for name, value in options.items() if value is not None}
@@ -239,7 +239,7 @@ def run_on_loop(main: Coroutine[object, object, None]) -> None:
     """Run a coroutine to its end on a new event loop: uvloop's where the system has it."""
     import asyncio
 
-    _raise_file_limit()
+    _raise_open_file_limit()
     factory = None
     if sys.platform != "win32":
         import uvloop
@@ -250,7 +250,7 @@ def run_on_loop(main: Coroutine[object, object, None]) -> None:
 
 
 # Each connection needs a file descriptor. Shells and service managers allow 1024 by default.
-def _raise_file_limit() -> None:
+def _raise_open_file_limit() -> None:
     if sys.platform == "win32":
         return
     import resource

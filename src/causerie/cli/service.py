@@ -62,10 +62,10 @@ def install(
     agent.file.parent.mkdir(parents=True, exist_ok=True)
     is_new = not agent.file.exists()
     if not is_new:  # launchd loads a changed file only anew
-        _run_commands(agent.stops, fails=False)
+        _run_manager_commands(agent.stops, fails=False)
     agent.file.write_bytes(agent.content)
     try:
-        _run_commands(*agent.starts)
+        _run_manager_commands(*agent.starts)
     except CommandFailed:
         if is_new:
             agent.file.unlink()
@@ -84,13 +84,13 @@ def uninstall() -> None:
     agent = _build_platform_agent(())
     if not agent.file.exists():
         raise CommandFailed(f"nothing is installed: there is no {agent.file}")
-    _run_commands(agent.stops, fails=False)
+    _run_manager_commands(agent.stops, fails=False)
     agent.file.unlink()
     typer.echo(f"Removed {agent.file}.")
 
 
 class _Agent(NamedTuple):
-    """A file of a service manager, and the manager's commands that start and stop what it says."""
+    """A service definition file of systemd or launchd, and the commands to start and stop it."""
 
     file: Path
     content: bytes
@@ -142,7 +142,7 @@ def _build_launchd_agent(command: Sequence[str], library: Path, domain: str) -> 
     )
 
 
-def _run_commands(*commands: Sequence[str], fails: bool = True) -> None:
+def _run_manager_commands(*commands: Sequence[str], fails: bool = True) -> None:
     from causerie.engines.child_environment import engine_environment
 
     environ = engine_environment(["DBUS_SESSION_BUS_ADDRESS"])  # with the folders of the user

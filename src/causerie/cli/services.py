@@ -112,7 +112,7 @@ class Service:
 
     @property
     def base_url(self) -> str:
-        """Return the base URL of its default door, as this machine reaches it."""
+        """Return the base URL of the service's default door, as this machine reaches it."""
         host, _, port = self.facts.address.rpartition(":")
         return f"{local_url(host, port)}/v1"
 
@@ -127,15 +127,15 @@ class Service:
 
     @property
     def outdated(self) -> bool:
-        """Return whether another version of the program runs it."""
+        """Return whether the service runs another version of the program than this command."""
         return self.facts.version != causerie.__version__
 
     def again(self) -> Service:
-        """Return the service with its present facts. Raises :class:`CommandFailed`."""
+        """Ask the service for its facts anew, and return it with them. Raises ``CommandFailed``."""
         return Service(self.socket, self.ask("facts", type(self.facts), ANSWER_SECONDS))
 
     def load(self, id: str) -> None:
-        """Wait until a model is loaded. Raises :class:`CommandFailed`."""
+        """Have the service load a model, and wait until it has. Raises :class:`CommandFailed`."""
         if self.outdated or any(one.id == id and one.state == _READY for one in self.facts.models):
             return  # another version may not know how; the first request loads it
         from rich.console import Console
@@ -169,7 +169,7 @@ class Service:
             raise CommandFailed(str(error)) from error
 
     def models(self, name: str, known: Library) -> Sequence[RunningModel]:
-        """Return the service's models with this id, or with the weights that ``name`` means."""
+        """Return the service's models with the id ``name``, else those of the weights so named."""
         from causerie.engines.weights.errors import BadReference
 
         found = [model for model in self.facts.models if model.id == name.lower()]
@@ -180,7 +180,7 @@ class Service:
 
 
 def runtime_folder_of_user() -> Path:
-    """Return the folder in which commands find services. Raises :class:`CommandFailed`."""
+    """Return the folder of the user's service sockets, made if absent; raise ``CommandFailed``."""
     from causerie.composition.control import own_folder
     from causerie.settings.environment import runtime_folder, variables
 
@@ -199,7 +199,7 @@ def runtime_folder_of_user() -> Path:
 
 
 def services(pid: int | None = None) -> Sequence[Service]:
-    """Return the services that answer, or the one with this process id, if there is one.
+    """Return the answering services: the one with this process id, or all if none has it.
 
     One that hangs is named on stderr.
     """
@@ -223,7 +223,7 @@ def show_services(found: Sequence[Service], known: Library) -> None:
     print_table(_COLUMNS, rows, right={"CONTEXT", "BUSY", "MEMORY", "AT MOST"})
 
 
-def _build_service_rows(service: Service, known: Library) -> Iterator[Sequence[str]]:
+def _build_service_rows(service: Service, weights_library: Library) -> Iterator[Sequence[str]]:
     where = (service.facts.address, str(service.facts.pid))
     models = [
         model
@@ -234,7 +234,7 @@ def _build_service_rows(service: Service, known: Library) -> Iterator[Sequence[s
         shared = f" of {model.cache_tokens:,}" if model.cache_tokens else ""
         yield (
             model.id,
-            known.name(model.ref) if model.ref else "-",
+            weights_library.name(model.ref) if model.ref else "-",
             model.state,
             f"{model.context:,}{shared}" if model.context else "-",
             "-" if model.state == _ABSENT else f"{model.busy}/{model.slots}",
@@ -271,16 +271,16 @@ def resident(pid: int | None) -> int | None:
     ``None`` where the system does not report it.
     """
     try:
-        return _count_memory_pages(Path(f"/proc/{pid}")) * os.sysconf("SC_PAGE_SIZE")
+        return _count_process_tree_pages(Path(f"/proc/{pid}")) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):
         return None
 
 
-def _count_memory_pages(process_folder: Path) -> int:
+def _count_process_tree_pages(process_folder: Path) -> int:
     pages = int((process_folder / "statm").read_text("ascii").split()[1])
     for task in (process_folder / "task").iterdir():
         for child in (task / "children").read_text("ascii").split():
-            pages += _count_memory_pages(process_folder.with_name(child))
+            pages += _count_process_tree_pages(process_folder.with_name(child))
     return pages
 
 
@@ -336,7 +336,7 @@ def reload(
 
 
 def _require_single_service(
-    matches: Callable[[Service], bool],
+    is_match: Callable[[Service], bool],
     describe: Callable[[Service], str],
     pid: int | None,
     criterion: str,
@@ -345,7 +345,7 @@ def _require_single_service(
     found = services(pid)
     if not found:
         raise CommandFailed(f"no service of this user is running{advice}")
-    fitting = [one for one in found if pid in (None, one.socket.pid) and matches(one)]
+    fitting = [one for one in found if pid in (None, one.socket.pid) and is_match(one)]
     if len(fitting) == 1:
         return fitting[0]
     several = "several services are running; say which"

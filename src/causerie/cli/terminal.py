@@ -1,4 +1,4 @@
-"""Tables of commands.
+"""Tables and lists of facts that commands print to the terminal.
 
 Where a terminal is too narrow for a table, each row becomes a block of lines. Without a terminal
 a row is one line, whatever its length.
@@ -40,7 +40,7 @@ def print_table(
     for number, row in enumerate(cells):
         if number:
             console.print(Text(), soft_wrap=True)
-        for line in _wrap_row(console, head, row):
+        for line in _row_to_lines(console, head, row):
             console.print(line, soft_wrap=True)
 
 
@@ -48,7 +48,7 @@ def print_facts(facts: Sequence[tuple[str, str]], console: Console | None = None
     console = console or Console(highlight=False)
     names = [Text(name) for name, _ in facts]
     values = [Text(printable(value)) for _, value in facts]
-    for line in _wrap_row(console, names, values):
+    for line in _row_to_lines(console, names, values):
         console.print(line, soft_wrap=True)
 
 
@@ -56,7 +56,7 @@ def _console_width(console: Console) -> int:
     return console.width if console.is_terminal else _UNBOUNDED
 
 
-def _wrap_row(console: Console, titles: Sequence[Text], row: Sequence[Text]) -> Iterator[Text]:
+def _row_to_lines(console: Console, titles: Sequence[Text], row: Sequence[Text]) -> Iterator[Text]:
     indent = max(name.cell_len for name in titles) + _BETWEEN
     for name, cell in zip(titles, row, strict=True):
         if not cell.plain:

@@ -78,7 +78,7 @@ _SHARES = (0, 50, 80, 100)  # percent of a budget that metrics tell apart
 
 
 class AccountConditions(Struct):
-    """Finds alert conditions of accounts: budgets used up to a share, keys that expire soon."""
+    """Finds alert conditions of accounts: budgets used to a share, low credits, expiring keys."""
 
     book: AlertBook
     _watched_accounts: Watching
@@ -90,7 +90,7 @@ class AccountConditions(Struct):
     """Balance of credits below which the owners of a project are reminded."""
 
     async def look(self, alerts: Alerts) -> Sequence[Condition]:
-        """Return the alert conditions that hold now; raise ``StoreUnavailable``."""
+        """Return the alert conditions of accounts that hold now; raise ``StoreUnavailable``."""
         now = self._clock()
         budgets: list[WatchedBudget] = []
         if alerts.budget_percent:
@@ -121,11 +121,11 @@ class AccountConditions(Struct):
 
 
 def _build_budget_alert(
-    watched: WatchedBudget, thresholds: Sequence[int], now: datetime
+    watched: WatchedBudget, threshold_percents: Sequence[int], now: datetime
 ) -> Condition | None:
     spending, budget = watched.spending, watched.spending.budget
     percent = int(spending.share * 100)
-    reached = [each for each in thresholds if percent >= each]
+    reached = [each for each in threshold_percents if percent >= each]
     if budget.amount == 0 or not reached:
         return None
     model = f" for model {budget.model}" if budget.model else ""
@@ -188,7 +188,7 @@ _WHERE_KEYS = "store.secret_keys; without them, `secret.key` in store.folder"
 
 
 class AccountBackend(Struct, frozen=True):
-    """Accounts, as requests, the console and the management API use them."""
+    """The parts behind accounts that requests, the console and the management API use."""
 
     accounts: Accounts
     key_cache: KeyCache
@@ -204,7 +204,7 @@ class AccountBackend(Struct, frozen=True):
     outbox: Outbox | None
 
     def store_status(self) -> StoreStatus:
-        """Return what metrics tell of the database."""
+        """Return the state of the database and the ledger for the metrics."""
         there, ledger = not self.outage.lasts, self.bookkeeping.ledger
         return StoreStatus(there, not ledger.journal_fails, ledger.waiting, self.conditions.budgets)
 
@@ -233,7 +233,7 @@ async def account_backend(
         with _translate_store_errors():
             await stack.enter_async_context(ledger)
             if place is None or place.number == 1:
-                await _import_journals(database, store, 1 if place is None else place.count)
+                await _import_orphan_journals(database, store, 1 if place is None else place.count)
             await stack.enter_async_context(key_cache)
         scopes = scope_budgets.follow(key_cache.scopes_changed)
         for follow in (budgets.follow(), scopes, retention.follow()):
@@ -324,7 +324,7 @@ async def opened(store: StoreSettings) -> AsyncIterator[Database]:
 async def sealed(
     database: Database, store: StoreSettings, secret_keys: Sequence[str], *, complete: bool = True
 ) -> Cipher:
-    """Encrypt everything by the first key and return the keys; raise :class:`CannotStart`.
+    """Encrypt stored secrets by the first key, return the cipher; raise :class:`CannotStart`.
 
     A credential that cannot be decrypted is an error only if all must be ``complete``.
     """
@@ -379,7 +379,9 @@ def _translate_store_errors() -> Iterator[None]:
         raise CannotStart(words) from failure
 
 
-async def _import_journals(database: Database, settings: StoreSettings, worker_count: int) -> None:
+async def _import_orphan_journals(
+    database: Database, settings: StoreSettings, worker_count: int
+) -> None:
     found = _journal_folder(settings).glob("[0-9]*")
     for number in sorted(int(each.name) for each in found if each.name.isdecimal()):
         if number > worker_count and (left := _open_write_ahead_log(settings, number)) is not None:

@@ -1,5 +1,4 @@
-"""Entrances for people and their programs: accounts, sign-in, the console, and the management API;
-and the policies of accounts, from the settings.
+"""Console, sign-in, management API and SCIM of accounts, and account policies from the settings.
 
 Imported only if there are accounts: its dependencies take more memory than all the rest of a
 gateway."""
@@ -80,10 +79,10 @@ _LOGGERS = {"admins": LOGGERS, "owners": frozenset({RoleColumn.OWNER}), "nobody"
 
 
 def policies(settings: Settings) -> Policies:
-    """Return what new people and projects begin with."""
+    """Return the policies of accounts: with what new people and projects begin."""
     people = policy_of(settings.policies, "people")
     projects = policy_of(settings.policies, "projects")
-    of_project, amount = _build_defaults(projects), settings.console.new_project_budget
+    of_project, amount = _build_initial_bounds(projects), settings.console.new_project_budget
     personal: Beginning | None = None
     credits = money(settings.console.new_project_credits)
     if people.personal_projects == "sign_up":
@@ -93,7 +92,7 @@ def policies(settings: Settings) -> Policies:
             own = LimitsAndBudgets(budgets=(Budget(money(amount), BudgetPeriod.MONTH),))
             personal = Beginning(own.added_to(of_project.bounds), of_project.access)
     return Policies(
-        person=_build_defaults(people),
+        person=_build_initial_bounds(people),
         project=of_project,
         personal_project=personal,
         personal_project_name=people.personal_project_name,
@@ -104,7 +103,7 @@ def policies(settings: Settings) -> Policies:
     )
 
 
-def _build_defaults(policy: PolicySettings) -> Beginning:
+def _build_initial_bounds(policy: PolicySettings) -> Beginning:
     budgets: tuple[Budget, ...] = ()
     if policy.budget is not None:
         period = BudgetPeriod(policy.period)
@@ -178,14 +177,14 @@ def sign_in_policy(settings: Settings) -> SignInPolicy:
 
 
 class LiveServiceView(Struct):
-    """Implements :class:`ServiceView` for the parts in force."""
+    """Implements the console's :class:`ServiceView` by the parts of the service in force."""
 
     _service: RunningService
     _projects: Projects
     operations: Operations
 
     def doors(self) -> Sequence[DoorView]:
-        return [DoorView(way.door.name, way.prefix) for way in self._sort_account_doors()]
+        return [DoorView(way.door.name, way.prefix) for way in self._list_account_doors()]
 
     def models(
         self, door: str | None = None, rules: Sequence[AccessRule] = ()
@@ -236,7 +235,7 @@ class LiveServiceView(Struct):
 
     def _catalog_entries(self, door: str | None = None) -> Iterator[tuple[Entry, Sequence[str]]]:
         found = (
-            each for each in self._sort_account_doors() if door is None or each.door.name == door
+            each for each in self._list_account_doors() if door is None or each.door.name == door
         )
         shown = frozenset(id for way in found for id in way.models)
         return self._service.now.catalog.shown(shown)
@@ -261,7 +260,7 @@ class LiveServiceView(Struct):
     ) -> None:
         grant = await self._projects.ask(actor_of(user), project_id)
         ways = sorted(
-            self._sort_account_doors(), key=lambda way: routed and way.door.kind != "router"
+            self._list_account_doors(), key=lambda way: routed and way.door.kind != "router"
         )
         doors = [way.door.name for way in ways]
         if not doors:
@@ -300,7 +299,7 @@ class LiveServiceView(Struct):
         found = [way for way in ways if way.door.kind == "router"]
         return min(found, key=lambda one: one.door.keys != "accounts", default=None)
 
-    def _sort_account_doors(self) -> list[DoorAddress]:
+    def _list_account_doors(self) -> list[DoorAddress]:
         settings = self._service.now.settings
         usual = default_address(settings)
         return sorted(
@@ -311,7 +310,7 @@ class LiveServiceView(Struct):
 
 @dataclass(eq=False)
 class AccountFrontend:
-    """The accounts that the service is ``backed`` by, and the pages on them."""
+    """Mounts the pages and APIs of the accounts ``backed``, and applies settings to those."""
 
     backed: AccountBackend
     _credentials: Credentials
@@ -319,16 +318,16 @@ class AccountFrontend:
 
     def __post_init__(self) -> None:
         self._operator_key_digests: Sequence[KeyDigest] = ()
-        self._providers: tuple[OidcProvider, ...] = ()
-        self._directories_by_scim_key: Mapping[KeyDigest, GroupClaims] = {}
+        self._identity_providers: tuple[OidcProvider, ...] = ()
+        self._group_claims_by_scim_key: Mapping[KeyDigest, GroupClaims] = {}
 
     def replace(self, settings: Settings, credentials: Credentials) -> None:
         self.backed.bookkeeping.prices = model_prices(settings)
-        listed, free = settings.identity_providers, settings.free
-        self._providers = identity_providers(listed, credentials, private_networks(settings.server))
-        self._directories_by_scim_key = {
+        listed, free, server = settings.identity_providers, settings.free, settings.server
+        self._identity_providers = identity_providers(listed, credentials, private_networks(server))
+        self._group_claims_by_scim_key = {
             KeyDigest.parse(key): provider.options.directory
-            for each, provider in zip(listed, self._providers, strict=True)
+            for each, provider in zip(listed, self._identity_providers, strict=True)
             for key in each.scim_keys
         }
         days = self.backed.free_days
@@ -371,7 +370,7 @@ class AccountFrontend:
             {name: read_logo(text) for name, text in settings.branding.logos.items()},
             settings.server.docs,
         )
-        scim = Scim(accounts.provisioning, lambda: self._directories_by_scim_key, site.base, most)
+        scim = Scim(accounts.provisioning, lambda: self._group_claims_by_scim_key, site.base, most)
         edge.mount("/scim", scim.answer, scim.refuse)
         sales = self._build_credit_sales(running, alerts)
         if sales.stripe is not None:
@@ -382,7 +381,7 @@ class AccountFrontend:
             site,
             clock=clock,
             open_to=self._build_public_page_options(settings, sales),
-            providers=lambda: self._providers,
+            providers=lambda: self._identity_providers,
         )
         edge.mount("/console", console.answer, console.refuse, address=options.address or "")
         edge.mount("/", leading_to(f"{options.address or ''}/console/", settings.server))
@@ -424,7 +423,7 @@ class AccountFrontend:
 
 
 def model_prices(settings: Settings) -> ModelPrices:
-    """Return the prices that requests are charged at."""
+    """Return the tariffs that requests are charged at, by model and by target."""
     prices = Prices(settings)
     models = {one.id: tariff(one.price) for one in settings.models}
     endpoints: dict[tuple[str, str], Tariff] = {}

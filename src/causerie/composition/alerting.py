@@ -1,4 +1,4 @@
-"""Looks at the service every few seconds, and notifies the channels of the settings.
+"""Looks for alert conditions every few seconds, and notifies the channels of the settings.
 
 With accounts, alerts are kept in the database, where one of several processes decides. Without,
 and for a database that is away, each process keeps its own.
@@ -76,7 +76,7 @@ _REJECTED: Mapping[str, str] = {
 def provider_conditions(
     settings: Settings, target_states: Sequence[TargetState]
 ) -> Iterator[Condition]:
-    """Yield conditions for providers with targets that get, or reject, no or all requests."""
+    """Yield conditions for providers with targets that get no requests, or that reject all."""
     providers = {one.name: one.provider for one in settings.targets if one.provider is not None}
     checked = {one.name for one in settings.providers if one.health.path}
     by_provider: dict[str, list[TargetState]] = {}
@@ -119,8 +119,8 @@ class ImpossibleUsage:
     """Remembers the providers that reported impossible usage lately."""
 
     def __init__(self) -> None:
-        self._report_count_by_target: dict[str, int] = {}
-        self._last_report_at_by_provider: dict[str, float] = {}
+        self._bad_usage_count_by_target: dict[str, int] = {}
+        self._last_bad_usage_at_by_provider: dict[str, float] = {}
 
     def look(
         self, settings: Settings, target_states: Sequence[TargetState], now: float
@@ -129,10 +129,10 @@ class ImpossibleUsage:
         for each in target_states:
             count = each.failures[IMPOSSIBLE_USAGE]
             name = providers.get(each.name)
-            if name is not None and count > self._report_count_by_target.get(each.name, 0):
-                self._last_report_at_by_provider[name] = now
-            self._report_count_by_target[each.name] = count
-        for name, seen in sorted(self._last_report_at_by_provider.items()):
+            if name is not None and count > self._bad_usage_count_by_target.get(each.name, 0):
+                self._last_bad_usage_at_by_provider[name] = now
+            self._bad_usage_count_by_target[each.name] = count
+        for name, seen in sorted(self._last_bad_usage_at_by_provider.items()):
             if now - seen <= _USAGE_SECONDS:
                 yield Condition(
                     f"usage:{name}",
@@ -176,7 +176,7 @@ log = structlog.get_logger(__name__)
 
 
 class Alerting:
-    """Alerts of one service, by the settings in force."""
+    """Finds the alerts of one service and delivers them, by the settings in force."""
 
     def __init__(
         self, running: RunningService, configuration: Reloading, accounts: AccountConditions | None
@@ -184,15 +184,15 @@ class Alerting:
         clock = partial(datetime.now, UTC)
         self._service = running
         self._reloader = configuration
-        self._account_alerts = accounts
-        self._local_center = AlertCenter(MemoryBook(), clock, self._build_channel)
+        self._account_watcher = accounts
+        self._local_alert_center = AlertCenter(MemoryBook(), clock, self._build_channel)
         shared = AlertCenter(accounts.book, clock, self._build_channel) if accounts else None
-        self.center = shared or self._local_center
-        self._delivery_event = self.center.more = self._local_center.more = asyncio.Event()
+        self.center = shared or self._local_alert_center
+        self._undelivered_event = self.center.more = self._local_alert_center.more = asyncio.Event()
         self._error_rate_tracker = ErrorRates()
         self._impossible_usage_tracker = ImpossibleUsage()
         self._is_first_look = True  # until the first look
-        self._next_accounts_check_at = self._next_cleanup_at = 0.0
+        self._next_accounts_check_at = self._next_alert_cleanup_at = 0.0
 
     async def watch(self) -> None:
         while True:
@@ -201,29 +201,29 @@ class Alerting:
 
     async def deliver(self) -> None:
         while True:
-            self._delivery_event.clear()
+            self._undelivered_event.clear()
             await self._run_and_log_failure(self._deliver_pending_alerts)
-            await happens(self._delivery_event, _POLL_SECONDS)
+            await happens(self._undelivered_event, _POLL_SECONDS)
 
     async def look(self) -> None:
         settings = self._service.now.settings
-        if not _is_enabled(settings, accounts=self._account_alerts is not None):
+        if not _is_enabled(settings, accounts=self._account_watcher is not None):
             return
         conditions, now = self._collect_service_alerts(settings), monotonic()
         options = alert_options(settings)
         away: list[Condition] = []
         try:
-            if self._account_alerts is not None and now >= self._next_accounts_check_at:
+            if self._account_watcher is not None and now >= self._next_accounts_check_at:
                 self._next_accounts_check_at = now + settings.alerts.accounts_seconds
-                conditions += await self._account_alerts.look(settings.alerts)
+                conditions += await self._account_watcher.look(settings.alerts)
             await self.center.observe(conditions, options)
-            if now >= self._next_cleanup_at:
-                self._next_cleanup_at = now + _FORGET_SECONDS
+            if now >= self._next_alert_cleanup_at:
+                self._next_alert_cleanup_at = now + _FORGET_SECONDS
                 await self.center.forget()
         except StoreUnavailable:
             away = [DATABASE_AWAY]
-        if self.center is not self._local_center:
-            await self._local_center.observe(away, options)
+        if self.center is not self._local_alert_center:
+            await self._local_alert_center.observe(away, options)
 
     def _collect_service_alerts(self, settings: Settings) -> list[Condition]:
         alerts, target_states = settings.alerts, self._service.now.router.target_states()
@@ -245,11 +245,11 @@ class Alerting:
         return found
 
     async def _deliver_pending_alerts(self) -> None:
-        if not _is_enabled(self._service.now.settings, accounts=self._account_alerts is not None):
+        if not _is_enabled(self._service.now.settings, accounts=self._account_watcher is not None):
             return
-        while await self._local_center.deliver():
+        while await self._local_alert_center.deliver():
             pass
-        while self.center is not self._local_center and await self.center.deliver():
+        while self.center is not self._local_alert_center and await self.center.deliver():
             pass
 
     async def _run_and_log_failure(self, step: Callable[[], Awaitable[None]]) -> None:

@@ -165,7 +165,7 @@ async def run_service(
                 at = "{}:{}".format(*address.getsockname()[:2])
                 reloading = Reloading(loaded, read_checked, running, models, entries, stored, at)
                 async with (
-                    _run_pages(running, reloading),
+                    _run_pages_and_alerts(running, reloading),
                     answering(runtime_folder(variables()), reloading.answer, name) as control,
                     owned(reloaded(hangup, reloading.reload)),
                     owned(_reload_on_cache_change(reloading)),
@@ -179,7 +179,7 @@ async def run_service(
 
 
 async def _reload_on_cache_change(reloader: Reloading) -> None:
-    """Reload when models of the cache come or go, while all of them are served."""
+    """Reload the settings when cached models come or go, while all of the cache is served."""
     before = await asyncio.to_thread(weights_cache(reloader.loaded.settings).state)
     while True:
         await asyncio.sleep(_LOOK_SECONDS)
@@ -208,7 +208,9 @@ async def _stop_when_unused(fleet: Fleet, control_socket: Path | None) -> None:
 
 
 @asynccontextmanager
-async def _run_pages(running: RunningService, reloader: Reloading) -> AsyncIterator[None]:
+async def _run_pages_and_alerts(
+    running: RunningService, reloader: Reloading
+) -> AsyncIterator[None]:
     front = running.front
     alerting = Alerting(running, reloader, front.backed.conditions if front is not None else None)
     async with AsyncExitStack() as stack:

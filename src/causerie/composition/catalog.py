@@ -86,14 +86,14 @@ def target_tariffs(prices: Prices, alias: AliasSettings, rest: str = "") -> Targ
 
 
 @cache
-def _open_weights_library() -> Library:
+def _load_short_name_library() -> Library:
     return own_library(variables())
 
 
 def is_fetchable(name: str) -> bool:
     """Return whether ``causerie pull`` takes the name: one of the library, or a repository."""
     try:
-        return _open_weights_library().has(name) or Reference.parse(name).kind is not Kind.PATH
+        return _load_short_name_library().has(name) or Reference.parse(name).kind is not Kind.PATH
     except (BadReference, BadLibrary):
         return False
 
@@ -118,7 +118,7 @@ def offered(
             model.id: TargetCapabilities(
                 Candidate(model.id),
                 of_engine(model.engine, speculates=model.llamacpp.speculates),
-                _profile_reader(model, own[model.id], shows_load=bool(settings.weights.serve)),
+                _make_profile_reader(model, own[model.id], shows_load=bool(settings.weights.serve)),
                 frozenset({model.operation}),
             )
             for model in settings.models
@@ -131,7 +131,7 @@ def offered(
     )
     listings = []
     for entry in settings.catalog:
-        endpoints = tuple(_build_endpoint(one, known) for one in entry.endpoints)
+        endpoints = tuple(_build_catalog_endpoint(one, known) for one in entry.endpoints)
         day = entry.created
         created = 0 if day is None else int(datetime.combine(day, time_of_day(), UTC).timestamp())
         name = entry.name or entry.id
@@ -152,7 +152,7 @@ class _Known(Struct, frozen=True):
     probed: Mapping[str, ProviderModelSettings]
 
     def of(self, candidate: Candidate, provider: str | None, model: str) -> TargetCapabilities:
-        """Return the capabilities of a model, our own where no provider is named."""
+        """Return the capabilities of a provider's model, or of our own if no provider is given."""
         if provider is None:
             return replace(self.own[model], candidate=candidate)
         probed = self.probed.get(f"{provider}/{model}")
@@ -171,9 +171,9 @@ class _Known(Struct, frozen=True):
         )
 
 
-def _build_provider_claims(settings: ClaimSettings) -> ProviderClaims:
-    parameters = of_provider(settings.supported_parameters, switches=False)
-    return ProviderClaims(parameters, settings.input_modalities, settings.output_modalities)
+def _build_provider_claims(claims: ClaimSettings) -> ProviderClaims:
+    parameters = of_provider(claims.supported_parameters, switches=False)
+    return ProviderClaims(parameters, claims.input_modalities, claims.output_modalities)
 
 
 def _build_served_models(
@@ -192,13 +192,13 @@ def _build_served_models(
         ]
         priced = partial(target_tariffs, prices, alias)
         if alias.id.endswith(WILDCARD):
-            rests = partial(_expand_wildcards, alias.targets, list_models)
+            rests = partial(_wildcard_values, alias.targets, list_models)
             yield WildcardModel(card, answering, priced, known=rests)
         else:
             yield ServedModel(card, answering, priced())
 
 
-def _expand_wildcards(targets: Sequence[AliasTarget], list_models: ListReader) -> Iterator[str]:
+def _wildcard_values(targets: Sequence[AliasTarget], list_models: ListReader) -> Iterator[str]:
     for target in targets:
         before, _, behind = target.model.partition("*")
         for name in list_models(target.provider) if target.provider is not None else ():
@@ -207,17 +207,17 @@ def _expand_wildcards(targets: Sequence[AliasTarget], list_models: ListReader) -
                 yield name[len(before) : len(name) - len(behind)]
 
 
-def _build_endpoint(settings: CatalogEndpointSettings, capabilities: _Known) -> CatalogEndpoint:
+def _build_catalog_endpoint(settings: CatalogEndpointSettings, known: _Known) -> CatalogEndpoint:
     context, output = settings.context_length, settings.max_output_tokens
     stated = context is not None or output is not None
     bounds = TokenBounds(context, output) if stated else UNBOUNDED_TOKENS
     candidate = Candidate(settings.name, bounds=bounds)
-    found = capabilities.of(candidate, settings.provider, settings.model)
+    found = known.of(candidate, settings.provider, settings.model)
     own, derived = found.profile, lambda: _set_lengths(found.profile(), context, output)
     supported = found.parameters
     if settings.supported_parameters is not None:
         supported = of_provider(settings.supported_parameters, switches=False)
-    probed = capabilities.probed.get(settings.name) if settings.provider is not None else None
+    probed = known.probed.get(settings.name) if settings.provider is not None else None
     return alike(
         CatalogEndpoint,
         found,
@@ -239,7 +239,7 @@ def _set_lengths(profile: ModelProfile, context: int | None, output: int | None)
     return replace(profile, context_length=context, max_output_tokens=output)
 
 
-def _profile_reader(model: ModelSettings, own: OwnModel, *, shows_load: bool) -> ProfileReader:
+def _make_profile_reader(model: ModelSettings, own: OwnModel, *, shows_load: bool) -> ProfileReader:
 
     def profile() -> ModelProfile:
         facts = own.engine.known

@@ -64,7 +64,7 @@ from causerie.settings.values import Secret
 
 
 class ImportStep(Struct, frozen=True):
-    """Effect of the import on one entry; ``what`` names its changes, or who has it locked."""
+    """Effect of an import on one entry; ``what`` names the changes, or why it is locked."""
 
     action: Literal["new", "changed", "same", "locked", "deleted"]
     entry: Entry
@@ -81,7 +81,7 @@ class EntryImport(Struct):
     _environ: Mapping[str, str]
 
     async def plan(self, filed: Sequence[Entry], *, prune: bool = False) -> Sequence[ImportStep]:
-        """Return a step for each entry; with ``prune`` also for those that are in no file.
+        """Return a step for each entry of the file; ``prune`` adds deletions of all other entries.
 
         Raises :class:`SettingsError` with every problem.
         """
@@ -97,12 +97,12 @@ class EntryImport(Struct):
             steps += [
                 ImportStep("deleted", entry_of(each), "", EntryChange(each, None)) for each in left
             ]
-        findings.problems += self._find_problems(stored, steps)
+        findings.problems += self._find_import_problems(stored, steps)
         findings.end()
         return steps
 
     async def carry_out(self, steps: Sequence[ImportStep]) -> None:
-        """Write all of it, or nothing if an entry has changed since."""
+        """Write the changes of all steps, or nothing if an entry has changed since the plan."""
         await self._entries.write(SYSTEM, [each.change for each in steps if each.change])
 
     def _plan_import(self, entry: Entry, stored: StoredEntry | None, position: int) -> ImportStep:
@@ -144,7 +144,7 @@ class EntryImport(Struct):
                 advice += ", for the provider is reached at another place now"
             raise SettingsError([Problem(entry.place, label, advice)]) from error
 
-    def _find_problems(
+    def _find_import_problems(
         self, entries: Sequence[StoredEntry], steps: Sequence[ImportStep]
     ) -> Sequence[Problem]:
         text = self._file_settings.text
@@ -175,10 +175,10 @@ class LiveConfiguration:
     _reloader: Reloading
     _entries: Entries
     _change_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    _running_trial_count: int = 0
+    _running_provider_test_count: int = 0
 
     async def every(self, actor: Actor) -> Sequence[EntryView]:
-        """Return providers first; of each kind those of the file first. Unknown kinds are last."""
+        """Return all entries by kind, providers first; of each kind those of the file are first."""
         await self._entries.require(actor, Action.PROVIDERS_SEE)
         loaded, stored = self._reloader.loaded, await self._entries.every()
         order = {kind: number for number, kind in enumerate(TABLES)}
@@ -192,20 +192,20 @@ class LiveConfiguration:
     async def create(self, actor: Actor, kind: EntryKind, wish: EntryWish) -> EntryView:
         async with self._lock_entries(actor) as stored:
             change = EntryChange(None, self._build_entry(actor, None, kind, wish))
-            return await self._write_entry_change(actor, stored, change)
+            return await self._apply_change_and_view(actor, stored, change)
 
     async def change(self, actor: Actor, id: str, wish: EntryWish) -> EntryView:
         async with self._lock_entries(actor) as stored:
             before = _find_entry(stored, id)
             after = self._build_entry(actor, before, before.kind, wish)
-            return await self._write_entry_change(actor, stored, EntryChange(before, after))
+            return await self._apply_change_and_view(actor, stored, EntryChange(before, after))
 
     async def switch(self, actor: Actor, id: str, *, enabled: bool) -> EntryView:
         async with self._lock_entries(actor) as stored:
             before = _require_known_kind(_find_entry(stored, id))
             draft = EntryDraft(before.kind, before.name, before.body, enabled=enabled)
             after = self._entries.changed(actor, before, draft)
-            return await self._write_entry_change(actor, stored, EntryChange(before, after))
+            return await self._apply_change_and_view(actor, stored, EntryChange(before, after))
 
     async def delete(self, actor: Actor, id: str) -> None:
         async with self._lock_entries(actor) as stored:
@@ -234,7 +234,7 @@ class LiveConfiguration:
         if not outcome.applied:
             raise _build_config_error(outcome.problems)
 
-    async def _write_entry_change(
+    async def _apply_change_and_view(
         self, actor: Actor, entries: Sequence[StoredEntry], change: EntryChange
     ) -> EntryView:
         assert change.after is not None
@@ -248,7 +248,7 @@ class LiveConfiguration:
         self, actor: Actor, entries: Sequence[StoredEntry], changes: Sequence[EntryChange]
     ) -> ReloadOutcome:
         touched = [each.after for each in changes if each.after is not None]
-        await self._load_entries(_merge_changes(entries, changes), *touched)
+        await self._check_entries(_merge_changes(entries, changes), *touched)
         await self._entries.write(actor, changes)
         return await self._reloader.reload()
 
@@ -256,12 +256,12 @@ class LiveConfiguration:
         self, actor: Actor, stored: StoredEntry | None, kind: EntryKind, wish: EntryWish
     ) -> StoredEntry:
         if stored is None:
-            after = self._entries.drafted(actor, _build_draft(kind, wish))
+            after = self._entries.drafted(actor, _build_entry_draft(kind, wish))
         else:
             _require_known_kind(stored)
             if wish.version not in (None, stored.version):
                 raise meanwhile()
-            after = self._entries.changed(actor, stored, _build_draft(stored.kind, wish))
+            after = self._entries.changed(actor, stored, _build_entry_draft(stored.kind, wish))
             # A stored key is never sent to somebody else than it was given for.
             keeps = wish.key is None and stored.credential is not None
             if keeps and moved(stored.body, after.body):
@@ -283,16 +283,16 @@ class LiveConfiguration:
 
     async def test(self, actor: Actor, wanted: TestProvider) -> Trial:
         await self._entries.require(actor, Action.CONFIGURATION_CHANGE)
-        if self._running_trial_count >= _MAX_TRIALS:
+        if self._running_provider_test_count >= _MAX_TRIALS:
             raise Overloaded("Other providers are being tried; try again in a moment.")
-        self._running_trial_count += 1
+        self._running_provider_test_count += 1
         try:
-            tried = self._read_active_provider(wanted.filed) if wanted.filed else None
-            one, credentials = tried or await self._build_provider(wanted)
+            tried = self._live_provider_and_key(wanted.filed) if wanted.filed else None
+            one, credentials = tried or await self._make_trial_provider(wanted)
             server = self._service.now.settings.server
             outcome = await _test_provider(one, server, credentials, wanted.model)
         finally:
-            self._running_trial_count -= 1
+            self._running_provider_test_count -= 1
         steps = (outcome.listing, outcome.completion, outcome.stream)
         good = all(step is not None and step.ok for step in steps)
         await self._entries.record(
@@ -301,7 +301,7 @@ class LiveConfiguration:
         )
         return outcome
 
-    def _read_active_provider(self, provider_name: str) -> tuple[ProviderSettings, Credentials]:
+    def _live_provider_and_key(self, provider_name: str) -> tuple[ProviderSettings, Credentials]:
         now = self._service.now
         one = next((each for each in now.settings.providers if each.name == provider_name), None)
         if one is None:
@@ -309,26 +309,28 @@ class LiveConfiguration:
         keys = {provider_name: now.providers[provider_name].key or ""}
         return one, replace(now.credentials, keys=keys)
 
-    async def _build_provider(self, request: TestProvider) -> tuple[ProviderSettings, Credentials]:
+    async def _make_trial_provider(
+        self, test: TestProvider
+    ) -> tuple[ProviderSettings, Credentials]:
         stored, name = await self._entries.every(), f"trial-{uuid4().hex}"
-        if request.entry:
-            tried = replace(_find_entry(stored, request.entry), id="", name=name, enabled=True)
+        if test.entry:
+            tried = replace(_find_entry(stored, test.entry), id="", name=name, enabled=True)
         else:
-            wish = EntryWish(settings={**request.settings, "name": name}, key=request.key)
-            tried = self._entries.drafted(SYSTEM, _build_draft("provider", wish))
+            wish = EntryWish(settings={**test.settings, "name": name}, key=test.key)
+            tried = self._entries.drafted(SYSTEM, _build_entry_draft("provider", wish))
         try:
-            loaded = await self._load_entries([*stored, tried], tried)
+            loaded = await self._check_entries([*stored, tried], tried)
         except InvalidRequest as failure:
             problems = failure.metadata.get("problems")
             if not isinstance(problems, list):
                 raise
-            typed = str(request.settings.get("name", ""))
+            typed = str(test.settings.get("name", ""))
             named = [problem.replace(name, typed) for problem in problems]
             raise _build_config_error(named) from failure
         [one] = [each for each in loaded.settings.providers if each.name == name]
         return one, Credentials(keys={name: tried.credential or ""})
 
-    async def _load_entries(self, stored: Sequence[StoredEntry], *touched: StoredEntry) -> Loaded:
+    async def _check_entries(self, stored: Sequence[StoredEntry], *touched: StoredEntry) -> Loaded:
         # What was broken before may stay so, other than what is `touched`.
         try:
             loaded = await asyncio.to_thread(self._reloader.read, stored)
@@ -342,18 +344,18 @@ class LiveConfiguration:
 
 
 async def _test_provider(
-    one: ProviderSettings, server: ServerSettings, credentials: Credentials, model_id: str
+    provider: ProviderSettings, server: ServerSettings, credentials: Credentials, model_id: str
 ) -> Trial:
-    brief = msgspec.structs.replace(one, timeouts=_TRIAL)
+    brief = msgspec.structs.replace(provider, timeouts=_TRIAL)
     reachable = ServerSettings(private_networks=server.private_networks)
-    made = connected(Settings(providers=(brief,), server=reachable), credentials, {})
+    [made] = connected(Settings(providers=(brief,), server=reachable), credentials, {}).values()
     try:
-        return await trial(made[one.name].provider, credentials.keys.get(one.name, ""), model_id)
+        return await trial(made.provider, credentials.keys.get(provider.name, ""), model_id)
     finally:
-        await close(list(made.values()))
+        await close([made])
 
 
-def _build_draft(kind: EntryKind, wish: EntryWish) -> EntryDraft:
+def _build_entry_draft(kind: EntryKind, wish: EntryWish) -> EntryDraft:
     body, table = dict(wish.settings), TABLES[kind]
     if (name := pop_name(kind, body)) is None:
         raise InvalidRequest(f"`settings` lacks `{table.name}`.", param="settings")
@@ -425,7 +427,7 @@ def _view_file_entries(loaded: Loaded) -> Iterator[EntryView]:
                 continue
             said = {
                 name: value
-                for name, value in _hide_secrets(one).items()
+                for name, value in _without_secrets(one).items()
                 if not loaded.where((*path, index, name)).startswith(_BY_ENTRY)
             }
             has_key = said.pop(table.key, None) is not None
@@ -446,14 +448,14 @@ def _view_file_entries(loaded: Loaded) -> Iterator[EntryView]:
             )
 
 
-def _hide_secrets(setting: Any) -> Any:
+def _without_secrets(setting: Any) -> Any:
     if isinstance(setting, Secret):
         return {}  # its place is for those who see the file
     if isinstance(setting, msgspec.Struct):
         return {
-            field.name: _hide_secrets(getattr(setting, field.name))
+            field.name: _without_secrets(getattr(setting, field.name))
             for field in fields(type(setting)).values()
             if (field.required or getattr(setting, field.name) != field.default)
             and not (field.name in _NOT_SHOWN and not isinstance(getattr(setting, field.name), str))
         }
-    return [_hide_secrets(each) for each in setting] if isinstance(setting, tuple) else setting
+    return [_without_secrets(each) for each in setting] if isinstance(setting, tuple) else setting

@@ -1,4 +1,4 @@
-"""A running service and the commands that ask it something: a socket in a folder of the user.
+"""Commands to a running service and its answers, by a socket in a folder of the user.
 
 Both ends are here, the facts of a service that commands show, and the place of a worker process,
 which has such a socket too. One line of JSON asks, one
@@ -105,7 +105,7 @@ def sockets(folder: Path) -> Sequence[ControlSocket]:
     for path in sorted(folder.glob(f"*{_SUFFIX}")):
         with suppress(ValueError):
             found.append(ControlSocket(path, int(path.name.removesuffix(_SUFFIX))))
-    return [one for one in found if _is_listening(one.path)]
+    return [one for one in found if _is_listening_else_remove(one.path)]
 
 
 def asked(path: Path, what: str, kind: type[A], seconds: float) -> A:
@@ -172,7 +172,7 @@ def _is_owned_by_user(folder: Path) -> bool:
     return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
 
 
-def _is_listening(path: Path) -> bool:
+def _is_listening_else_remove(path: Path) -> bool:
     try:
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(_SECONDS_TO_ASK)
@@ -286,7 +286,7 @@ class WorkerPlace(Struct, frozen=True):
 
 
 class WorkerReport(Struct, frozen=True, omit_defaults=True):
-    """One line of a worker to its supervisor; one that says nothing is a beat."""
+    """One line of a worker to its supervisor; a report with no field set is a heartbeat."""
 
     first_link: str | None = None
     ready: bool = False
@@ -298,7 +298,7 @@ def own_place() -> WorkerPlace | None:
 
 
 def worker_socket(supervisor: Path, number: int) -> Path:
-    """Return the control socket of a worker; its name must not be longer than the supervisor's."""
+    """Return the path of a worker's control socket, in a name no longer than its supervisor's."""
     return supervisor.with_suffix(f".w{number}")
 
 

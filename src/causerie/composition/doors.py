@@ -1,5 +1,4 @@
-"""Doors, paths and bounds of the server, from the settings; and pages of services without accounts:
-the chat page at `/`, and `/docs`.
+"""Doors, limits and bounds of the server from the settings; the pages at `/` and `/docs`.
 
 A page is made when it is first asked for, so that a gateway whose pages nobody opens keeps its
 memory. With accounts `/` leads to the console.
@@ -77,7 +76,7 @@ def limits(server: ServerSettings) -> RequestLimits:
 
 
 def scopes(settings: Settings, busy: Callable[[str], bool]) -> Scopes:
-    """Return the limits of doors and models; free requests avoid the targets that are ``busy``."""
+    """Return the rate scopes of models, doors and free use; free use avoids ``busy`` targets."""
     models = {one.id: one.limits for one in settings.models}
     models |= {one.id: one.limits for one in settings.aliases}
     models |= {one.id: one.limits for one in settings.catalog}
@@ -182,7 +181,7 @@ GET  /health                whether it can answer
 
 
 def _answer_non_browser(exchange: Exchange, server: ServerSettings) -> bool:
-    """Tell a client that is no browser what there is at `/`; return whether it was one.
+    """Answer a client that is no browser with a text on `/`; return whether that was done.
 
     Raises :class:`NotFound` for another path or method.
     """

@@ -34,7 +34,7 @@ from causerie.settings.tree import ModelSettings, Settings
 
 
 def engine_recipe(settings: Settings, credentials: Credentials, model: ModelSettings) -> object:
-    """Return the inputs of the engine, to be compared."""
+    """Return what a model's engine is made from; a reload keeps an engine with an equal recipe."""
     engines, vllm = settings.engines, model.vllm
     # Only a digest: no secret is kept to compare.
     secrets = hashlib.sha256(credentials.models.get(model.id, "").encode())
@@ -57,7 +57,7 @@ def parts_of(replicas: int, devices: Sequence[str] = ()) -> Sequence[MachinePart
 def replicated(
     model: str, parts: Sequence[MachinePart], make: Callable[[MachinePart], SupervisedEngine[Any]]
 ) -> SupervisedEngine[Any] | EnginePool:
-    """Return the engine of the only part, or a pool of engines, not started. Blocks."""
+    """Return an engine for the only part, or a pool of an engine per part, not started. Blocks."""
     engines = {f"replica-{part.number + 1}": make(part) for part in parts}
     if len(engines) == 1:
         return next(iter(engines.values()))
@@ -99,7 +99,7 @@ async def _fetch_model_weights(
 
 
 def engine_of(settings: Settings, ref: str) -> str:
-    """Return the engine for ``ref`` by the weights here: llama.cpp unless it is a model folder."""
+    """Return the name of the engine for ``ref``, by the kind of its weights on this machine."""
     reference = Reference.parse(ref)
     if reference.kind is Kind.PATH:
         paths = [reference.path]
@@ -135,7 +135,7 @@ def preloaded(settings: Settings) -> list[str]:
 
 
 class EngineMakers(Struct):
-    """Factory of each model's engine. ``missing`` is why weights could not be had last."""
+    """Makes the engine of each model; ``missing`` is the last failure to get weights."""
 
     _settings: Settings
     _credentials: Credentials
@@ -146,17 +146,17 @@ class EngineMakers(Struct):
     missing: WeightsError | None = None
 
     def entries(self, preload: Sequence[str] = ()) -> Sequence[FleetEntry]:
-        return [self._build_entry(model, model.id in preload) for model in self._settings.models]
+        return [self._fleet_entry(model, model.id in preload) for model in self._settings.models]
 
     def renew(self, fleet: Fleet, settings: Settings, credentials: Credentials) -> None:
-        """Give the fleet the models of other settings."""
+        """Take over other settings, and give their models to the fleet."""
         self._settings = self._watcher.settings = settings
         self._credentials = credentials
         # The model that a start fetches into an empty cache is not wanted where all were deleted.
         preload = () if settings.weights.serve else preloaded(settings)
         fleet.replace(self.entries(preload), memory_budget=settings.engines.memory_budget_bytes)
 
-    def _build_entry(self, model: ModelSettings, preload: bool) -> FleetEntry:
+    def _fleet_entry(self, model: ModelSettings, preload: bool) -> FleetEntry:
         async def make() -> ManagedEngine:
             known = {"llamacpp": self._llamacpp, "openvino": self._openvino, "vllm": self._vllm}
             if model.engine in known:

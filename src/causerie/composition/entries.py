@@ -37,7 +37,7 @@ def checked(
     weights: bool = False,
     secrets: bool = True,
 ) -> tuple[Loaded, Credentials]:
-    """Return the settings that ``read`` gives, with their secrets. Blocks.
+    """Return the settings that ``read`` gives, checked, and their secrets. Blocks.
 
     Raises :class:`SettingsError` with every problem. Commands that give secrets run only with
     ``commands`` and valid settings. ``weights``: also look for paths of weights and programs.
@@ -129,7 +129,7 @@ def checked_with(
 
     ``text`` is the text of the file, if known. Raises :class:`SettingsError` for a broken file.
     """
-    loaded, credentials = checked(lambda: _require_chosen_models(merged_with(read, stored, text)))
+    loaded, credentials = checked(lambda: _refuse_unknown_models(merged_with(read, stored, text)))
     keys, alerts = dict(credentials.keys), dict(credentials.alerts)
     for each in stored:
         if each.credential is not None and in_force(each, loaded):
@@ -137,7 +137,7 @@ def checked_with(
     return loaded, replace(credentials, keys=keys, alerts=alerts)
 
 
-def _require_chosen_models(loaded: Loaded) -> Loaded:
+def _refuse_unknown_models(loaded: Loaded) -> Loaded:
     ids = [one.id for one in loaded.settings.models]
     if missing := sorted(loaded.chosen - set(ids)):
         words = f"no model has the id {missing[0]}; there are: {', '.join(ids) or 'none'}"
@@ -165,7 +165,7 @@ def in_force(stored: StoredEntry, loaded: Loaded) -> bool:
 
 
 def moved(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Return true if a key would be sent elsewhere than where it was given for."""
+    """Return whether a changed entry would send its key elsewhere than it was given for."""
     return any(before.get(name) != after.get(name) for name in _WHERE_SENT)
 
 

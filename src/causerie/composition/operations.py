@@ -60,25 +60,25 @@ _UNUSED = SimpleNamespace(state="unused", in_flight=0, failures=0, wait_seconds=
 
 
 class ProviderViews:
-    """Providers, by the parts in force. Long loops let other tasks run."""
+    """Makes operators' views of providers by the parts in force; lets other tasks run meanwhile."""
 
     def __init__(self, now: InForce) -> None:
         self._settings = now.settings
         self._router = now.router
         self._target_status_by_name = {one.name: one for one in now.router.status()}
-        self._loop_turns = Turns()
-        self._models_by_provider: dict[str | None, dict[str, str]] = {}  # of each provider
+        self._loop_pauser = Turns()
+        self._targets_by_provider: dict[str | None, dict[str, str]] = {}  # of each provider
         self._servings_by_target: dict[str, list[ports.Serving]] = {}
 
     @classmethod
     async def of(cls, now: InForce) -> Self:
         views, settings = cls(now), now.settings
         for target in settings.targets:
-            views._models_by_provider.setdefault(target.provider, {})[target.name] = target.model
-            await views._loop_turns.pause()
+            views._targets_by_provider.setdefault(target.provider, {})[target.name] = target.model
+            await views._loop_pauser.pause()
         for name, serving in _iterate_target_servings(settings):
             views._servings_by_target.setdefault(name, []).append(serving)
-            await views._loop_turns.pause()
+            await views._loop_pauser.pause()
         return views
 
     async def provider(
@@ -89,13 +89,13 @@ class ProviderViews:
     ) -> ports.ProviderView:
         known = {each.id: each for each in one.models}
         targets, models = [], []
-        for name, model in self._models_by_provider.get(one.name, {}).items():
+        for name, model in self._targets_by_provider.get(one.name, {}).items():
             targets.append(self._view_target(name, model))
-            await self._loop_turns.pause()
+            await self._loop_pauser.pause()
         for id in dict.fromkeys([*(each.model for each in targets), *known]):
             told = known.get(id, ProviderModelSettings(id=id))
             models.append(self._view_model(told, results.get(id, probes.NOTHING)))
-            await self._loop_turns.pause()
+            await self._loop_pauser.pause()
         shown = probe_view(probe) if probe is not None else None
         return alike(
             ports.ProviderView, one, targets=tuple(targets), models=tuple(models), probe=shown
@@ -403,9 +403,9 @@ class LiveOperations:
             return RoutingExplanation(door=door.name, refusal=ExplainedRefusal.of(failure))
         if question.session and request.session_id is None:
             request = structs.replace(request, session_id=question.session)
-        return explanation(self._service.now.pipeline, door, caller, request, self._known_fields_of)
+        return explanation(self._service.now.pipeline, door, caller, request, self._request_fields)
 
-    def _known_fields_of(self, target_name: str) -> Known:
+    def _request_fields(self, target_name: str) -> Known:
         found = self._service.now.router.target_state(target_name)
         if found is not None and isinstance(found.target, ProviderTarget):
             return found.target.provider.dialect.lists

@@ -57,14 +57,14 @@ log = structlog.get_logger(__name__)
 
 
 def renewal_seconds(place: Secret) -> float:
-    """Return after how many seconds a key is read again; infinity: only after a rejection."""
+    """Return after how many seconds to read a key again: infinity if only after a rejection."""
     if place.file is not None:
         return FILE_SECONDS
     return _NEVER if place.lifetime is None else _SHARE * place.lifetime
 
 
 class ProviderKey:
-    """The key of one provider, whose place is a file or a command."""
+    """Renews the key of one provider, which is read from a file or from a command."""
 
     def __init__(self, provider: Provider, place: Secret) -> None:
         self.provider = provider
@@ -73,7 +73,7 @@ class ProviderKey:
         self._key_source = place
         self._renewal_interval = renewal_seconds(place)
         self._key_valid_until = monotonic() + (place.lifetime or _NEVER)
-        self._last_retry_at = -_NEVER  # time of the last renewal after a rejection
+        self._forced_read_at = -_NEVER  # time of the last renewal after a rejection
         self._is_renewal_running = False
         self._renewal_request_event, self._key_read_event = asyncio.Event(), asyncio.Event()
         self._key_read_event.set()
@@ -95,8 +95,8 @@ class ProviderKey:
     async def renewed(self, rejected: str | None) -> bool:
         if self.provider.credential != rejected:
             return True
-        if self._is_renewal_running and monotonic() - self._last_retry_at >= _REJECTED_SECONDS:
-            self._last_retry_at = monotonic()
+        if self._is_renewal_running and monotonic() - self._forced_read_at >= _REJECTED_SECONDS:
+            self._forced_read_at = monotonic()
             self._key_read_event.clear()
             self._renewal_request_event.set()
         await self._key_read_event.wait()
@@ -143,7 +143,7 @@ async def renewing(keys: Iterable[ProviderKey]) -> AsyncIterator[None]:
 
 
 def key_conditions(keys: Iterable[ProviderKey]) -> Iterator[Condition]:
-    """Yield conditions for keys that could not be renewed."""
+    """Yield alert conditions for provider keys that could not be renewed."""
     for key in keys:
         if key.problem:
             name, left = key.provider.name, "so it gets no requests"
@@ -172,7 +172,7 @@ def tls_context(tls: TlsSettings) -> ssl.SSLContext:
 
 
 def tls_digest(tls: TlsSettings) -> bytes:
-    """Return a digest of the files' contents, to detect renewal; raise :class:`OSError`."""
+    """Return a digest of the TLS files' contents, to detect renewal; raise :class:`OSError`."""
     digest = hashlib.sha256()
     for file in (tls.ca_file, tls.client_cert, tls.client_key):
         digest.update(hashlib.sha256(Path(file).read_bytes() if file else b"").digest())
@@ -191,7 +191,7 @@ class ConnectedProvider:
 
     @property
     def key(self) -> str | None:
-        """Return the key that is sent there."""
+        """Return the key that is sent to the provider."""
         return self.provider.credential
 
 
@@ -202,7 +202,7 @@ def connected(
     aside: Callable[[], Mapping[str, str]] | None = None,
     place: WorkerPlace | None = None,
 ) -> Mapping[str, ConnectedProvider]:
-    """Return the providers by name; unchanged ones of ``before`` are reused.
+    """Return the connected providers by name; unchanged ones of ``before`` are reused.
 
     ``aside`` gives further headers of chat requests. With a ``place`` a worker gets its share of
     `max_concurrent`. Raises :class:`SettingsError` for certificates that cannot be used.
@@ -299,7 +299,7 @@ def private_networks(server: ServerSettings) -> Sequence[IpNetwork] | None:
 def reach(
     one: described.ProviderSettings, proxy: str | None, networks: Sequence[IpNetwork] | None = None
 ) -> Reach:
-    """Return the options of connections; raise :class:`OSError` for unusable certificates.
+    """Return a provider's connection options; raise :class:`OSError` for unusable certificates.
 
     ``proxy`` is its address with secrets; only public addresses and ``networks`` are reached.
     """

@@ -60,7 +60,7 @@ _READ_AT_START_WITH_SECRETS = ("store", "shared", "mail", "branding", "payments"
 
 
 class ReloadOutcome(msgspec.Struct, frozen=True):
-    """Outcome of a reload: ``problems``, or none and changes that need a restart (``notes``).
+    """Outcome of a reload: its ``problems``, or ``notes`` on changes that need a restart.
 
     That of a load has ``problems`` alone.
     """
@@ -79,7 +79,7 @@ class ReloadOutcome(msgspec.Struct, frozen=True):
 
 @dataclass(eq=False)
 class Reloading:
-    """Reloads of the file and of the entries that operators have made, one at a time.
+    """Reloads the configuration file and the operators' entries, one reload at a time.
 
     ``loaded`` and ``stored`` are in force. ``models`` gives the fleet the models of new settings.
     """
@@ -200,7 +200,7 @@ class Reloading:
 
 
 def refusals(started: Loaded, wanted: Loaded) -> Iterator[Problem]:
-    """Yield settings that a service may start with but a reload may not introduce."""
+    """Yield a problem for each setting that a start may introduce but a reload may not."""
     if wanted.blank and not started.blank:
         advice = "is gone, or sets nothing any more; for what is there by default, start again"
         yield Problem(str(started.file), "", advice)
@@ -216,7 +216,7 @@ def refusals(started: Loaded, wanted: Loaded) -> Iterator[Problem]:
 
 
 def waits_for_restart(running: Settings, wanted: Settings) -> list[str]:
-    """Return the changes that cannot take effect while the service runs."""
+    """Return a note for each changed setting that takes effect only after a restart."""
     notes = []
     for name in (*_READ_AT_START, *_READ_AT_START_WITH_SECRETS):
         before, now = attrgetter(name)(running), attrgetter(name)(wanted)

@@ -140,7 +140,7 @@ _FIRST_SECONDS = 2.0
 
 
 class Distribution(Struct, frozen=True):
-    """Counters of limits and budgets.
+    """The counters of limits and budgets, in memory or in a server that replicas share.
 
     ``budgets`` is ``None`` without a shared server; ``here`` reports whether that answers.
     """
@@ -152,7 +152,7 @@ class Distribution(Struct, frozen=True):
 
 @asynccontextmanager
 async def sharing(shared: SharedSettings) -> AsyncIterator[Distribution]:
-    """Yield the counters. A shared server that is away is reconnected in the background.
+    """Yield the counters of limits and budgets; reconnect to their server in the background.
 
     Raises :class:`CannotStart` for a malformed address.
     """
@@ -289,13 +289,13 @@ class RunningService:
             lambda: self.now.router, None if front is None else front.backed.measurements
         )
         self._has_metrics_socket = settings.metrics.listen is not None  # it is never replaced
-        prepared = self._prepare_settings(settings, credentials, {})
+        prepared = self._prepare_parts(settings, credentials, {})
         self.now = self._build_in_force(prepared, Targets(), Router({}))
         self.edge = Edge(self.now.doors, self.now.pipeline, health, self.counters)
         self._apply_parts_in_force()
 
     def prepare(self, settings: Settings, credentials: Credentials) -> Prepared:
-        return self._prepare_settings(settings, credentials, self.now.providers)
+        return self._prepare_parts(settings, credentials, self.now.providers)
 
     def replace(self, prepared: Prepared) -> None:
         """Serve by these parts from now on. The engines have the models already."""
@@ -330,7 +330,7 @@ class RunningService:
     async def close(self) -> None:
         await close([*self.now.providers.values(), *self._retired_providers])
 
-    def _prepare_settings(
+    def _prepare_parts(
         self, settings: Settings, credentials: Credentials, before: Mapping[str, ConnectedProvider]
     ) -> Prepared:
         if has_accounts(settings) and self.front is None:

@@ -53,7 +53,7 @@ async def reloaded(hangup: asyncio.Event, reload: Callable[[], Awaitable[object]
 
     After its terminal was closed the service ends instead.
     """
-    terminal = _find_terminal_descriptor()
+    terminal = _get_stderr_terminal_descriptor()
     while True:
         await hangup.wait()
         hangup.clear()
@@ -66,7 +66,7 @@ async def reloaded(hangup: asyncio.Event, reload: Callable[[], Awaitable[object]
         await reload()
 
 
-def _find_terminal_descriptor() -> int | None:
+def _get_stderr_terminal_descriptor() -> int | None:
     try:
         number = sys.stderr.fileno()
     except (OSError, ValueError):  # there is none, or a test has replaced it
@@ -147,7 +147,7 @@ async def run(
     watcher: StartAnnouncer,
     bound: Bound,
 ) -> None:
-    """Serve until a signal at the sockets ``bound``; load the models ``preload`` first.
+    """Serve until a signal at the sockets ``bound``, and load the models ``preload`` meanwhile.
 
     A failed one is logged and tried again by requests; if all fail, raises :class:`CannotStart`.
     """
@@ -167,7 +167,7 @@ async def run(
 
 
 async def load_to_the_end(engines: Fleet, model: str) -> None:
-    """Load a model, for as long as it takes: a request waits less. Raises :class:`EngineFailed`."""
+    """Load a model, and wait for as long as that takes. Raises :class:`EngineFailed`."""
     while True:
         try:
             await engines.engine(model).load()
@@ -222,7 +222,7 @@ class _Start:
             self._watcher.stopping()
 
     async def follow(self) -> None:
-        """Load, then tell the address; when nothing loads, stop the service."""
+        """Load the models, then announce the address; stop the service if none loads."""
         address = await self._address_future
         async with owned(self._show_load_progress()):
             await asyncio.gather(*(self._preload_model(model) for model in self._preload))

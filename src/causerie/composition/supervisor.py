@@ -1,4 +1,4 @@
-"""Worker processes: each is the whole service, and all accept at one address.
+"""Supervisor of worker processes: each is the whole service, all accept at one address.
 
 A supervisor binds the address, starts the workers, each with a socket of its own there,
 replaces one that ends, and passes reloads and stops on. It answers no request. Workers share
@@ -206,7 +206,7 @@ class Supervisor:
         if self._stop_event.is_set():
             worker.signal(signal.SIGTERM)
         try:
-            async with owned(self._read_reports(worker)):
+            async with owned(self._handle_reports(worker)):
                 return await worker.process.wait(), worker.ready
         finally:
             del self._workers_by_number[worker_number]
@@ -242,7 +242,7 @@ class Supervisor:
             )
         return _Worker(worker_number, process, reader, writer)
 
-    async def _read_reports(self, worker: _Worker) -> None:
+    async def _handle_reports(self, worker: _Worker) -> None:
         # A worker that is killed may leave half a line.
         while (line := await self._read_report_line(worker)).endswith(b"\n"):
             report = msgspec.json.decode(line, type=WorkerReport)
@@ -300,10 +300,10 @@ class Supervisor:
             return ReloadOutcome(problems=tuple(problems) or ("no worker process answers",))
         return outcomes[0]
 
-    async def _ask_all(self, wanted: str, kind: type[T], seconds: float) -> list[tuple[_Worker, T]]:
+    async def _ask_all(self, query: str, kind: type[T], seconds: float) -> list[tuple[_Worker, T]]:
         asking = [each for _, each in sorted(self._workers_by_number.items()) if each.ready]
         answers = await asyncio.gather(
-            *(self._ask_worker(each, wanted, kind, seconds) for each in asking)
+            *(self._ask_worker(each, query, kind, seconds) for each in asking)
         )
         pairs = zip(asking, answers, strict=True)
         return [(worker, answer) for worker, answer in pairs if answer is not None]

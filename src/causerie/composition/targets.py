@@ -52,7 +52,7 @@ class OwnModel(Struct, frozen=True):
 
 
 class Targets(Struct, frozen=True):
-    """All targets of routing."""
+    """All targets of routing: our own models and the models of providers, by name."""
 
     own: Mapping[str, OwnModel] = {}
     remote: Mapping[str, ProviderTarget] = {}

@@ -41,11 +41,11 @@ async def vllm_engine(
     served = await asyncio.to_thread(read)
     engine = partial(VllmEngine, model.id, served, ref=model.ref or "", load_seconds=load_seconds)
     if not model.vllm.elsewhere:
-        replicas = _build_replica_options(model.vllm)
+        replicas = _build_options_by_replica(model.vllm)
         if len(replicas) == 1:
             return engine(*replicas.values())
         return _build_replica_pool(model, replicas, engine)
-    at = await asyncio.to_thread(_remote_factory, model.vllm, key)
+    at = await asyncio.to_thread(_remote_server_factory, model.vllm, key)
     if model.vllm.address is not None:
         return engine(at(MemberAddress(model.vllm.address)))
     return EnginePool(
@@ -61,7 +61,7 @@ def _build_replica_pool(
     replicas: Mapping[str, VllmOptions],
     make_engine: Callable[[VllmOptions], VllmEngine],
 ) -> EnginePool:
-    sockets = {name: KvSockets() for name in replicas} if _can_publish_kv(model.vllm) else {}
+    sockets = {name: KvSockets() for name in replicas} if _can_publish_kv_events(model.vllm) else {}
     endpoints = {name: at.endpoint for name, at in sockets.items() if at.endpoint is not None}
 
     def make(address: MemberAddress) -> VllmEngine:
@@ -83,7 +83,7 @@ def _build_replica_pool(
     )
 
 
-def _can_publish_kv(vllm: Vllm) -> bool:
+def _can_publish_kv_events(vllm: Vllm) -> bool:
     # Ranks have ports of their own; whoever configures the events reads them elsewhere.
     configured = any(one.partition("=")[0].replace("_", "-") == EVENTS_OPTION for one in vllm.args)
     return find_spec("zmq") is not None and (vllm.data_parallel or 1) == 1 and not configured
@@ -103,14 +103,14 @@ def _list_kv_endpoints(events: KvEvents | None, address: MemberAddress) -> Seque
     ]
 
 
-def _build_replica_options(vllm: Vllm) -> Mapping[str, VllmOptions]:
+def _build_options_by_replica(vllm: Vllm) -> Mapping[str, VllmOptions]:
     return {
         f"replica-{number}": structs.replace(vllm, devices=(devices,) if devices else ())
         for number, devices in enumerate(vllm.devices_of_replicas, 1)
     }
 
 
-def _remote_factory(vllm: Vllm, key: str | None) -> Callable[[MemberAddress], Elsewhere]:
+def _remote_server_factory(vllm: Vllm, key: str | None) -> Callable[[MemberAddress], Elsewhere]:
     try:
         tls = tls_context(vllm.tls) if vllm.encrypted else None
     except OSError as error:  # ssl.SSLError is one

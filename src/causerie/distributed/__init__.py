@@ -1,1 +1,1 @@
-"""Limits and budgets that replicas share in a Valkey or Redis server, as ``access`` declares."""
+"""Limits and budgets that replicas of the service share in a Valkey or Redis server."""

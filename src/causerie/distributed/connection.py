@@ -78,7 +78,7 @@ class DistributedOptions:
 
 
 class Replica:
-    """This process among those that share a server, while :meth:`running` runs.
+    """The connection of this process to a shared server, and its name among the replicas there.
 
     Its running requests are counted under its name in the server. On every new connection it takes
     a new name, because nobody knows which commands of the former one were executed, and reports
@@ -90,7 +90,7 @@ class Replica:
     """
 
     def __init__(self, url: str, options: DistributedOptions | None = None) -> None:
-        """Raise :class:`ValueError` for a wrong address; connects in :meth:`running` only."""
+        """Prepare the connection for :meth:`running`; raise :class:`ValueError` for a wrong URL."""
         self._options = options = options or DistributedOptions()
         tls: dict[str, Any] = {}
         if url.startswith(("valkeys:", "rediss:")):
@@ -115,9 +115,9 @@ class Replica:
 
     @property
     def untold_join(self) -> int:
-        """Return the join during which the server knows nothing of what begins here alone now.
+        """Return the number of the present join to the server, or -1 while the server is away.
 
-        It is -1 if the server is away, because the next join reports everything.
+        Until the next join the server does not know what begins now without it.
         """
         return self.joins if self.here else -1
 
@@ -137,11 +137,11 @@ class Replica:
         await self._connected_event.wait()
 
     def holder(self, held: Callable[[], Held], report: Report) -> None:
-        """Add callbacks: what a part of this process holds, and how the server is told of it."""
+        """Add callbacks: ``held`` gives held amounts by key, ``report`` the message of them."""
         self._reporters.append((held, report))
 
     def alone(self, what: str) -> None:
-        """Raise :class:`StoreUnavailable` if callers are refused without the server."""
+        """Raise ``StoreUnavailable`` if the options refuse callers while the server is away."""
         if self._options.away == "refuse":
             raise StoreUnavailable(
                 f"The service cannot reach the store of its {what} now, so it lets nobody in "
@@ -196,7 +196,7 @@ class Replica:
             raise
 
     def waits_until(self) -> int:
-        """Return the time limit of an operation sent now, in microseconds of the server's clock."""
+        """Return the deadline of an operation sent now, in microseconds of the server's clock."""
         reply_microseconds = int(self._options.reply_seconds * 1_000_000)
         return _monotonic_microseconds() + self._clock_offset_microseconds + reply_microseconds
 
@@ -228,11 +228,11 @@ class Replica:
             former, self.process = self.process, token_urlsafe(6)
             self.joins += 1
             self._sent_holds = [dict(held()) for held, _ in self._reporters]
-            reports = self._report_holds([{} for _ in self._reporters], self._sent_holds)
+            reports = self._make_reports([{} for _ in self._reporters], self._sent_holds)
             await self._exchange_batch(connection, reports, former)
         self._is_connection_loss_logged = self._is_operation_failure_logged = False
         self._connected_event.set()
-        for report in self._report_holds(self._sent_holds, [held() for held, _ in self._reporters]):
+        for report in self._make_reports(self._sent_holds, [held() for held, _ in self._reporters]):
             self.send(report)  # changed while the reply to the first report was on its way
         _log.info("limits.shared")
 
@@ -298,7 +298,7 @@ class Replica:
         while self._operations:
             self._operations.popleft().failed()
 
-    def _report_holds(self, before: Sequence[Held], after: Sequence[Held]) -> list[SharedOperation]:
+    def _make_reports(self, before: Sequence[Held], after: Sequence[Held]) -> list[SharedOperation]:
         found = []
         for (_, report), was, held in zip(self._reporters, before, after, strict=True):
             keys = [key for key in {*was, *held} if was.get(key, 0) != held.get(key, 0)]

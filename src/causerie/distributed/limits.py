@@ -1,5 +1,4 @@
-"""Limits and budgets that replicas share: windows of all scopes in the server, leases from them,
-and spent and held amounts.
+"""Limits and budgets that replicas share: a server counts their use, and replicas take leases.
 
 An operation takes a request from all its scopes or from none, by the server's clock; another holds
 its estimate in all its budgets or in none. Two more release what was taken, and count what was
@@ -87,7 +86,7 @@ def refused(
 
 
 def limit_statuses(found: Sequence[ScopeWindow], now: int) -> LimitStatuses:
-    """Return the state of the strictest limits at ``now`` microseconds."""
+    """Return the status of the strictest request limit and token limit, at ``now`` microseconds."""
     requests: list[tuple[int, int, int]] = []
     tokens: list[tuple[int, int, int]] = []
     for each in found:
@@ -165,7 +164,7 @@ class LocalLease(MemoryLease):
 
 
 class DistributedCounters:
-    """The counters of one replica; tests set ``now``, which returns microseconds."""
+    """Rate limits of one replica by windows in the server; ``now`` (microseconds) is for tests."""
 
     def __init__(self, replica: Replica, *, now: Callable[[], int] | None = None) -> None:
         self.replica = replica
@@ -184,7 +183,7 @@ class DistributedCounters:
     async def take(
         self, scopes: Sequence[RateScope], estimate: Callable[[], Tokens]
     ) -> DistributedLease | LocalLease:
-        """Return a lease; raise :class:`StoreUnavailable` too, as configured without the server."""
+        """Return a lease; without the server, take it in memory or raise ``StoreUnavailable``."""
         need = needed(scopes, estimate)
         if self.replica.here:
             try:
@@ -236,14 +235,14 @@ class DistributedCounters:
         return DistributedLease(self, found, input, outputs, now, self.elapsed())
 
     def count(self, scopes: Sequence[RateScope], more: int) -> None:
-        """Add to the number of running requests."""
+        """Add ``more`` to the number of running requests of each scope."""
         for scope in scopes:
             self._running_by_scope[scope.id] += more
             if not self._running_by_scope[scope.id]:
                 del self._running_by_scope[scope.id]
 
     def release(self, taken: Sequence[tuple[RateScope, int, int, int]], requests: int = 0) -> None:
-        """Release what was taken, without waiting for the server.
+        """Release the requests and tokens taken from scopes, without waiting for the server.
 
         Of each scope the tick, and how much more input and output was used than was reserved; a
         tick of 0 for a lease without the server, which may know of it by now.

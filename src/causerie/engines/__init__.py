@@ -1,1 +1,1 @@
-"""Text engines that we run: the seam, llama.cpp, a scripted fake; supervisor; weights."""
+"""Text engines that the service runs: their interface, the engines, and model weights."""

@@ -1,4 +1,4 @@
-"""The seam: a prompt, sampling settings and a constraint in, tokens out.
+"""The interface of text engines: a prompt, sampling settings and a grammar in, tokens out.
 
 An engine knows nothing about messages, roles, tools or reasoning; all of that
 is ``chat``'s. It knows tokens, their text, and how to stop when it is told to.
@@ -58,7 +58,7 @@ class Image(Struct, frozen=True, gc=False):
     digest: bytes  # SHA-256 of what a request holds of it
 
     def placeholders(self, count: int) -> list[int]:
-        """Return negative ids for its ``count`` tokens; those of another image are others."""
+        """Return ``count`` negative ids that stand for this image's tokens in a prompt."""
         numbers = array("I", hashlib.shake_256(self.digest).digest(count * array("I").itemsize))
         return [(number | 2**31) - 2**32 for number in numbers]
 
@@ -73,7 +73,7 @@ class PicturedPrompt:
 
 @dataclass(frozen=True, slots=True)
 class TextRequest:
-    """One generation."""
+    """The request of one generation: its prompt, sampling, grammar and bounds."""
 
     prompt: Sequence[int]  # token ids; of images, their placeholders
     max_tokens: int
@@ -92,7 +92,7 @@ class TextRequest:
 
 @dataclass(frozen=True, slots=True)
 class TokenAlternative:
-    """One candidate for a position; ``logprob`` is a natural logarithm."""
+    """One candidate token for a position of the output; ``logprob`` is a natural logarithm."""
 
     id: int
     text: str
@@ -114,7 +114,7 @@ class Token(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The prompt is being read. Comes first, once, from an engine that knows then."""
+    """The first item of a generation, if the engine tells when it begins to read the prompt."""
 
     cached_tokens: int  # of the prompt, which came from the engine's prefix cache
 
@@ -173,7 +173,7 @@ class EngineFailed(Exception):
 
 
 class EngineRefused(EngineFailed):
-    """The engine is well, and takes no such request."""
+    """The engine works, but refuses this kind of request."""
 
     refused = True
 
@@ -183,7 +183,7 @@ class LoadFailed(EngineFailed):
 
 
 class PromptTooLong(Exception):
-    """The prompt does not fit; ``tokens`` it has, ``context_length`` there is."""
+    """The prompt of ``tokens`` tokens does not fit into a context of ``context_length`` tokens."""
 
     def __init__(self, tokens: int, context_length: int) -> None:
         super().__init__(f"{tokens} prompt tokens in a context of {context_length}")
@@ -192,11 +192,11 @@ class PromptTooLong(Exception):
 
 
 class ImageRefused(Exception):
-    """The engine cannot read an image, or not so large a one."""
+    """The engine cannot read this image, or the image is too large for it."""
 
 
 class NotAdmitted(Exception):
-    """The grammar does not admit what it is said to have accepted."""
+    """The grammar does not admit the output that a request says was accepted already."""
 
 
 class EmbeddingEngine(Protocol):
@@ -207,8 +207,9 @@ class EmbeddingEngine(Protocol):
 
     async def facts(self) -> ModelFacts: ...
     async def input_tokens(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the tokens of each text as :meth:`embed` takes them; control tokens in it are
-        plain text. May raise :class:`PromptTooLong`.
+        """Return the token ids of each text for :meth:`embed`; control tokens count as plain text.
+
+        May raise :class:`PromptTooLong`.
         """
 
     async def embed(self, inputs: Sequence[Sequence[int]]) -> list[bytes]:
@@ -237,10 +238,10 @@ class TextEngine(Protocol):
     """
 
     async def facts(self) -> ModelFacts:
-        """Facts of the loaded model; loads it first when it is absent."""
+        """Return the facts of the model; load it first when it is absent."""
 
     async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
-        """Token ids of the pieces in order; ids among them pass through unchanged.
+        """Return the token ids of the pieces in order; ids among them pass through unchanged.
 
         With ``special`` the text of a control token becomes that token; without
         it every character is plain text. No beginning-of-text token is added.
@@ -249,10 +250,10 @@ class TextEngine(Protocol):
         """
 
     async def texts(self, tokens: Sequence[int], *, visible: Sequence[str] = ()) -> list[str]:
-        """Return the text of each token in the output, as in :class:`Token` of generated tokens."""
+        """Return the text that each of these tokens adds to an output, as in :class:`Token`."""
 
     def generate(self, request: TextRequest) -> AbstractAsyncContextManager[AsyncIterator[Output]]:
-        """Run one generation; raises on entering.
+        """Run one generation, and iterate over its outputs; refusals are raised on entering.
 
         :class:`PromptTooLong` where it does not fit, :class:`NotAdmitted` where
         the grammar cannot go on behind ``TextRequest.resumed`` and ``accepted``.

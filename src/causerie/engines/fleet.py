@@ -37,14 +37,14 @@ class ManagedEngine(base.TextEngine, Protocol):
         """Load the model; raise :class:`EngineFailed` with the reason."""
 
     async def stop(self) -> None:
-        """Unload; nothing is left behind."""
+        """Unload the model, and leave nothing of it behind."""
 
     def status(self) -> base.EngineStatus: ...
 
 
 @dataclass(frozen=True, slots=True)
 class FleetEntry:
-    """One model."""
+    """One model of a fleet: how its engine is made, and when it is loaded and unloaded."""
 
     model: str
     make: Callable[[], Awaitable[ManagedEngine]]
@@ -82,7 +82,7 @@ class ModelSlot:
 
     @property
     def serves(self) -> bool:
-        """Return whether its engine is loaded, or will be loaded again without a new engine."""
+        """Return whether the slot's engine is loaded, or restarts by itself."""
         if self.engine is None or self.loading is not None:
             return False
         return self.engine.status().state is not base.EngineState.ABSENT
@@ -114,13 +114,13 @@ class ModelSlot:
         return self.unused and self.awaited_until <= time.monotonic()
 
     def begin_step(self, *, first: bool) -> None:
-        """Count the use of a step; a step before it has announced it, unless it is the first."""
+        """Count a request's step as a use of the model, and end the wait for this step."""
         self.uses += 1
         if self.awaited and not first:
             _ = self.awaited.popleft()
 
     def end_step(self, *, last: bool) -> None:
-        """Count the end of a step; another one follows soon, unless it was the last."""
+        """End a request's step; unless it was the last, await the next one for a moment."""
         self.uses -= 1
         self.used_at = time.monotonic()
         while self.awaited and self.awaited[0] <= self.used_at:
@@ -165,21 +165,21 @@ class Fleet:
         self._model_slots = {entry.model: ModelSlot(entry) for entry in entries}
         self._leaving_slots: set[ModelSlot] = set()
         self._memory_budget = memory_budget
-        self._free_bytes = free_memory
+        self._get_free_bytes = free_memory
         self._memory_lock = asyncio.Lock()  # who holds it may take memory, or is giving some back
-        self._memory_released = asyncio.Event()
+        self._memory_released_event = asyncio.Event()
         self._load_tasks: set[asyncio.Task[ManagedEngine]] = set()
-        self._end_tasks: dict[asyncio.Task[None], int] = {}  # with the memory that each gives back
-        self._closed = False
+        self._bytes_by_end_task: dict[asyncio.Task[None], int] = {}  # that each gives back
+        self._is_closed = False
 
     async def __aenter__(self) -> Fleet:
         for model_slot in self._model_slots.values():
             if model_slot.entry.preload:
-                _ = self._load_slot(model_slot)
+                _ = self._ensure_load_task(model_slot)
         return self
 
     async def __aexit__(self, *failure: object) -> None:
-        self._closed = True
+        self._is_closed = True
         for load in list(self._load_tasks):
             load.cancel()
         await asyncio.gather(*self._load_tasks, return_exceptions=True)
@@ -189,7 +189,7 @@ class Fleet:
             if model_slot.engine is not None:
                 _ = self._stop_engine(model_slot.engine)
                 model_slot.engine = None
-        ended = await asyncio.gather(*self._end_tasks, return_exceptions=True)
+        ended = await asyncio.gather(*self._bytes_by_end_task, return_exceptions=True)
         for result in ended:
             if isinstance(result, BaseException):
                 raise result
@@ -197,7 +197,7 @@ class Fleet:
     def replace(self, entries: Sequence[FleetEntry], *, memory_budget: int | None = None) -> None:
         """Replace the models; engines of equal recipes stay, others are unloaded once unused."""
         self._memory_budget = memory_budget
-        self._memory_released.set()  # who waits for room looks again: there may be more
+        self._memory_released_event.set()  # who waits for room looks again: there may be more
         before, self._model_slots = self._model_slots, {}
         for entry in entries:
             model_slot = before.get(entry.model)
@@ -205,18 +205,18 @@ class Fleet:
                 del before[entry.model]
                 model_slot.entry = entry
                 model_slot.renew()
-                self._unload_when_idle(model_slot)
+                self._schedule_idle_unload(model_slot)
             else:
                 model_slot = ModelSlot(entry)
-                if entry.preload and not self._closed:
-                    _ = self._load_slot(model_slot)
+                if entry.preload and not self._is_closed:
+                    _ = self._ensure_load_task(model_slot)
             self._model_slots[entry.model] = model_slot
         for model_slot in before.values():
             model_slot.leaving = True
             self._leaving_slots.add(model_slot)
             if model_slot.loading is not None and not model_slot.uses:
                 model_slot.loading.cancel()
-            self._unload_when_idle(model_slot)
+            self._schedule_idle_unload(model_slot)
 
     def engine(self, model: str) -> FleetEngine:
         """Return the engine of a model; using it loads it. Raise :class:`KeyError` if unknown."""
@@ -233,7 +233,7 @@ class Fleet:
             await self._unload_if_unused(model_slot)
 
     def reclaimable(self) -> int:
-        """Return the bytes of the models that may be unloaded for another one."""
+        """Return the memory in bytes of unused models that may be unloaded for another one."""
         return sum(slot.engine.memory_bytes for slot in self._unloadable_slots() if slot.engine)
 
     def _unloadable_slots(self) -> Sequence[ModelSlot]:
@@ -258,18 +258,18 @@ class Fleet:
         model_slot.begin_step(first=first)
         if model_slot.leaving:
             self._leaving_slots.add(model_slot)
-        self._unload_when_idle(model_slot)  # which it is no more
+        self._schedule_idle_unload(model_slot)  # which it is no more
         try:
             yield await self._loaded_engine(model_slot, log_failure)
         finally:
             model_slot.end_step(last=last)
-            self._memory_released.set()
-            self._unload_when_idle(model_slot)
+            self._memory_released_event.set()
+            self._schedule_idle_unload(model_slot)
 
     async def _loaded_engine(self, model_slot: ModelSlot, log_failure: bool) -> ManagedEngine:
         if model_slot.engine is not None and model_slot.serves:
             return model_slot.engine
-        loading = self._load_slot(model_slot, log_failure)
+        loading = self._ensure_load_task(model_slot, log_failure)
         done, _ = await asyncio.wait({loading}, timeout=model_slot.entry.wait_seconds)
         if not done:
             raise base.EngineFailed(
@@ -281,10 +281,10 @@ class Fleet:
             raise base.EngineFailed(_STOPPING)
         return loading.result()
 
-    def _load_slot(
+    def _ensure_load_task(
         self, model_slot: ModelSlot, log_failure: bool = True
     ) -> asyncio.Task[ManagedEngine]:
-        if self._closed:
+        if self._is_closed:
             raise base.EngineFailed(_STOPPING)
         if model_slot.loading is None:
             early = model_slot.retry_at - time.monotonic()
@@ -321,8 +321,8 @@ class Fleet:
             raise
         finally:
             model_slot.loading = None
-            self._memory_released.set()
-            self._unload_when_idle(model_slot)
+            self._memory_released_event.set()
+            self._schedule_idle_unload(model_slot)
         model_slot.failure, model_slot.failures = "", 0
         seconds = round(time.monotonic() - began, 2)
         log.info("model loaded", model=model_slot.entry.model, seconds=seconds)
@@ -339,7 +339,7 @@ class Fleet:
             raise
 
     async def _free_memory(self, entry: FleetEntry, need: int) -> None:
-        while need > self._free_bytes() and (idle := self._unloadable_slots()):
+        while need > self._get_free_bytes() and (idle := self._unloadable_slots()):
             await self._unload_slot(min(idle, key=lambda model_slot: model_slot.used_at))
         deadline = time.monotonic() + entry.wait_seconds
         while (budget := self._memory_budget) is not None and self._taken_bytes() + need > budget:
@@ -353,11 +353,11 @@ class Fleet:
             if free := [model_slot for model_slot in unused if model_slot.evictable]:
                 await self._unload_slot(min(free, key=lambda model_slot: model_slot.used_at))
                 continue
-            self._memory_released.clear()
+            self._memory_released_event.clear()
             until = min([deadline, *(model_slot.awaited_until for model_slot in unused)])
             try:
                 async with asyncio.timeout(until - time.monotonic()):
-                    await self._memory_released.wait()
+                    await self._memory_released_event.wait()
             except TimeoutError:
                 if until < deadline:
                     continue
@@ -370,12 +370,12 @@ class Fleet:
 
     def _taken_bytes(self) -> int:
         loaded = (each.engine.memory_bytes for each in self._all_slots() if each.engine is not None)
-        return sum(loaded) + sum(self._end_tasks.values())
+        return sum(loaded) + sum(self._bytes_by_end_task.values())
 
     def _all_slots(self) -> list[ModelSlot]:
         return [*self._model_slots.values(), *self._leaving_slots]
 
-    def _unload_when_idle(self, model_slot: ModelSlot) -> None:
+    def _schedule_idle_unload(self, model_slot: ModelSlot) -> None:
         if model_slot.idle is not None:
             model_slot.idle.cancel()
             model_slot.idle = None
@@ -383,11 +383,11 @@ class Fleet:
             self._leaving_slots.discard(model_slot)
         hurries = model_slot.leaving or model_slot.dismissed
         after = LEAVING_SECONDS if hurries else model_slot.entry.idle_seconds
-        if after is None or not model_slot.unused or self._closed:
+        if after is None or not model_slot.unused or self._is_closed:
             return
         after = max(after, model_slot.awaited_until - time.monotonic())
         model_slot.idle = asyncio.get_running_loop().call_later(
-            after, lambda: self._track_ending(self._unload_if_unused(model_slot))
+            after, lambda: self._start_end_task(self._unload_if_unused(model_slot))
         )
 
     async def _unload_if_unused(self, model_slot: ModelSlot) -> None:
@@ -401,22 +401,22 @@ class Fleet:
         if engine is not None:
             log.info("model unloaded", model=model_slot.entry.model)
             await asyncio.shield(self._stop_engine(engine))
-        self._unload_when_idle(model_slot)
+        self._schedule_idle_unload(model_slot)
 
     def _stop_engine(self, engine: ManagedEngine) -> asyncio.Task[None]:
-        return self._track_ending(engine.stop(), engine.memory_bytes)
+        return self._start_end_task(engine.stop(), engine.memory_bytes)
 
-    def _track_ending(
+    def _start_end_task(
         self, ending: Coroutine[object, object, None], memory: int = 0
     ) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(ending)
-        self._end_tasks[task] = memory
-        task.add_done_callback(self._untrack_ending)
+        self._bytes_by_end_task[task] = memory
+        task.add_done_callback(self._forget_end_task)
         return task
 
-    def _untrack_ending(self, task: asyncio.Task[None]) -> None:
-        del self._end_tasks[task]
-        self._memory_released.set()
+    def _forget_end_task(self, task: asyncio.Task[None]) -> None:
+        del self._bytes_by_end_task[task]
+        self._memory_released_event.set()
 
 
 def _gigabytes(memory: int) -> str:
@@ -425,7 +425,7 @@ def _gigabytes(memory: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FleetEngine:
-    """A model's engine that loads itself when it is used; equal where it is the same one."""
+    """A model's engine that loads itself on use; two are equal if they have the same slot."""
 
     _fleet: Fleet = field(compare=False)
     _model_slot: ModelSlot

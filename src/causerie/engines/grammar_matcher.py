@@ -1,4 +1,4 @@
-"""Grammars that are continued in the middle of an output, for engines that only begin them.
+"""Grammars continued in the middle of an output, for engines that can only begin them anew.
 
 The state of the grammar is followed here: the engine generates freely, and of its tokens only
 those that the grammar admits are used. If it samples another one, that one token is sampled again
@@ -110,7 +110,7 @@ class GrammarMatcher:
 
 
 class Spelling:
-    """Text that tokens add to the output: complete characters, and control tokens if visible.
+    """Decodes tokens to the text they add: complete characters, and control tokens if visible.
 
     The tokens ``behind`` are the output so far; a character that they begin is
     completed by the next tokens.
@@ -167,9 +167,9 @@ class Guided:
 
     def __post_init__(self) -> None:
         self._request = replace(self._request, grammar=None, accepted=(), resumed="")
-        self._tokens: list[int] = []
-        self._unseen_tokens = 0  # tokens of a character that the engine did not come to end
-        self._cached_tokens: int | None = None
+        self._output_tokens: list[int] = []
+        self._undelivered_token_count = 0  # of a character that the engine did not come to end
+        self._cached_token_count: int | None = None
         self._stop_reason: Literal["stop", "length"] | None = None
 
     async def outputs(self) -> AsyncGenerator[base.Output, None]:
@@ -179,16 +179,16 @@ class Guided:
                     async for output in outputs:
                         yield output
             if self._stop_reason is None:
-                yield await self._draw_admitted()
+                yield await self._draw_admitted_token()
         yield base.Stopped(
             self._stop_reason,
             len(self._request.prompt),
-            len(self._tokens) + self._unseen_tokens,
-            cached_tokens=self._cached_tokens or 0,
+            len(self._output_tokens) + self._undelivered_token_count,
+            cached_tokens=self._cached_token_count or 0,
         )
 
     async def _generate_freely(self) -> AsyncGenerator[base.Output, None]:
-        before = len(self._tokens)
+        before = len(self._output_tokens)
         async with self._start_generation(self._remaining_request()) as outputs:
             async for output in outputs:
                 if isinstance(output, base.Token):
@@ -196,23 +196,23 @@ class Guided:
                         return
                     yield self._append_token(output)
                     continue
-                if self._cached_tokens is None:
-                    self._cached_tokens = output.cached_tokens
+                if self._cached_token_count is None:
+                    self._cached_token_count = output.cached_tokens
                     if isinstance(output, base.Started):
                         yield output
                 if isinstance(output, base.Stopped):
-                    seen = len(self._tokens) - before
-                    self._unseen_tokens = max(output.completion_tokens - seen, 0)
+                    seen = len(self._output_tokens) - before
+                    self._undelivered_token_count = max(output.completion_tokens - seen, 0)
                     self._stop_reason = output.reason
 
-    async def _draw_admitted(self) -> base.Token:
+    async def _draw_admitted_token(self) -> base.Token:
         admitted = await asyncio.to_thread(self._matcher.admitted)
         token = await self._sample_admitted(self._remaining_request(drawn=True), admitted)
         if not await asyncio.to_thread(self._matcher.accept, token.id):
             raise base.EngineFailed("the engine did not keep to its grammar")
         if token.id in self._matcher.end:
             self._stop_reason = "stop"
-        elif len(self._tokens) + 1 == self._request.max_tokens:
+        elif len(self._output_tokens) + 1 == self._request.max_tokens:
             self._stop_reason = "length"
         return self._append_token(token)
 
@@ -221,18 +221,18 @@ class Guided:
         # the random number with which the first one was rejected, and so not be independent of it.
         sampling = self._request.sampling
         if sampling.seed is not None:
-            turn = 2 * len(self._tokens) + drawn
+            turn = 2 * len(self._output_tokens) + drawn
             seed = (sampling.seed + turn * _SEED_STEP) % _SEEDS if turn else sampling.seed
             sampling = structs.replace(sampling, seed=seed)
         return replace(
             self._request,
-            prompt=(*self._request.prompt, *self._tokens),
-            max_tokens=self._request.max_tokens - len(self._tokens),
+            prompt=(*self._request.prompt, *self._output_tokens),
+            max_tokens=self._request.max_tokens - len(self._output_tokens),
             sampling=sampling,
         )
 
     def _append_token(self, token: base.Token) -> base.Token:
-        self._tokens.append(token.id)
+        self._output_tokens.append(token.id)
         # An engine that was asked for one token alone knows nothing of a character around it.
         raw = b"" if self._request.logprobs is None else self._spelling.raw(token.id)
         return structs.replace(token, text=self._spelling(token.id), raw=raw)
@@ -243,11 +243,11 @@ def has_bit(mask: bytes, id: int) -> bool:
     return id // 8 < len(mask) and bool(mask[id // 8] >> (id % 8) & 1)
 
 
-def _admitted_spans(mask: bytes, without: Sequence[int]) -> Iterator[tuple[int, int]]:
+def _admitted_spans(mask: bytes, excluded_ids: Sequence[int]) -> Iterator[tuple[int, int]]:
     bits = "".join(f"{byte:08b}"[::-1] for byte in mask)
     for run in _RUN.finditer(bits):
         first = run.start()
-        for id in sorted(without):
+        for id in sorted(excluded_ids):
             if first <= id < run.end():
                 if first < id:
                     yield first, id - 1
@@ -257,7 +257,7 @@ def _admitted_spans(mask: bytes, without: Sequence[int]) -> Iterator[tuple[int, 
 
 
 def request_spelling(vocabulary: TokenTable, request: base.TextRequest) -> Spelling:
-    """Return the spelling of what follows the prompt; ends of the text are hidden."""
+    """Return the spelling of a request's output; tokens that end the text are hidden."""
     return Spelling(vocabulary, frozenset(vocabulary.end), request.visible, request.prompt)
 
 

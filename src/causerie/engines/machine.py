@@ -23,7 +23,7 @@ _UNIFIED = "0::/"
 
 
 def own_groups() -> tuple[Path, ...]:
-    """Return the folders of the process's group and of those around it, the root of all last."""
+    """Return the folders of the process's control group and of its parents, the root last."""
     try:
         lines = _OWN.read_text().splitlines()
     except OSError:
@@ -35,7 +35,7 @@ def own_groups() -> tuple[Path, ...]:
 
 
 def group_number(file: Path) -> int | None:
-    """Return the number in a file of a group; ``None`` where there is none, or no limit."""
+    """Return the number in a control group's file; ``None`` without the file or a limit."""
     try:
         text = file.read_text().strip()
     except OSError:
@@ -48,7 +48,7 @@ _CPUS = Path("/sys/devices/system/cpu")
 
 @dataclass(frozen=True, slots=True)
 class MachinePart:
-    """One of ``of`` equal parts; ``number`` counts from 0. The whole, unless it says otherwise."""
+    """One of ``of`` equal parts of the machine, numbered from 0; by default all of the machine."""
 
     number: int = 0
     of: int = 1
@@ -96,7 +96,7 @@ def cores(part: MachinePart = WHOLE) -> int:
 
 
 def quota(part: MachinePart = WHOLE) -> int | None:
-    """Return the cores of a part under the groups' quota, at least one; ``None`` without quota."""
+    """Return a part's cores by the control groups' quota, at least one; ``None`` without quota."""
     found = []
     for folder in own_groups():
         with suppress(OSError, ValueError):

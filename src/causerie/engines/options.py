@@ -134,7 +134,7 @@ class VllmOptions(Struct, frozen=True, kw_only=True):
 
     @property
     def devices_of_replicas(self) -> tuple[str | None, ...]:
-        """Return the devices of each one that is started; ``None`` are all that there are."""
+        """Return the devices of each replica; ``None`` means all devices of the machine."""
         if self.devices or self.replicas == 1:
             return self.devices or (None,)
         each = (self.tensor_parallel or 1) * (self.pipeline_parallel or 1)

@@ -39,7 +39,7 @@ _NO_HUGE_PAGE = 15  # MADV_NOHUGEPAGE; its constant is absent in builds with old
 
 
 def give_back_zero_pages() -> int:
-    """Return cleared memory to the system, and how many bytes that were; none outside of Linux."""
+    """Give memory of zeros back to the system; return its bytes, which are 0 outside of Linux."""
     if sys.platform != "linux":
         return 0
     library = ctypes.CDLL(None)
@@ -82,12 +82,12 @@ def main() -> None:
     stay_on(launch["cpus"])
     os.umask(0o077)  # the socket is this user's
     try:
-        params = _common_parameters(launch, task["key"], task["socket"])
+        params = _build_server_parameters(launch, task["key"], task["socket"])
         server = xllamacpp.Server(params)
     except RuntimeError as error:  # the log says more
         time.sleep(_LOG_SECONDS)  # a thread of its own writes the log, and would be cut off
         sys.exit(f"RuntimeError: {error}")
-    gpu = _has_gpu(launch)
+    gpu = _uses_gpu(launch)
     if not gpu:  # a device may hold on to pages of its host
         give_back_zero_pages()
     report = {
@@ -101,7 +101,7 @@ def main() -> None:
     threading.Event().wait()
 
 
-def _common_parameters(launch: dict[str, Any], key: str, socket: str | None) -> Any:
+def _build_server_parameters(launch: dict[str, Any], key: str, socket: str | None) -> Any:
     params = xllamacpp.CommonParams()
     params.model.path = launch["weights"]
     _set_cache_sizes(params, launch)
@@ -109,7 +109,7 @@ def _common_parameters(launch: dict[str, Any], key: str, socket: str | None) -> 
     params.cpuparams_batch.n_threads = launch["threads"]
     if launch["gpu_layers"] is not None:
         params.n_gpu_layers = launch["gpu_layers"]
-    gpu = _has_gpu(launch)
+    gpu = _uses_gpu(launch)
     params.fit_params = gpu  # without one there is nothing to choose, and it would load twice
     if launch["batch"] is not None or not gpu:
         params.n_batch = launch["batch"] or launch["cpu_batch"]
@@ -170,7 +170,7 @@ def _set_speculation(params: Any, launch: dict[str, Any]) -> None:
         params.speculative.types = [kinds.COMMON_SPECULATIVE_TYPE_NGRAM_SIMPLE]
 
 
-def _has_gpu(launch: dict[str, Any]) -> bool:
+def _uses_gpu(launch: dict[str, Any]) -> bool:
     if launch["gpu_layers"] == 0:
         return False
     return any("GPU" in device["type"].name for device in xllamacpp.get_device_info())

@@ -1,4 +1,4 @@
-"""The child's HTTP, as values of the seam: completions as streams of tokens, and tokenisation.
+"""HTTP client of the llama.cpp child: completions as streams of tokens, and tokenisation.
 
 Always streams: a completion that is not streamed goes on when its client leaves. Reads bytes
 and splits on line feeds only; decodes just the fields it needs.
@@ -48,39 +48,39 @@ class PartialTokens:
     """The tokens of a vocabulary that hold parts of characters."""
 
     def __init__(self, vocabulary: TokenTable) -> None:
-        self._tokens = vocabulary.tokens
-        self._ids_by_bytes: dict[bytes, int] = {}
+        self._token_bytes_by_id = vocabulary.tokens
+        self._partial_ids_by_bytes: dict[bytes, int] = {}
         for id, token in enumerate(vocabulary.tokens):
             try:
                 token.decode()
             except UnicodeDecodeError:
-                self._ids_by_bytes[token] = id
+                self._partial_ids_by_bytes[token] = id
 
     def before(self, text: str, last: int, count: int) -> tuple[int, ...]:
-        """Return the ids of the tokens left out before ``last``, which completed ``text``.
+        """Return the ids of tokens that the engine left out before ``last``, the end of ``text``.
 
         ``count`` is how many there were. If so many cannot be found it is as few as spell the
         missing bytes; where none do (the model wrote invalid UTF-8), nothing.
         """
-        if text.isascii() or not 0 <= last < len(self._tokens):
+        if text.isascii() or not 0 <= last < len(self._token_bytes_by_id):
             return ()
-        end = self._tokens[last]
+        end = self._token_bytes_by_id[last]
         written = text.encode()
         if len(end) >= len(written) or not written.endswith(end):
             return ()
         head = written[: -len(end)] if end else written
         for number in (count, *range(1, len(head) + 1)):
-            found = self._ids_spelling(head, number)
+            found = self._find_ids_spelling(head, number)
             if found:
                 return found
         return ()
 
-    def _ids_spelling(self, head: bytes, count: int) -> tuple[int, ...]:
+    def _find_ids_spelling(self, head: bytes, count: int) -> tuple[int, ...]:
         if count == 1:
-            return (self._ids_by_bytes[head],) if head in self._ids_by_bytes else ()
+            return (self._partial_ids_by_bytes[head],) if head in self._partial_ids_by_bytes else ()
         for cut in range(len(head) - count + 1, 0, -1):
-            first = self._ids_by_bytes.get(head[:cut])
-            rest = self._ids_spelling(head[cut:], count - 1) if first is not None else ()
+            first = self._partial_ids_by_bytes.get(head[:cut])
+            rest = self._find_ids_spelling(head[cut:], count - 1) if first is not None else ()
             if first is not None and rest:
                 return (first, *rest)
         return ()
@@ -96,7 +96,7 @@ _ROWS = LEAST_OBSERVED  # of a matrix that kernels take together
 
 @dataclass(eq=False)
 class ChunkedPrefill:
-    """The speed of one engine, and whose turn it is to have a chunk read."""
+    """Sizes the chunks in which an engine reads long prompts, by its speed; one at a time."""
 
     batch: int  # of the engine, in tokens
     context: int  # of the engine, in tokens
@@ -110,7 +110,7 @@ class ChunkedPrefill:
         self.speed = PrefillSpeed(token_seconds)
 
     def least_chunk(self, read: int, total: int, *, streaming: bool) -> int | None:
-        """Return the least tokens of a prompt's next chunk; ``None`` if it is read whole."""
+        """Return the fewest tokens of a prompt's next chunk; ``None`` to read the prompt whole."""
         if not self.enabled or total >= self.context:  # the engine refuses what does not fit
             return None
         rest, seconds = total - read, self.speed.token_seconds
@@ -120,7 +120,7 @@ class ChunkedPrefill:
         return self.full_speed if waits and self.full_speed < self.batch else None
 
     def chunk(self, least: int, *, streaming: bool) -> int:
-        """Return the tokens of the next chunk: whole batches, or fewer where streams would wait."""
+        """Return the number of tokens of the next chunk: whole batches, or fewer beside streams."""
         batch, fitting = self.batch, self.speed.fitting(STREAMING_SECONDS)
         if streaming and fitting < batch:
             return min(max(fitting // _ROWS * _ROWS, least), batch)
@@ -183,7 +183,7 @@ _decode = msgspec.json.Decoder(_Item).decode
 def biases(
     allowed: Sequence[int], size: int, body: Mapping[str, Any]
 ) -> Iterator[tuple[int, float | Literal[False]]]:
-    """Yield what is added to the logits of which tokens of ``size``; ``False`` bans one.
+    """Yield ids of tokens with what is added to their logits; ``False`` bans the token.
 
     All but those ``allowed`` are banned. A few are raised instead, unless a penalty applies: it
     would divide what they were raised by.
@@ -325,7 +325,7 @@ class LlamaCppClient(EngineTransport):
             slot.made.append(id)
             slot.finished = True
         for probability in item.completion_probabilities:
-            return _with_logprobs(id, item.content, probability, request.logprobs or 0)
+            return _token_with_logprobs(id, item.content, probability, request.logprobs or 0)
         return Token(id, item.content)
 
 
@@ -370,7 +370,7 @@ async def _stream_outputs(
                         cached = max(item.prompt_progress.cache - stream.slot.ahead, 0)
                         yield Started(cached)
                     continue
-                for token in _tokens(item, made, partial, logprobs or 0):
+                for token in _item_tokens(item, made, partial, logprobs or 0):
                     made += 1
                     ids.append(token.id)
                     yield token
@@ -391,7 +391,7 @@ async def _stream_outputs(
 
 
 def completion_body(request: TextRequest, slot: int, prompt: object = None) -> dict[str, Any]:
-    """Return the engine's request for a slot. Unset parameters are neutral, not its defaults."""
+    """Return the body of a completion request for a slot; unset parameters are neutral in it."""
     wanted = request.sampling
     body: dict[str, Any] = {
         "prompt": request.prompt if prompt is None else prompt,
@@ -430,7 +430,7 @@ def _has_penalty(body: Mapping[str, Any]) -> bool:
     return any(body[name] != value for name, value in _NO_PENALTY.items())
 
 
-def _tokens(item: _Item, made: int, partial: PartialTokens, alternatives: int) -> Iterator[Token]:
+def _item_tokens(item: _Item, made: int, partial: PartialTokens, top_count: int) -> Iterator[Token]:
     if not item.tokens:
         return
     text = item.content
@@ -441,12 +441,12 @@ def _tokens(item: _Item, made: int, partial: PartialTokens, alternatives: int) -
     for index, id in enumerate(item.tokens):
         added = text if index == len(item.tokens) - 1 else ""
         if index < len(item.completion_probabilities):
-            yield _with_logprobs(id, added, item.completion_probabilities[index], alternatives)
+            yield _token_with_logprobs(id, added, item.completion_probabilities[index], top_count)
         else:
             yield Token(id, added)
 
 
-def _with_logprobs(id: int, text: str, probability: _Probability, alternatives: int) -> Token:
+def _token_with_logprobs(id: int, text: str, probability: _Probability, top_count: int) -> Token:
     return Token(
         id,
         text,
@@ -454,7 +454,7 @@ def _with_logprobs(id: int, text: str, probability: _Probability, alternatives: 
         probability.logprob,
         tuple(
             TokenAlternative(other.id, other.token, bytes(other.bytes), other.logprob)
-            for other in probability.top_logprobs[:alternatives]
+            for other in probability.top_logprobs[:top_count]
         ),
     )
 

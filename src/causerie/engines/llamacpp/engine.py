@@ -89,28 +89,28 @@ LlamaCppChild = EngineChild[LlamaCppClient]
 
 
 def environment(options: LlamaCppOptions) -> dict[str, str]:
-    """Return the child's environment: what is set stays, and it sees devices of its part only."""
+    """Return the environment variables of the child, which show it only its part's devices."""
     devices = options.part.devices
     seen = {} if devices is None else dict.fromkeys(_VISIBLE_DEVICES, devices)
     return {**_SHORT_SPIN, **engine_environment(options.environment), **seen}
 
 
-def _load_failure(tail: Iterable[str]) -> str:
+def _find_load_error(log_lines: Iterable[str]) -> str:
     # The first error of the native log: the later ones only pass it on.
-    lines = list(tail)
+    lines = list(log_lines)
     errors = [message for line in lines if (message := line.partition(" E ")[2].strip())]
     raised = [line for line in lines if "Error" in line]
-    chosen = errors[:1] or _abort_messages(lines)[:1] or raised[-1:]
+    chosen = errors[:1] or _find_abort_messages(lines)[:1] or raised[-1:]
     return chosen[0].strip()[:300] if chosen else ""
 
 
-def _reason_of_abort(tail: Iterable[str]) -> str:
-    lines = _abort_messages(tail)
+def _find_abort_reason(log_lines: Iterable[str]) -> str:
+    lines = _find_abort_messages(log_lines)
     return lines[-1].strip()[:300] if lines else ""
 
 
-def _abort_messages(tail: Iterable[str]) -> list[str]:
-    return [line for line in tail if any(word in line for word in _GIVING_UP)]
+def _find_abort_messages(log_lines: Iterable[str]) -> list[str]:
+    return [line for line in log_lines if any(word in line for word in _GIVING_UP)]
 
 
 _WITHOUT_PROJECTOR = (
@@ -130,7 +130,7 @@ _TRIED = "causerie was tried with llama.cpp 0.5.0 of October 2026; take a build 
 
 @dataclass(frozen=True, slots=True)
 class NativeBuild:
-    """Facts that a program reports about itself."""
+    """Facts that a native llama.cpp program reports about itself."""
 
     program: str  # path
     version: str
@@ -138,21 +138,21 @@ class NativeBuild:
 
     @property
     def folder(self) -> str:
-        """Return its folder, also its working directory: it loads backends from both alone."""
+        """Return the program's folder, also its working directory, from which it loads backends."""
         return str(Path(self.program).resolve().parent)
 
     def computes_on_gpu(self, launch: Launch) -> bool:
         return self.gpu and launch.options.gpu_layers != 0
 
     def batches(self, launch: Launch) -> tuple[int, int]:
-        """Return the most tokens of a step, and of one computation in it."""
+        """Return the most tokens of one step, and the most of one computation within a step."""
         own = _GPU_BATCH if self.computes_on_gpu(launch) else launch.cpu_batch
         batch = launch.batch or own
         return batch, batch if launch.options.embeddings else min(batch, _PHYSICAL_BATCH)
 
 
 def missing_program(command: str) -> str | None:
-    """Return why there is no such program, and what would be right; ``None`` if there is one."""
+    """Return why the command is no program that can run, with advice; ``None`` if it is one."""
     if shutil.which(command) is not None:
         return None
     advice = "name the program `llama-server` of a build of llama.cpp"
@@ -167,13 +167,13 @@ def missing_program(command: str) -> str | None:
 
 
 async def examine_program(command: str, options: LlamaCppOptions) -> NativeBuild:
-    """Return what a program says of itself; raise :class:`LoadFailed` if it is none."""
+    """Return version and GPU of a llama.cpp program; raise ``LoadFailed`` if it is not one."""
     found = await asyncio.to_thread(shutil.which, command)
     if found is None:
         raise LoadFailed(f"the program {await asyncio.to_thread(missing_program, command)}")
     program = await asyncio.to_thread(Path(found).absolute)
     environ = environment(options)
-    said = await _program_output(program, "--version", environ)
+    said = await _read_program_output(program, "--version", environ)
     version = _VERSION.search(said)
     if version is None:
         raise LoadFailed(
@@ -181,7 +181,7 @@ async def examine_program(command: str, options: LlamaCppOptions) -> NativeBuild
             f"({_last_line(said) or 'it says nothing'}); "
             "name the program `llama-server` of a build of llama.cpp"
         )
-    devices_found = _DEVICE.findall(await _program_output(program, "--list-devices", environ))
+    devices_found = _DEVICE.findall(await _read_program_output(program, "--list-devices", environ))
     number, build = version.groups()
     return NativeBuild(
         program=str(program),
@@ -241,7 +241,7 @@ def native_arguments(
     return [build.program, *given, *switches, *options.args]
 
 
-async def _check_native(client: LlamaCppClient, build: NativeBuild) -> None:
+async def _require_recent_build(client: LlamaCppClient, build: NativeBuild) -> None:
     request = TextRequest(prompt=(0,), max_tokens=1, ignore_eos=True)
     async with client.complete(request) as outputs:
         kinds = [type(output) async for output in outputs]
@@ -252,7 +252,7 @@ async def _check_native(client: LlamaCppClient, build: NativeBuild) -> None:
             )
 
 
-async def _program_output(program: Path, question: str, environ: Mapping[str, str]) -> str:
+async def _read_program_output(program: Path, question: str, environ: Mapping[str, str]) -> str:
     try:
         process = await asyncio.create_subprocess_exec(
             program,
@@ -280,8 +280,8 @@ async def _program_output(program: Path, question: str, environ: Mapping[str, st
     return said
 
 
-def _last_line(said: str) -> str:
-    lines = said.strip().splitlines()
+def _last_line(output: str) -> str:
+    lines = output.strip().splitlines()
     return lines[-1].strip()[:300] if lines else ""
 
 
@@ -328,7 +328,7 @@ class LlamaCppEngine(supervised.SupervisedEngine[LlamaCppClient]):
         self._launch = launch
         if launch.cache_tokens < launch.context * launch.parallel:
             self.cache_tokens = launch.cache_tokens
-        self._limiter = supervised.TokenizeLimit()
+        self._tokenize_limiter = supervised.TokenizeLimit()
         self._tokens_around_texts: tuple[list[int], list[int]] | None = None
         # A build with llguidance could, and nothing tells which one has it.
         self.keeps_grammars = launch.options.command is None
@@ -362,23 +362,24 @@ class LlamaCppEngine(supervised.SupervisedEngine[LlamaCppClient]):
     async def pictured_tokens(self, pieces: Sequence[str | base.Image]) -> list[int]:
         texts = [piece for piece in pieces if isinstance(piece, str)]
         supervised.ensure_can_fit(await self._vocabulary(), texts, self.context)
-        prompts = await self._image_prompts(self._client())
-        return await self._limiter.of(supervised.characters(texts), lambda: prompts.tokens(pieces))
+        prompts = await self._get_image_prompts(self._client())
+        size = supervised.characters(texts)
+        return await self._tokenize_limiter.of(size, lambda: prompts.tokens(pieces))
 
-    async def _image_prompts(self, client: LlamaCppClient) -> ImagePrompts:
+    async def _get_image_prompts(self, client: LlamaCppClient) -> ImagePrompts:
         # Each child has a marker of its own.
         if client.images is None:
             control = frozenset((await self.facts()).control_tokens.values())
             client.images = await ImagePrompts.of(client.ask, await self._vocabulary(), control)
         return client.images
 
-    async def _image_prompt(self, client: LlamaCppClient, request: TextRequest) -> object:
+    async def _build_image_prompt(self, client: LlamaCppClient, request: TextRequest) -> object:
         if request.pictured is None:
             return None
-        return await (await self._image_prompts(client)).prompt(request)
+        return await (await self._get_image_prompts(client)).prompt(request)
 
     async def input_tokens(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the tokens of each text, with those that the model has before and behind it."""
+        """Return the tokens of each text, with the tokens that the model puts around a text."""
         vocabulary = await self._vocabulary()
         for text in texts:
             supervised.ensure_can_fit(vocabulary, [text], self.context)
@@ -407,7 +408,7 @@ class LlamaCppEngine(supervised.SupervisedEngine[LlamaCppClient]):
 
     async def _token_ids(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
         body = {"content": pieces, "parse_special": special, "add_special": False}
-        answer = await self._limiter.of(
+        answer = await self._tokenize_limiter.of(
             supervised.characters(pieces), lambda: self._client().ask("POST", "/tokenize", body)
         )
         return list(answer["tokens"])
@@ -415,7 +416,7 @@ class LlamaCppEngine(supervised.SupervisedEngine[LlamaCppClient]):
     async def _load_child(self) -> LlamaCppChild:
         options = self._launch.options
         if options.command is None:
-            return await self._start_package()
+            return await self._start_package_child()
         build = await examine_program(options.command, options)
         log.info(
             "native build of llama.cpp",
@@ -426,9 +427,9 @@ class LlamaCppEngine(supervised.SupervisedEngine[LlamaCppClient]):
         )
         self._build_version = build.version
         self._facts = None  # which name the version
-        return await self._start_native(build)
+        return await self._start_native_child(build)
 
-    async def _start_package(self) -> LlamaCppChild:
+    async def _start_package_child(self) -> LlamaCppChild:
         launch = self._launch
         process = await EngineProcess.start(_COMMAND, environment(launch.options))
         key, socket = secrets.token_urlsafe(32), process.ipc_socket.path
@@ -443,19 +444,19 @@ class LlamaCppEngine(supervised.SupervisedEngine[LlamaCppClient]):
                     break
             else:
                 await process.ended()  # for all that it has written
-                reason = _load_failure(process.tail)
+                reason = _find_load_error(process.tail)
                 detail = f": {reason}" if reason else ""
                 raise EngineFailed(f"the engine could not load {launch.files}{detail}")
         place = socket or int(ready["address"].rpartition(":")[2])
-        return self._connected_child(process, place, key, ready["batch"], ready["gpu_batch"])
+        return self._build_connected_child(process, place, key, ready["batch"], ready["gpu_batch"])
 
-    async def _start_native(self, build: NativeBuild) -> LlamaCppChild:
+    async def _start_native_child(self, build: NativeBuild) -> LlamaCppChild:
         launch = self._launch
         process = await start_program_child(environment(launch.options))
         key, place = secrets.token_urlsafe(32), process.ipc_socket.path or free_port()
         batch, physical = build.batches(launch)
         gpu_batch = physical if build.computes_on_gpu(launch) else None
-        child = self._connected_child(process, place, key, batch, gpu_batch)
+        child = self._build_connected_child(process, place, key, batch, gpu_batch)
         # Where prompts are not stored, the program still wants a folder that exists.
         other = str(Path(place).parent) if isinstance(place, str) else tempfile.gettempdir()
         states = prompt_files_folder(os.getpid()) if can_store_prompts() else other
@@ -470,16 +471,16 @@ class LlamaCppEngine(supervised.SupervisedEngine[LlamaCppClient]):
                     (found[1] for line in tail if (found := _UNKNOWN.search(line))), None
                 )
                 errors = (found[0].strip()[:300] for line in tail if (found := _ERROR.search(line)))
-                reason = _load_failure(tail) or next(errors, how)
+                reason = _find_load_error(tail) or next(errors, how)
                 if unknown is not None:
                     reason = f"it does not know the argument {unknown}; {_TRIED}"
                 said = f"{build.program} ({build.version})"
                 raise EngineFailed(f"{said} could not load {launch.files}: {reason}")
             if not launch.options.embeddings:
-                await _check_native(child.client, build)
+                await _require_recent_build(child.client, build)
         return child
 
-    def _connected_child(
+    def _build_connected_child(
         self, process: EngineProcess, place: int | str, key: str, batch: int, gpu_batch: int | None
     ) -> LlamaCppChild:
         launch = self._launch
@@ -487,7 +488,7 @@ class LlamaCppEngine(supervised.SupervisedEngine[LlamaCppClient]):
         prefill = ChunkedPrefill(*sizes, enabled=launch.cuts_back)
         slots = Slots(launch.parallel, launch.cache_tokens, self._prompt_store)
         client = LlamaCppClient(place, key, slots, prefill, self._partial_tokens, self._pulse)
-        return EngineChild(process, client, self._pulse, _QUESTIONS, _reason_of_abort)
+        return EngineChild(process, client, self._pulse, _QUESTIONS, _find_abort_reason)
 
     async def stop(self) -> None:
         """End the child process, and give back the memory of prompts that left their slots."""
@@ -512,7 +513,7 @@ class LlamaCppEngine(supervised.SupervisedEngine[LlamaCppClient]):
     async def _generate_with_images(
         self, client: LlamaCppClient, request: TextRequest
     ) -> AsyncIterator[AsyncGenerator[Output, None]]:
-        prompt = await self._image_prompt(client, request)
+        prompt = await self._build_image_prompt(client, request)
         async with client.complete(request, prompt) as outputs:
             yield outputs
 
@@ -523,7 +524,7 @@ class LlamaCppEngine(supervised.SupervisedEngine[LlamaCppClient]):
         request: TextRequest,
         admitted: Admitted,
     ) -> Token:
-        prompt = await self._image_prompt(client, request)
+        prompt = await self._build_image_prompt(client, request)
         if self.keeps_grammars:
             return await client.sample(replace(request, grammar=admitted.grammar()), prompt)
         ids = [*admitted.ids(), *(vocabulary.end if admitted.ends else ())]

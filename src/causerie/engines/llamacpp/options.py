@@ -46,13 +46,13 @@ class Need:
     memory: int
 
     def refusal(self, room: int) -> str:
-        """Return that it cannot fit into ``room`` bytes of this machine, and what would."""
-        needs = f"needs about {_readable_size(self.memory)} for its weights and a cache of "
-        rest = f"and this machine has {_readable_size(room)}; {self.advice(room)}"
+        """Return the words that a model cannot fit into ``room`` bytes, and what would fit."""
+        needs = f"needs about {_format_size(self.memory)} for its weights and a cache of "
+        rest = f"and this machine has {_format_size(room)}; {self.advice(room)}"
         return f"{needs}{self.cache_tokens:,} tokens, {rest}"
 
     def advice(self, room: int) -> str:
-        """Return what would fit into ``room`` bytes, for the end of a sentence."""
+        """Return the end of a sentence: what would fit into ``room`` bytes."""
         context = largest_context(self.header, self.kv_type, room)
         if context >= _LEAST_TOLD_CONTEXT:
             return f"a context of {context:,} tokens would fit"
@@ -62,7 +62,7 @@ class Need:
         if found is None:
             return "take a smaller model"
         name, size = found
-        return f"its quantization {name} would fit, with about {_readable_size(size)} of weights"
+        return f"its quantization {name} would fit, with about {_format_size(size)} of weights"
 
 
 def free_now(total: int) -> int:
@@ -78,13 +78,13 @@ def largest_context(header: Header, kv_type: str, room: int) -> int:
 
     At most the length that the model was trained for; 0 where not even the weights fit.
     """
-    most = _fitting_tokens(header, kv_type, room)
+    most = _count_fitting_tokens(header, kv_type, room)
     return min(most, header.context_length or most)
 
 
 # At most the multiple that the engine rounds to; 0 where not even the weights fit.
-def _fitting_tokens(header: Header, kv_type: str, room: int) -> int:
-    left = max(room - model_memory_bytes(header, 0, kv_type), 0)
+def _count_fitting_tokens(header: Header, kv_type: str, room_bytes: int) -> int:
+    left = max(room_bytes - model_memory_bytes(header, 0, kv_type), 0)
     each = max(kv_bytes_per_token(header, kv_type), 1)  # some models keep nothing of a token
     return left // each // _CONTEXT_STEP * _CONTEXT_STEP
 
@@ -93,8 +93,8 @@ def has_gpu() -> bool:
     return sys.platform == "darwin" or any(device.exists() for device in _GPUS)
 
 
-def _readable_size(count: int) -> str:
-    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
+def _format_size(byte_count: int) -> str:
+    return f"{byte_count / 1e9:.1f} GB" if byte_count >= 1e9 else f"{byte_count / 1e6:.0f} MB"
 
 
 _SURE_CONTEXT = 8192  # has room in the cache of each slot, where the memory holds that
@@ -119,7 +119,7 @@ _MOST_PROMPT_CACHE = 8 * 2**30
 
 
 class LlamaCppOptions(LlamaCpp, frozen=True, kw_only=True):
-    """Options of one process, and what the service knows beside those configured."""
+    """Configured options of one llama.cpp process, and what the service adds to them."""
 
     embeddings: bool = False  # the model makes vectors of texts, and generates nothing
     part: MachinePart = WHOLE  # part of the machine that cores, memory and devices are taken from
@@ -147,7 +147,7 @@ def with_projector(options: LlamaCppOptions, header: Header) -> LlamaCppOptions:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Everything decided: what the child process is told (``memory`` in bytes)."""
+    """The decided options with which a llama.cpp process is started; ``memory`` is in bytes."""
 
     weights: str
     options: LlamaCppOptions  # for what nothing here is decided instead
@@ -167,13 +167,13 @@ class Launch:
 
     @property
     def files(self) -> str:
-        """Return the loaded files for errors, since the engine does not say which one failed."""
+        """Return the paths of all loaded files for errors: the engine does not say which failed."""
         alongside = ", ".join(map(str, self.options.alongside))
         return f"{self.weights} with {alongside}" if alongside else self.weights
 
 
 def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Launch:
-    """Return the options with everything chosen.
+    """Return the options of a launch, with what is unset chosen for this machine and model.
 
     No batch is smaller than what all slots generate in one step, proposed tokens included. An
     embedding model reads a whole text at once, and one text at a time: beside others the engine
@@ -233,7 +233,7 @@ def _cache_sizes(options: LlamaCppOptions, header: Header, kv_type: str) -> tupl
         gpu = options.gpu_layers != 0 and has_gpu()
         share = _SHARE_BESIDE_GPU if gpu else _SHARE
         room = min(room, weights + (total // parts - prompts - weights) // share)
-    fitting = _fitting_tokens(header, kv_type, room)
+    fitting = _count_fitting_tokens(header, kv_type, room)
     if parts > 1:
         parallel = max(min(parallel, fitting // context), 1)
     most = context * parallel

@@ -1,4 +1,4 @@
-"""Images in the prompts of one child, which reads such a prompt as text alone.
+"""Prompts with images for one child, which takes each as a text with markers and its images.
 
 The child splits the text at a marker of its own, a secret, puts an image in the place of each,
 and reads each part with control tokens. So every text here comes from
@@ -35,7 +35,7 @@ _BLACK = Image(b64encode(b"P6 32 32 255\n" + bytes(32 * 32 * 3)).decode(), b"")
 
 
 def parted(tokens: Sequence[int]) -> list[list[int]]:
-    """Return the tokens between those that are none, each part of which one ends."""
+    """Split tokens into parts, each of which ends before a ``NO_TOKEN``."""
     parts: list[list[int]] = [[]]
     for token in tokens:
         if token == NO_TOKEN:
@@ -47,20 +47,20 @@ def parted(tokens: Sequence[int]) -> list[list[int]]:
 
 @dataclass(eq=False)
 class ImagePrompts:
-    """Prompts with images for one child."""
+    """Makes prompts with images for one child, and counts the tokens of images."""
 
     ask: Ask
     marker: str  # of the child
     vocabulary: TokenTable
     control: frozenset[int]  # ids of all its control tokens
     _token_counts: dict[bytes, int] = field(default_factory=dict)  # tokens, by digest
-    _chat_overhead: int | None = None  # tokens of a chat around one image
+    _chat_overhead_tokens: int | None = None  # tokens of a chat around one image
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)  # a large image takes 1 GB to count
     _bos: int | None = None  # the token that the child puts before a prompt with images
 
     @classmethod
     async def of(cls, ask: Ask, vocabulary: TokenTable, control: frozenset[int]) -> ImagePrompts:
-        """Ask a child that has loaded; raise :class:`EngineFailed` where it reads no images."""
+        """Return the maker for a loaded child; raise ``EngineFailed`` if it reads no images."""
         facts = await ask("GET", "/props", None)
         if not facts.get("modalities", {}).get("vision"):
             raise EngineFailed("the projector is not for images")
@@ -71,7 +71,7 @@ class ImagePrompts:
         return prompts
 
     async def tokens(self, pieces: Sequence[str | Image]) -> list[int]:
-        """Return the ids of a prompt, as :class:`~causerie.engines.base.ImageEngine` says."""
+        """Return the token ids of a prompt that consists of texts and images."""
         pieces = self._without_bos(pieces)
         texts = [part for piece in pieces if isinstance(piece, str) for part in (piece, NO_TOKEN)]
         read = iter(parted(await self._tokenize(texts, special=True)))
@@ -81,7 +81,7 @@ class ImagePrompts:
                 found += next(read)
             else:
                 async with self._turn:
-                    found += piece.placeholders(await self._image_token_count(piece))
+                    found += piece.placeholders(await self._count_image_tokens(piece))
         return found
 
     async def prompt(self, request: TextRequest) -> dict[str, object]:
@@ -91,7 +91,7 @@ class ImagePrompts:
         pieces = self._without_bos(pictured.pieces)
         texts = [self.marker if isinstance(piece, Image) else piece for piece in pieces]
         if generated := request.prompt[pictured.tokens :]:
-            texts.append(await self._spelled_text(pictured, generated))
+            texts.append(await self._spell_reply_text(pictured, generated))
         images = [piece.base64 for piece in pieces if isinstance(piece, Image)]
         return {"prompt_string": "".join(texts), "multimodal_data": images}
 
@@ -101,7 +101,7 @@ class ImagePrompts:
             return pieces
         return [first.removeprefix(self.vocabulary.text(self._bos)), *pieces[1:]]
 
-    async def _spelled_text(self, pictured: PicturedPrompt, generated: Sequence[int]) -> str:
+    async def _spell_reply_text(self, pictured: PicturedPrompt, generated: Sequence[int]) -> str:
         known = len(self.vocabulary.tokens)  # a model may have more rows than words
         words = (self.vocabulary.tokens[id] for id in generated if id < known)
         text = b"".join(words).decode("utf-8", "replace")
@@ -115,19 +115,20 @@ class ImagePrompts:
             raise EngineRefused("the reply spells a control token, and its prompt has images")
         return text
 
-    async def _image_token_count(self, image: Image) -> int:
+    async def _count_image_tokens(self, image: Image) -> int:
         known = self._token_counts.get(image.digest)
         if known is None:
-            if self._chat_overhead is None:
-                one, two = await self._chat_tokens(_BLACK), await self._chat_tokens(_BLACK, _BLACK)
-                self._chat_overhead = one - (two - one)
-            known = await self._chat_tokens(image) - self._chat_overhead
+            if self._chat_overhead_tokens is None:
+                one = await self._count_chat_tokens(_BLACK)
+                two = await self._count_chat_tokens(_BLACK, _BLACK)
+                self._chat_overhead_tokens = one - (two - one)
+            known = await self._count_chat_tokens(image) - self._chat_overhead_tokens
             if len(self._token_counts) >= _MOST_COUNTS:
                 self._token_counts.clear()
             self._token_counts[image.digest] = known
         return known
 
-    async def _chat_tokens(self, *images: Image) -> int:
+    async def _count_chat_tokens(self, *images: Image) -> int:
         parts = [
             {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{image.base64}"}}
             for image in images

@@ -42,7 +42,7 @@ _MEMORY = Path("/proc/meminfo")
 
 
 def prompt_files_folder(process: int | str) -> str:
-    """Return the folder in which an engine finds the files of a process."""
+    """Return the folder of a process's open files, where an engine finds stored prompts."""
     return f"/proc/{process}/fd/"
 
 
@@ -52,7 +52,7 @@ def can_store_prompts() -> bool:
 
 
 def free_memory() -> int:
-    """Return the bytes that this machine, or a control group of this process, has left."""
+    """Return the free bytes of this machine, or of a control group of the process if fewer."""
     free = 0
     for line in _MEMORY.read_text().splitlines():
         name, _, value = line.partition(":")
@@ -83,14 +83,14 @@ class PromptStore:
     token_bytes: int
     _stored_prompts: list[_StoredPrompt] = field(default_factory=list)
     _spare_files: list[int] = field(default_factory=list)  # files without a state
-    _use_numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+    _use_counter: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     @property
     def size(self) -> int:
         return sum(state.size for state in self._stored_prompts)
 
     def best(self, scope: str, prompt: bytes) -> tuple[_StoredPrompt | None, int]:
-        """Return the state of a scope that shares most of a packed prompt, and how many tokens."""
+        """Return the scope's stored prompt that shares most tokens with a prompt, and how many."""
         head = prompt[:_LEAST_BYTES]
         alike = [state for state in self._prompts_of_scope(scope) if state.tokens.startswith(head)]
         shared = [(common_tokens(state.tokens, prompt), state.used, state) for state in alike]
@@ -122,7 +122,7 @@ class PromptStore:
         if self.size + expected > self.limit or expected > free_memory() // 2:
             return
         file = self._spare_files.pop() if self._spare_files else os.memfd_create("prompt")
-        state = _StoredPrompt(file, scope, tokens, expected, next(self._use_numbers))
+        state = _StoredPrompt(file, scope, tokens, expected, next(self._use_counter))
         try:
             body = {"filename": str(file)}
             await engine.ask("POST", f"/slots/{slot}?action=save", body)
@@ -138,7 +138,7 @@ class PromptStore:
 
     async def restore(self, engine: EngineClient, slot: int, state: _StoredPrompt) -> bool:
         """Copy a state into a slot; return whether that worked. One that fails is dropped."""
-        state.used = next(self._use_numbers)
+        state.used = next(self._use_counter)
         try:
             body = {"filename": str(state.file)}
             await engine.ask("POST", f"/slots/{slot}?action=restore", body)
@@ -157,11 +157,11 @@ class PromptStore:
     def _prompts_of_scope(self, scope: str) -> list[_StoredPrompt]:
         return [state for state in self._stored_prompts if state.scope == scope]
 
-    def _evict_prompts(self, more: int, needed: _StoredPrompt | None) -> None:
-        droppable = [state for state in self._stored_prompts if state is not needed]
+    def _evict_prompts(self, new_bytes: int, protected: _StoredPrompt | None) -> None:
+        droppable = [state for state in self._stored_prompts if state is not protected]
         droppable.sort(key=lambda state: state.used, reverse=True)
         while droppable and (
-            self.size + more > self.limit or len(self._stored_prompts) >= _MOST_STATES
+            self.size + new_bytes > self.limit or len(self._stored_prompts) >= _MOST_STATES
         ):
             self._drop_prompt(droppable.pop())
 
@@ -197,23 +197,23 @@ class Slot:
     made: list[int] = field(default_factory=list)  # tokens that the engine has generated
 
     def shares(self, scope: str, tokens: bytes) -> int:
-        """Return how many tokens of a prompt it holds, for requests of a scope."""
+        """Return how many first tokens of a prompt the slot holds; 0 for another scope."""
         return common_tokens(self.tokens, tokens) if self.scope == scope else 0
 
     def continued_by(self, shared: int) -> bool:
-        """Return whether a prompt that shares so many tokens is the next of its conversation."""
+        """Return whether a prompt that shares so many tokens continues the slot's conversation."""
         return shared >= self.asked - _REWRITTEN
 
     def begin(self, shared: int) -> None:
         self.read, self.ahead, self.made = shared, 0, []
 
     def read_ahead(self, count: int, found: int) -> None:
-        """Note that the first ``count`` tokens were read, of which it had ``found``."""
+        """Note that the first ``count`` tokens were read; the slot had held ``found`` of them."""
         self.read, self.ahead, self.made = count, count - found, []
         self.finished = False  # the request itself is still to come
 
     def leave(self, prompt: bytes, used: int) -> None:
-        """End a request; the last token that was generated has not been computed."""
+        """End a request; the slot holds its tokens but the last one that was generated."""
         self.asked = token_count(prompt)
         self.tokens = prompt[: self.read * TOKEN_BYTES]
         if self.made:
@@ -230,9 +230,9 @@ class Slots:
         self._slots = [Slot(id) for id in range(count)]
         self._cache_tokens = cache_tokens
         self._prompt_store = store
-        self._free_slots = asyncio.Semaphore(count)
+        self._free_slot_semaphore = asyncio.Semaphore(count)
         self._slot_lock = asyncio.Lock()  # also while others make room for the one that was chosen
-        self._use_numbers = itertools.count(1)
+        self._use_counter = itertools.count(1)
 
     @property
     def streaming(self) -> bool:
@@ -245,14 +245,14 @@ class Slots:
     ) -> AsyncIterator[Slot]:
         """Yield a free slot with room for the request; raise :class:`EngineFailed` without room."""
         tokens = packed(prompt)
-        async with self._free_slots:
+        async with self._free_slot_semaphore:
             cells = len(prompt) + max_tokens
             slot, shared, stored = await self._reserve_slot(engine, scope, tokens, cells)
             try:
-                slot.begin(await self._fill_slot(engine, slot, scope, shared, stored))
+                slot.begin(await self._prepare_slot(engine, slot, scope, shared, stored))
                 yield slot
             finally:
-                slot.leave(tokens, next(self._use_numbers))
+                slot.leave(tokens, next(self._use_counter))
 
     async def _reserve_slot(
         self, engine: EngineClient, scope: str, tokens: bytes, cells: int
@@ -270,7 +270,7 @@ class Slots:
             slot.begin(0)
             return slot, shared, stored
 
-    async def _make_room(self, engine: EngineClient, needed: _StoredPrompt | None) -> None:
+    async def _make_room(self, engine: EngineClient, protected: _StoredPrompt | None) -> None:
         while sum(slot.cells for slot in self._slots) > self._cache_tokens:
             idle = [slot for slot in self._slots if slot.cells and not slot.busy]
             if not idle:
@@ -279,7 +279,7 @@ class Slots:
                     "the engine's cache holds"
                 )
             oldest = min(idle, key=lambda slot: slot.used)
-            await self._prompt_store.save(engine, oldest.id, oldest.scope, oldest.tokens, needed)
+            await self._prompt_store.save(engine, oldest.id, oldest.scope, oldest.tokens, protected)
             await _erase_slot(engine, oldest)
             oldest.cells = 0
 
@@ -295,7 +295,7 @@ class Slots:
         goes_on = shared > 0 and own.continued_by(shared)
         return (own, shared, None) if goes_on or shared >= LEAST_TOKENS else (oldest, 0, None)
 
-    async def _fill_slot(
+    async def _prepare_slot(
         self,
         engine: EngineClient,
         slot: Slot,

@@ -59,7 +59,7 @@ def main() -> None:
         pipeline = _build_pipeline(launch)
     except RuntimeError as error:
         sys.exit(f"RuntimeError: {error}")
-    _report_fact(out, {"ready": True, "version": openvino_genai.get_version()})
+    _write_answer(out, {"ready": True, "version": openvino_genai.get_version()})
     Batch(pipeline, launch, out).serve(orders)
 
 
@@ -71,12 +71,12 @@ class _Running:
 
 
 class Batch:
-    """The generations that run, and the prompts that wait."""
+    """Runs the generations of the pipeline and reads waiting prompts, step by step."""
 
     def __init__(self, pipeline: Any, launch: dict[str, Any], out: TextIO) -> None:
-        self._build_pipeline = pipeline
+        self._pipeline = pipeline
         self._end_ids = set(launch["end"])
-        self._pipe = out
+        self._output = out
         self._tokenizer = pipeline.get_tokenizer()
         self._prefill = Prefill(launch["blocks"], divided=launch["divided"])
         self._waiting_orders: dict[int, Order] = {}  # of the prompts that wait
@@ -93,7 +93,7 @@ class Batch:
             if not (self._runs_by_id or self._parts):
                 continue  # what was to be read was refused
             began = monotonic()
-            self._build_pipeline.step()
+            self._pipeline.step()
             self._prefill.stepped(monotonic() - began)
             self._remove_read_parts()
             for id, running in list(self._runs_by_id.items()):
@@ -105,7 +105,7 @@ class Batch:
             self._waiting_orders[id] = order
             self._prefill.add(id, order["generate"])
         elif "cancel" in order:
-            self._cancel_order(id)
+            self._cancel_generation(id)
         elif "encode" in order:
             encode = self._tokenizer.encode
             read = (
@@ -113,18 +113,18 @@ class Batch:
                 for text in order["encode"]
             )
             encoded = [[int(one) for one in ids.reshape(-1)] for ids in read]
-            _report_fact(self._pipe, {"id": id, "encoded": encoded})
+            _write_answer(self._output, {"id": id, "encoded": encoded})
         else:
-            _report_fact(self._pipe, {"id": id})
+            _write_answer(self._output, {"id": id})
 
-    def _cancel_order(self, id: int) -> None:
+    def _cancel_generation(self, id: int) -> None:
         self._prefill.drop(id)
         self._waiting_orders.pop(id, None)
         if (part := self._parts.pop(id, None)) is not None:
             part.cancel()
         if (running := self._runs_by_id.pop(id, None)) is not None:
             running.handle.cancel()
-            self._record_cached(running)
+            self._record_cached_tokens(running)
 
     def _submit_planned_parts(self) -> None:
         streaming = any(running.tokens for running in self._runs_by_id.values())
@@ -132,17 +132,17 @@ class Batch:
             try:
                 id, tokens = part.prompt.id, part.prompt.tokens
                 if part.is_last:
-                    config = _generation_config(self._waiting_orders.pop(id), self._end_ids)
+                    config = _build_generation_config(self._waiting_orders.pop(id), self._end_ids)
                     self._runs_by_id[id] = _Running(self._add_request(id, tokens, config), tokens)
                 else:  # a prompt alone
                     self._parts[id] = self._add_request(id, tokens[: part.end], _base_config(1))
             except RuntimeError as error:  # of one request: all others go on
-                self._cancel_order(part.prompt.id)
-                _report_fact(self._pipe, {"id": part.prompt.id, "refused": str(error)})
+                self._cancel_generation(part.prompt.id)
+                _write_answer(self._output, {"id": part.prompt.id, "refused": str(error)})
 
     def _add_request(self, id: int, tokens: Sequence[int], config: Any) -> Any:
         tensor = openvino.Tensor(numpy.array([tokens], dtype=numpy.int64))
-        return self._build_pipeline.add_request(id, tensor, config)
+        return self._pipeline.add_request(id, tensor, config)
 
     def _remove_read_parts(self) -> None:
         for id, handle in list(self._parts.items()):
@@ -150,8 +150,8 @@ class Batch:
             if status != openvino_genai.GenerationStatus.RUNNING:
                 del self._parts[id]
             if status == openvino_genai.GenerationStatus.IGNORED:
-                self._cancel_order(id)
-                _report_fact(self._pipe, {"id": id, "end": "ignored"})
+                self._cancel_generation(id)
+                _write_answer(self._output, {"id": id, "end": "ignored"})
 
     def _report_tokens(self, id: int, running: _Running) -> None:
         ids: list[int] = []
@@ -167,12 +167,12 @@ class Batch:
             end = "ignored"  # it finds no room for it in its cache
         running.tokens += ids
         if ids or end:
-            _report_fact(self._pipe, {"id": id, "ids": ids, "logprobs": logprobs, "end": end})
+            _write_answer(self._output, {"id": id, "ids": ids, "logprobs": logprobs, "end": end})
         if end:
             del self._runs_by_id[id]
-            self._record_cached(running)
+            self._record_cached_tokens(running)
 
-    def _record_cached(self, running: _Running) -> None:
+    def _record_cached_tokens(self, running: _Running) -> None:
         # The cache holds all tokens of a generation but the last one.
         self._prefill.note([*running.prompt, *running.tokens[:-1]])
 
@@ -198,12 +198,12 @@ def _base_config(max_tokens: int) -> Any:
     return config
 
 
-def _generation_config(order: Order, end: set[int]) -> Any:
+def _build_generation_config(order: Order, end_ids: set[int]) -> Any:
     config = _base_config(order["max_tokens"])
     config.logprobs = 1  # more than that of the drawn token it does not tell
-    # As long as fewer are made it forbids all that would end the text.
+    # As long as fewer are made it forbids all that would end_ids the text.
     config.min_new_tokens = order["max_tokens"] if order["ignore_eos"] else 0
-    config.stop_token_ids = end
+    config.stop_token_ids = end_ids
     config.do_sample = order["fields"].get("temperature", 1.0) > _GREEDY
     for name, value in order["fields"].items():
         if config.do_sample or name != "temperature":
@@ -221,8 +221,8 @@ def _read_orders(orders: SimpleQueue[Order]) -> None:
     os._exit(0)  # native threads hold no state worth a farewell
 
 
-def _report_fact(out: TextIO, fact: dict[str, object]) -> None:
-    out.write(json.dumps(fact) + "\n")
+def _write_answer(out: TextIO, answer: dict[str, object]) -> None:
+    out.write(json.dumps(answer) + "\n")
     out.flush()
 
 

@@ -38,14 +38,14 @@ _KV_TYPE = "q8_0"  # as large as its own 8-bit type, nearly
 
 
 class OpenVinoOptions(OpenVino, frozen=True, kw_only=True):
-    """Options of one process, and what the service knows beside those configured."""
+    """Configured options of one OpenVINO process, and its part of the machine."""
 
     part: machine.MachinePart = machine.WHOLE  # part of the machine that its cores are taken from
 
 
 @dataclass(frozen=True, slots=True)
 class OpenVinoLaunch:
-    """Everything decided: what the child process is told (``memory`` in bytes)."""
+    """The decided options with which an OpenVINO process is started; ``memory`` is in bytes."""
 
     weights: str
     context: int
@@ -68,7 +68,7 @@ def for_machine(
     *,
     recurrent: bool = False,
 ) -> OpenVinoLaunch:
-    """Return the options with everything chosen, on a machine with ``memory`` bytes.
+    """Return the options of a launch, with what is unset chosen for ``memory`` bytes.
 
     ``trained`` is the context that the ``model`` was trained for, 0 where nothing says it.
     Context: that, at most 8,192 tokens. Slots: 16; they share one cache, which holds a whole
@@ -121,7 +121,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class OpenVinoClient:
-    """Speaks to one child by its input and output; ``version`` is that of what it runs.
+    """Client of one child, by its standard input and output; ``version`` is OpenVINO GenAI's.
 
     ``pulse`` beats whenever something comes. The answers are read by a task of its own,
     which ``close`` ends.
@@ -136,20 +136,20 @@ class OpenVinoClient:
         loop = asyncio.get_running_loop()
         self._loaded_future: asyncio.Future[bool] = loop.create_future()
         self._has_ended = False
-        self._reader = loop.create_task(self._read_answers())
+        self._reader_task = loop.create_task(self._read_answers())
 
     async def close(self) -> None:
-        """Read no more; whoever waits hears that the engine is gone."""
-        self._reader.cancel()
+        """Stop reading answers; whoever waits for one gets the error that the engine is gone."""
+        self._reader_task.cancel()
         with suppress(asyncio.CancelledError):
-            await self._reader
+            await self._reader_task
 
     async def loaded(self) -> bool:
         """Wait until the model is loaded, or the child has ended: then return whether it is."""
         return await asyncio.shield(self._loaded_future)
 
     async def ask(self, method: str, path: str, body: object = None) -> Any:
-        """Return once the child has answered between two steps; raise :class:`EngineFailed`."""
+        """Ping the child, and return once it has answered; raise :class:`EngineFailed`."""
         async with self._send_order({"ping": path}) as answers:
             await _next_answer(answers)
 
@@ -162,8 +162,8 @@ class OpenVinoClient:
         self, request: base.TextRequest, spelling: grammar_matcher.Spelling, ebnf: str | None = None
     ) -> AsyncIterator[AsyncGenerator[base.Output, None]]:
         """Yield one completion, under a grammar in EBNF or none; leaving ends it."""
-        async with self._send_order(_generation_order(request, ebnf)) as answers:
-            outputs = _answer_outputs(answers, request, spelling)
+        async with self._send_order(_build_generation_order(request, ebnf)) as answers:
+            outputs = _outputs_of_answers(answers, request, spelling)
             try:
                 yield outputs
             finally:
@@ -207,7 +207,7 @@ class OpenVinoClient:
 
 
 # Unset parameters are neutral, not the engine's defaults.
-def _generation_order(request: base.TextRequest, ebnf: str | None) -> dict[str, Any]:
+def _build_generation_order(request: base.TextRequest, ebnf: str | None) -> dict[str, Any]:
     fields: dict[str, float] = dict(engine_fields(_ENGINE, request.sampling))
     if fields.get("top_k") == 0:
         del fields["top_k"]  # off is its default, and no number
@@ -229,7 +229,7 @@ async def _next_answer(answers: asyncio.Queue[_Answer | None]) -> _Answer:
     return answer
 
 
-async def _answer_outputs(
+async def _outputs_of_answers(
     answers: asyncio.Queue[_Answer | None],
     request: base.TextRequest,
     spelling: grammar_matcher.Spelling,
@@ -307,7 +307,7 @@ def _ebnf_of_texts(texts: Iterable[str], *, ends: bool) -> str:
 
 # Tokenizers number common tokens first. xgrammar admits texts that are in none of the options
 # where there are some hundred of them, and takes seconds for all.
-def _sayable_in_ebnf(vocabulary: TokenTable, ids: Iterable[int]) -> dict[str, int]:
+def _ids_by_ebnf_text(vocabulary: TokenTable, ids: Iterable[int]) -> dict[str, int]:
     control = frozenset(vocabulary.control.values())
     texts: dict[str, int] = {}
     for id in ids:
@@ -341,7 +341,7 @@ class OpenVinoEngine(supervised.SupervisedEngine[OpenVinoClient]):
         ref: str = "",
         load_seconds: float = 600.0,
     ) -> None:
-        described, local = _described_model(weights, ref)
+        described, local = _read_model_info(weights, ref)
         trained = described.context_length
         recurrent = isinstance(described, ModelFolder) and described.is_recurrent
         launch = for_machine(weights, options, described, trained, memory, recurrent=recurrent)
@@ -354,8 +354,8 @@ class OpenVinoEngine(supervised.SupervisedEngine[OpenVinoClient]):
             context=launch.context,
         )
         self._launch = launch
-        self._limiter = supervised.TokenizeLimit()
-        self._control: re.Pattern[str]  # of the vocabulary, once that is read
+        self._tokenize_limiter = supervised.TokenizeLimit()
+        self._control_pattern: re.Pattern[str]  # of the vocabulary, once that is read
 
     async def _build_name(self, client: OpenVinoClient) -> str:
         return f"openvino-{client.version}"
@@ -368,12 +368,14 @@ class OpenVinoEngine(supervised.SupervisedEngine[OpenVinoClient]):
         client = self._client()
         vocabulary = await self._vocabulary()
         supervised.ensure_can_fit(vocabulary, pieces, self.context)
-        parts = list(_split_control(pieces, self._control, vocabulary.control, special=special))
+        parts = list(
+            _split_control(pieces, self._control_pattern, vocabulary.control, special=special)
+        )
         texts = [part for part in parts if isinstance(part, str)]
         if not texts:
             return [part for part in parts if isinstance(part, int)]
         size = supervised.characters(texts)
-        read = iter(await self._limiter.of(size, lambda: client.encode(texts)))
+        read = iter(await self._tokenize_limiter.of(size, lambda: client.encode(texts)))
         found: list[int] = []
         for part in parts:
             ids = [part] if isinstance(part, int) else next(read)
@@ -389,7 +391,7 @@ class OpenVinoEngine(supervised.SupervisedEngine[OpenVinoClient]):
     def _read_vocabulary(self) -> TokenTable:
         vocabulary = read_vocabulary(self._local.vocabulary)
         texts = sorted(vocabulary.control, key=len, reverse=True)
-        self._control = re.compile("|".join(map(re.escape, texts)) or r"\Z(?!\Z)")
+        self._control_pattern = re.compile("|".join(map(re.escape, texts)) or r"\Z(?!\Z)")
         return vocabulary
 
     def _run_request(
@@ -406,7 +408,7 @@ class OpenVinoEngine(supervised.SupervisedEngine[OpenVinoClient]):
     ) -> base.Token:
         ids = list(admitted.ids())
         spelling = grammar_matcher.request_spelling(vocabulary, request)
-        texts = _sayable_in_ebnf(vocabulary, ids) if len(ids) > 1 or admitted.ends else {}
+        texts = _ids_by_ebnf_text(vocabulary, ids) if len(ids) > 1 or admitted.ends else {}
         if not texts and not admitted.ends:
             # The only one, or control tokens and parts of characters: no choice, or none to tell.
             certain = None if request.logprobs is None else 0.0
@@ -414,7 +416,7 @@ class OpenVinoEngine(supervised.SupervisedEngine[OpenVinoClient]):
         while True:
             ebnf = _ebnf_of_texts(texts, ends=admitted.ends)
             drawn = await grammar_matcher.first_token(client.complete(request, spelling, ebnf))
-            meant = _admitted_token(drawn, {*ids, *vocabulary.end}, vocabulary, texts)
+            meant = _find_admitted_token(drawn, {*ids, *vocabulary.end}, vocabulary, texts)
             if meant is not None:
                 return meant
             # It does not keep to its grammar: to a smaller one, rather than not at all.
@@ -423,7 +425,7 @@ class OpenVinoEngine(supervised.SupervisedEngine[OpenVinoClient]):
                 raise base.EngineFailed("the engine did not keep to its grammar")
 
 
-def _described_model(weights: Path, ref: str) -> tuple[Header | ModelFolder, supervised.LocalModel]:
+def _read_model_info(weights: Path, ref: str) -> tuple[Header | ModelFolder, supervised.LocalModel]:
     if weights.is_dir():
         try:
             folder = read_openvino_folder(weights)
@@ -440,7 +442,7 @@ def _described_model(weights: Path, ref: str) -> tuple[Header | ModelFolder, sup
     return header, local
 
 
-def _admitted_token(
+def _find_admitted_token(
     drawn: base.Token, admitted: set[int], vocabulary: TokenTable, texts: Mapping[str, int]
 ) -> base.Token | None:
     # The grammar also takes a token that is only the beginning of an admitted one.

@@ -1,4 +1,4 @@
-"""Plans each step: how many tokens it reads, and of which prompts.
+"""Plans which tokens of which waiting prompts the OpenVINO pipeline reads in its next step.
 
 The pipeline would fill every step with all that its batch holds, oldest prompt first. So prompts
 are given to it in *parts*, as many tokens as the next step is to read; they end where a block of
@@ -63,8 +63,8 @@ class Prefill:
         self._may_divide = divided
         self._waiting_prompts: dict[int, _WaitingPrompt] = {}
         self._planned_parts: Sequence[Part] = ()
-        self._oldest_first = False
-        self._is_warm = False  # the first step of a process prepares kernels, and tells no speed
+        self._is_oldest_first = False
+        self._has_stepped = False  # the first step prepares kernels, and tells no speed
 
     def __bool__(self) -> bool:
         return bool(self._waiting_prompts)
@@ -76,18 +76,18 @@ class Prefill:
         _ = self._waiting_prompts.pop(id, None)
 
     def plan(self, *, streaming: bool) -> Sequence[Part]:
-        """Return what the next step reads; a prompt whose last part it is waits no more.
+        """Return the parts of prompts that the next step reads; a wholly planned prompt is dropped.
 
         The oldest prompt and the shortest rest come first in turns: so none waits for all that
         are longer, nor for all that are shorter. Beside a stream a part of a long prompt is small,
         and the last one of its step.
         """
-        self._oldest_first = not self._oldest_first
+        self._is_oldest_first = not self._is_oldest_first
         waiting, planned = list(self._waiting_prompts.values()), []
         left = sum(prompt.rest for prompt in waiting)
         if self._may_divide:
-            left = min(_round_to_blocks(self._speed.fitting(_ALONE_SECONDS)), BATCH)
-        if not self._oldest_first:
+            left = min(_round_down_to_blocks(self._speed.fitting(_ALONE_SECONDS)), BATCH)
+        if not self._is_oldest_first:
             waiting.sort(key=lambda prompt: prompt.rest)
         for prompt in waiting:
             # At least one token has to be computed, so the last one is never skipped.
@@ -97,7 +97,7 @@ class Prefill:
             small = self._may_divide and streaming and prompt.is_long
             most = left
             if small:
-                most = min(left, _round_to_blocks(self._speed.fitting(STREAMING_SECONDS)))
+                most = min(left, _round_down_to_blocks(self._speed.fitting(STREAMING_SECONDS)))
             end = prompt.read + most
             end = len(prompt.tokens) if prompt.rest <= most else end - end % BLOCK
             if end > prompt.read:
@@ -111,10 +111,10 @@ class Prefill:
         return planned
 
     def stepped(self, seconds: float) -> None:
-        """Record how long the planned step took."""
-        if self._is_warm:
+        """Record that the planned step is done, and how long it took."""
+        if self._has_stepped:
             self._speed.observe(sum(part.end - part.begin for part in self._planned_parts), seconds)
-        self._is_warm = True
+        self._has_stepped = True
         for part in self._planned_parts:
             self._remember_blocks(part.prompt.blocks[: part.end // BLOCK])
         self._planned_parts = ()
@@ -131,7 +131,7 @@ class Prefill:
             del self.known[next(iter(self.known))]
 
 
-def _round_to_blocks(tokens: int) -> int:
+def _round_down_to_blocks(tokens: int) -> int:
     return max(tokens // BLOCK, 1) * BLOCK
 
 

@@ -47,7 +47,7 @@ _MOST_BITS = 256  # beyond the members that there are
 
 
 def chain(tokens: Sequence[int], scope: str = "") -> list[int]:
-    """Return the full blocks of a prompt in a scope; their hashes hold in this process only."""
+    """Return the hashes of a prompt's full blocks in a scope; they hold in this process only."""
     return extended(root(scope), tokens)
 
 
@@ -57,7 +57,7 @@ def root(scope: str) -> int:
 
 
 def extended(previous: int, tokens: Sequence[int]) -> list[int]:
-    """Return the blocks of tokens that follow the block ``previous``, or a root."""
+    """Return the hashes of the full blocks of tokens behind the block ``previous``, or a root."""
     blocks: list[int] = []
     whole = tokens[: len(tokens) // BLOCK * BLOCK]
     for (content,) in _each_block(array("i", whole).tobytes()):
@@ -74,7 +74,7 @@ class PrefixIndex:
         self._bits_by_name: dict[str, int] = {}
         self._names_by_bit: dict[int, str] = {}
         # Each set by itself, so that blocks share it: memory and time.
-        self._member_sets: dict[int, int] = {}
+        self._interned_member_sets: dict[int, int] = {}
         self._next_bit = 0
         self._clear_shards()
 
@@ -84,7 +84,7 @@ class PrefixIndex:
 
     def resize(self, blocks: int) -> None:
         """Bound the index by another number of blocks from now on."""
-        self._half_capacity = max(blocks // _SHARDS // 2, 1)
+        self._shard_half_capacity = max(blocks // _SHARDS // 2, 1)
 
     def forget(self, name: str) -> None:
         """Take a member out of the index: it is new, gone, or started again, and holds nothing."""
@@ -93,8 +93,7 @@ class PrefixIndex:
             del self._names_by_bit[bit]  # its bit stays in the table, and means nobody
 
     def runs(self, blocks: Iterable[int]) -> Mapping[str, int]:
-        """Return how many of the first blocks each member holds without a gap; none is left out
-        but those that do not hold the first."""
+        """Return how many first blocks each member holds without a gap, if it holds the first."""
         young, old = self._young_shards, self._old_shards
         holding = sum(self._names_by_bit)
         found: dict[str, int] = {}
@@ -125,8 +124,8 @@ class PrefixIndex:
 
     def add(self, name: str, blocks: Iterable[int]) -> None:
         """Record that a member holds these blocks, and has used them now."""
-        bit, sets = self._bit_of_member(name), self._member_sets
-        young, old, half = self._young_shards, self._old_shards, self._half_capacity
+        bit, sets = self._ensure_bit_of_member(name), self._interned_member_sets
+        young, old, half = self._young_shards, self._old_shards, self._shard_half_capacity
         for block in blocks:
             shard = block >> _SHARD
             table = young[shard]
@@ -154,7 +153,7 @@ class PrefixIndex:
                 if left := table.get(block, 0) & bit:
                     table[block] ^= left
 
-    def _bit_of_member(self, name: str) -> int:
+    def _ensure_bit_of_member(self, name: str) -> int:
         bit = self._bits_by_name.get(name)
         if bit is None:
             # Sets are not to grow without end.
@@ -180,7 +179,7 @@ _ARRAYS = frozenset(bytes([byte]) for byte in (*range(0x90, 0xA0), 0xDC, 0xDD))
 
 
 class UnreadableEvents(Exception):
-    """Something that is no batch of events as vLLM encodes them."""
+    """A message is no batch of events as vLLM encodes them."""
 
 
 class _Batch(Struct, frozen=True):
@@ -189,7 +188,7 @@ class _Batch(Struct, frozen=True):
 
 
 class Stored(Struct, frozen=True, tag="BlockStored"):
-    """Blocks of ``block_size`` tokens, one behind the other, the first behind its parent."""
+    """Event: blocks of ``block_size`` tokens were stored, one after another behind their parent."""
 
     block_hashes: list[BlockHash]
     parent_block_hash: BlockHash | None
@@ -213,7 +212,7 @@ class Stored(Struct, frozen=True, tag="BlockStored"):
 
     @property
     def of_text(self) -> bool:
-        """Return whether a prompt of the same tokens and salt is read from these blocks."""
+        """Return whether these blocks serve a text prompt of the same tokens and salt."""
         kind = self.kv_cache_spec_kind
         return (
             self.medium in (None, _GPU)
@@ -225,7 +224,7 @@ class Stored(Struct, frozen=True, tag="BlockStored"):
 
 
 class Removed(Struct, frozen=True, tag="BlockRemoved"):
-    """Blocks that are in the cache no more."""
+    """Event: these blocks are in the cache no more."""
 
     block_hashes: list[BlockHash]
     medium: str | None = None
@@ -237,20 +236,20 @@ class Removed(Struct, frozen=True, tag="BlockRemoved"):
 
 
 class Cleared(Struct, frozen=True, tag="AllBlocksCleared"):
-    """The cache is empty."""
+    """Event: the cache is empty."""
 
 
 Event = Stored | Removed | Cleared
 
 
-def _as_array(kind: Any) -> Any:
+def _as_array_type(kind: Any) -> Any:
     return msgspec.defstruct(kind.__name__, (), bases=(kind,), frozen=True, array_like=True)
 
 
 _map_batch = msgspec.msgpack.Decoder(_Batch)
-_array_batch = msgspec.msgpack.Decoder(_as_array(_Batch))
+_array_batch = msgspec.msgpack.Decoder(_as_array_type(_Batch))
 _map_event = msgspec.msgpack.Decoder(Event)
-_array_event = msgspec.msgpack.Decoder(reduce(or_, map(_as_array, (Stored, Removed, Cleared))))
+_array_event = msgspec.msgpack.Decoder(reduce(or_, map(_as_array_type, (Stored, Removed, Cleared))))
 
 
 class EventBatch(Struct, frozen=True):
@@ -261,7 +260,7 @@ class EventBatch(Struct, frozen=True):
 
 
 def decoded_events(payload: bytes) -> EventBatch:
-    """Return a batch of events; raise :class:`UnreadableEvents`."""
+    """Decode a message of vLLM into a batch of events; raise :class:`UnreadableEvents`."""
     decoder = _array_batch if payload[:1] in _ARRAYS else _map_batch
     try:
         batch = decoder.decode(payload)
@@ -276,7 +275,7 @@ def decoded_events(payload: bytes) -> EventBatch:
 
 @dataclass(eq=False)
 class KvView:
-    """The content of one cache of a member."""
+    """The content of one cache of a pool member, as KV events tell it."""
 
     _prefix_index: PrefixIndex
     name: str  # of the cache in the index
@@ -289,15 +288,15 @@ class KvView:
         self._next_batch: int | None = None  # number of the next batch
         self._last_timestamp = 0.0  # the latest of its batches
         self._blocks_by_hash: dict[int, tuple[int, ...]] = {}  # by the hash of vLLM's hash
-        self._extra_copies: dict[int, int] = {}  # beyond the first one of a block
-        self._main_group: int | None = None
+        self._extra_copies_by_hash: dict[int, int] = {}  # beyond the first one of a block
+        self._main_group_index: int | None = None
 
     def __len__(self) -> int:
         """Return the number of blocks of the prefix index."""
         return len(self._blocks_by_hash) * max(self.block_size // BLOCK, 1)
 
     def begin(self) -> None:
-        """Take the cache as empty, unless something is known of it: nothing was published yet."""
+        """Take the cache as empty if no batch is known, because nothing was published yet."""
         if self._next_batch is None:
             self._next_batch, self.complete = 0, True
 
@@ -306,13 +305,13 @@ class KvView:
         self._reset_view(complete=False)
 
     def missing(self, number: int, batch: EventBatch) -> int | None:
-        """Return the first batch that is missing before this one, or ``None``."""
+        """Return the number of the first batch missing before this one, or ``None``."""
         if self._next_batch is None or self._is_other_publisher(number, batch):
             return 0 if number else None
         return self._next_batch if number > self._next_batch else None
 
     def receive(self, number: int, batch: EventBatch) -> None:
-        """Apply a batch, unless it was before; raise :class:`UnreadableEvents`."""
+        """Apply a batch that was not applied before; raise :class:`UnreadableEvents`."""
         if self._next_batch is None or self._is_other_publisher(number, batch):
             self._reset_view(complete=number == 0)
         elif number < self._next_batch:
@@ -341,9 +340,9 @@ class KvView:
     def _reset_view(self, *, complete: bool) -> None:
         self.complete = complete
         self._last_timestamp = 0.0
-        self._main_group = None
+        self._main_group_index = None
         self._blocks_by_hash.clear()
-        self._extra_copies.clear()
+        self._extra_copies_by_hash.clear()
         self._prefix_index.forget(self.name)
 
     def _store_blocks(self, event: Stored) -> None:
@@ -373,23 +372,23 @@ class KvView:
         for at, name in enumerate(hashes):
             key = hash(name)
             if key in self._blocks_by_hash:
-                self._extra_copies[key] = self._extra_copies.get(key, 0) + 1
+                self._extra_copies_by_hash[key] = self._extra_copies_by_hash.get(key, 0) + 1
             else:
                 self._blocks_by_hash[key] = tuple(blocks[at * each : (at + 1) * each])
 
     def _is_of_main_group(self, event: Stored) -> bool:
-        if self._main_group is None:
-            self._main_group = event.group_idx
-        return event.group_idx == self._main_group
+        if self._main_group_index is None:
+            self._main_group_index = event.group_idx
+        return event.group_idx == self._main_group_index
 
     def _remove_blocks(self, event: Removed) -> None:
-        if not event.of_text or event.group_idx != self._main_group:
+        if not event.of_text or event.group_idx != self._main_group_index:
             return
         for name in event.block_hashes:
             key = hash(name)
-            if copies := self._extra_copies.pop(key, 0):
+            if copies := self._extra_copies_by_hash.pop(key, 0):
                 if copies > 1:
-                    self._extra_copies[key] = copies - 1
+                    self._extra_copies_by_hash[key] = copies - 1
             elif (blocks := self._blocks_by_hash.pop(key, None)) is not None:
                 self._prefix_index.remove(self.name, blocks)
                 self._prefix_index.remove(self._member_name, blocks)
@@ -414,25 +413,25 @@ class KvEndpoint(Struct, frozen=True):
 
 @dataclass(eq=False)
 class KvSubscriber:
-    """Keeps a view up to date. Raises nothing: without events there are other ways to choose."""
+    """Keeps the view of one cache up to date by the KV events it receives; raises nothing."""
 
     _endpoint: KvEndpoint
     view: KvView
     _on_change: Callable[[], None]  # of the view, also when it can be used no more
     failure: str = "no KV events yet"  # why the view says nothing; empty where it says something
     heard: float = 0.0  # when the last batch came, on the monotonic clock
-    _subscription: asyncio.Task[None] | None = None
+    _subscribe_task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        if self._subscription is None:
-            self._subscription = asyncio.get_running_loop().create_task(self._keep_subscribed())
+        if self._subscribe_task is None:
+            self._subscribe_task = asyncio.get_running_loop().create_task(self._keep_subscribed())
 
     async def stop(self) -> None:
-        task, self._subscription = self._subscription, None
+        task, self._subscribe_task = self._subscribe_task, None
         await end_task(task)
 
     def fail(self, why: str) -> None:
-        """Forget what is known, until events come again."""
+        """Log why events cannot be used, and forget the cache's content until they come again."""
         log.warning("KV events of a member cannot be used", cache=self.view.name, why=why)
         self.failure = why
         self.view.forget()
@@ -471,7 +470,7 @@ class KvSubscriber:
                     if first is not None:
                         await self._replay_from(context, first)
                     self.view.receive(at, batch)
-                    self._mark_contacted()
+                    self._record_batch_received()
             finally:
                 await end_task(watch)
 
@@ -504,13 +503,13 @@ class KvSubscriber:
                 if (at := int.from_bytes(number, "big", signed=True)) < 0:
                     break
                 self.view.receive(at, decoded_events(payload))
-                self._mark_contacted()
+                self._record_batch_received()
             if first == 0:
                 self.view.begin()
                 self.failure = ""
                 self._on_change()
 
-    def _mark_contacted(self) -> None:
+    def _record_batch_received(self) -> None:
         self.failure, self.heard = "", monotonic()
         self._on_change()
 

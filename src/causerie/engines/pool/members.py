@@ -46,7 +46,7 @@ M = TypeVar("M", bound=MemberLoad)
 
 
 def least_cost(members: Iterable[M], tokens: int, runs: Mapping[str, int]) -> M:
-    """Return the member for a prompt of so many tokens; ``runs`` are the blocks that each holds."""
+    """Return the cheapest member for a prompt of ``tokens``; ``runs`` are the blocks each holds."""
     able = list(members)
     total = sum([member.running for member in able]) + 1
     share = max(_FREE_SHARE, math.ceil(_SHARE * total / len(able)))
@@ -79,7 +79,7 @@ class MemberCache:
     ) -> None:
         self._prefix_index = index
         self._name = name
-        self._running_entry = f"{name} running"
+        self._running_entry_name = f"{name} running"
         self._subscribers = [
             kv_events.KvSubscriber(
                 endpoint, kv_events.KvView(index, f"{name} rank {rank}", name), self._update_source
@@ -87,21 +87,21 @@ class MemberCache:
             for rank, endpoint in enumerate(endpoints)
         ]
         self._prefix_source = SENT
-        self._expected_events: tuple[float, float] | None = None  # since when, and noted when
+        self._events_expected_since: tuple[float, float] | None = None  # since when, and noted when
 
     def __len__(self) -> int:
-        """Return the number of blocks that events say are there."""
+        """Return the number of blocks that the member holds by its KV events."""
         return sum(len(cache.view) for cache in self._subscribers)
 
     @property
     def source(self) -> str:
-        """Return what is used: ``kv_events``, ``sent`` or both."""
-        if self._expected_events is not None:
-            since, noted = self._expected_events
+        """Return by what the member's blocks are known: ``kv_events``, ``sent``, or both."""
+        if self._events_expected_since is not None:
+            since, noted = self._events_expected_since
             if any(cache.heard >= since for cache in self._subscribers):
-                self._expected_events = None
+                self._events_expected_since = None
             elif monotonic() - noted > _SILENCE_SECONDS:
-                self._expected_events = None
+                self._events_expected_since = None
                 why = f"no KV events for {_SILENCE_SECONDS:g} s, although a prompt was read"
                 for cache in self._subscribers:
                     cache.fail(why)
@@ -120,10 +120,10 @@ class MemberCache:
         for cache in self._subscribers:
             await cache.stop()
         self.forget()
-        self._prefix_index.forget(self._running_entry)
+        self._prefix_index.forget(self._running_entry_name)
 
     def forget(self) -> None:
-        """Take the member as one that holds nothing: it has started again."""
+        """Forget what the member holds, because it has started again."""
         self._prefix_index.forget(self._name)
         for cache in self._subscribers:
             cache.view.forget()
@@ -140,30 +140,30 @@ class MemberCache:
         if source == SENT:
             return sent
         each = [runs.get(cache.view.name, 0) for cache in self._subscribers]
-        known = max(sum(each) // len(each), runs.get(self._running_entry, 0))
+        known = max(sum(each) // len(each), runs.get(self._running_entry_name, 0))
         told = not scope or any(cache.view.salted for cache in self._subscribers)
         return known if source == KV_EVENTS and told else max(known, sent)
 
     def enter(self, blocks: Sequence[int]) -> None:
-        """Record a prompt that is sent to the member; no event tells of it yet."""
+        """Record the blocks of a prompt that is sent to the member, before events tell of them."""
         self._prefix_index.add(self._name, blocks)
         if self._subscribers:
-            self._prefix_index.add(self._running_entry, blocks)
+            self._prefix_index.add(self._running_entry_name, blocks)
 
     def holds(self, blocks: Sequence[int]) -> None:
-        """Record what the member has made, where no event tells of it."""
+        """Record the blocks of a complete reply that the member holds, even without events."""
         self._prefix_index.add(self._name, blocks)
 
     def leave(self, blocks: Sequence[int]) -> None:
-        """Record that such a prompt is not being answered any more: from here on events tell."""
+        """Record that the request of a prompt has ended: from here on events tell of its blocks."""
         if self._subscribers:
-            self._prefix_index.remove(self._running_entry, blocks)
+            self._prefix_index.remove(self._running_entry_name, blocks)
 
     def expect(self, unread: int, since: float) -> None:
-        """Note that so many tokens were read, so that events must have come since then."""
+        """Note that events must come since ``since`` if the ``unread`` tokens read fill a block."""
         sizes = [cache.view.block_size for cache in self._subscribers]
         if self._subscribers and unread >= 2 * max(*sizes, 0) and (any(sizes) or unread >= _UNREAD):
-            self._expected_events = self._expected_events or (since, monotonic())
+            self._events_expected_since = self._events_expected_since or (since, monotonic())
 
     def _update_source(self) -> None:
         if not self._subscribers or any(cache.failure for cache in self._subscribers):
@@ -179,7 +179,7 @@ _LONGEST_WAIT_SECONDS = 30.0
 
 
 class Member(MemberLoad):
-    """The server at the address that is its name.
+    """One member of a pool, named by its address: its engine, cache, load and failures.
 
     After a failure it gets no requests for a while, as its circuit breaker says, until it begins
     to answer again. ``cache`` knows what it holds.
@@ -207,7 +207,7 @@ class Member(MemberLoad):
         self.failure = ""
 
     def begin(self, news: asyncio.Event) -> None:
-        """Load it in a task that ``stop`` ends; ``news`` is set at each outcome."""
+        """Load the engine in a task that ``stop`` ends; set ``news`` at each outcome."""
         self.cache.start()
         if self._start_task is None:
             self._start_task = asyncio.get_running_loop().create_task(self._load_until_ready(news))
@@ -227,7 +227,7 @@ class Member(MemberLoad):
             state = EngineState.FAILED if self.failure else EngineState.LOADING
         return replace(status, model=self.name, state=state, detail=detail, prefix_source=source)
 
-    async def _load_until_ready(self, news: asyncio.Event) -> None:
+    async def _load_until_ready(self, outcome_event: asyncio.Event) -> None:
         delay = FIRST_WAIT_SECONDS
         while True:
             try:
@@ -242,7 +242,7 @@ class Member(MemberLoad):
                 self.failure = f"the start failed: {type(failure).__name__}"
                 log.exception("member of a pool not loaded", member=self.name)
             finally:
-                news.set()
+                outcome_event.set()
             await self.engine.stop()  # it may have got half way
             await asyncio.sleep(delay * random.uniform(0.8, 1.2))
             delay = min(delay * 2, _LONGEST_WAIT_SECONDS)
@@ -273,7 +273,7 @@ class MemberTurn:
         self.at.answered()
 
     def end(self, made: Sequence[int] | None = None, failure: str = "") -> None:
-        """Free the member: with the tokens ``made`` if complete, or with its ``failure``."""
+        """End the turn: with the tokens ``made`` if it is complete, or with the ``failure``."""
         at = self.at
         at.running -= 1
         at.unread -= self._unread_tokens
