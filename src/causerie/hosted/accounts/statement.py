@@ -1,5 +1,4 @@
-"""Credits of projects, their daily allowance of free requests, and the statements of both that the
-bearer of a router's key can read.
+"""Project credits, daily free-request allowances, and answers to GET /key, /credits, /generation.
 
 The balance is the sum of the credits less all that the project has ever spent. A project with
 credits cannot spend more than these; one without is bounded by its budgets only. The budget of
@@ -88,7 +87,7 @@ class Credits(AccountService):
     async def take_back(
         self, actor: Actor, project_id: str, payment: str, refunded: Decimal, note: str = ""
     ) -> Decimal:
-        """Withdraw what was ``refunded`` of a payment in all; return what was taken now.
+        """Withdraw the part of a payment's total ``refunded`` not yet withdrawn; return that part.
 
         Reports of refunds may come again, out of order, and before that of the payment.
         """
@@ -118,11 +117,11 @@ class Credits(AccountService):
         await tx.audit.record(actor, "credits.put", credit.id, credit.project_id, **details)
 
     async def left(self, project_id: str) -> Decimal | None:
-        """Return the balance of a project; ``None`` without credits."""
+        """Return the money that a project has left; ``None`` if it never had credits."""
         async with self._store.reading() as tx:
             if await tx.credits.total(project_id) is None:
                 return None
-        return (await _read_balance(self._store, project_id)).left
+        return (await _sum_credits_and_costs(self._store, project_id)).left
 
     async def of(self, actor: Actor, project_id: str) -> Sequence[Credit]:
         """Return the credits of a project, newest first."""
@@ -131,10 +130,10 @@ class Credits(AccountService):
 
     async def balance(self, actor: Actor, project_id: str) -> Balance:
         await self.require(actor, Action.USAGE_SEE, project_id)
-        return await _read_balance(self._store, project_id)
+        return await _sum_credits_and_costs(self._store, project_id)
 
 
-async def _read_balance(store: SqlStore, project_id: str) -> Balance:
+async def _sum_credits_and_costs(store: SqlStore, project_id: str) -> Balance:
     async with store.reading() as tx:
         put_in = await tx.credits.total(project_id)
     spent = await store.usage.spent(f"project:{project_id}", "", BEGINNING)
@@ -151,7 +150,7 @@ class Statements(Struct, frozen=True):
     _free_days: FreeAllowances
 
     async def key(self, caller: Caller) -> KeyStatement:
-        """Return the answer to ``GET /key``: properties, spending and rest of a key."""
+        """Return the answer to ``GET /key``: a key's properties, spending and remaining budget."""
         member = _require_account_caller(caller)
         key, now = member.grant.key, self._store.clock()
         owner = f"key:{key.id}"
@@ -190,7 +189,7 @@ class Statements(Struct, frozen=True):
 
     async def credits(self, caller: Caller) -> CreditsStatement:
         """Return the answer to ``GET /credits``: sum of credits and total spending of a project."""
-        found = await _read_balance(self._store, _require_account_caller(caller).project)
+        found = await _sum_credits_and_costs(self._store, _require_account_caller(caller).project)
         return CreditsStatement(total_credits=float(found.put_in), total_usage=float(found.spent))
 
     async def generation(self, caller: Caller, id: str) -> GenerationStatement:
@@ -255,7 +254,7 @@ _REFRESH_SECONDS = 5.0
 
 
 class FreeDay(Struct):
-    """State of a project's daily allowance; ``resets_in`` is in seconds."""
+    """Limit and use of a project's free requests today; ``resets_in`` is in seconds."""
 
     limit: int
     used: int
@@ -285,7 +284,7 @@ class _FreeRequests(Struct):
 
 
 class FreeUse(FreeDay):
-    """A running free request and its day; a block that fails takes it back unless ``charged``."""
+    """Context manager of a free request: a failed block does not count it unless ``charged``."""
 
     _counts: _FreeRequests  # of its day, whatever the clock says when it ends
     charged: bool = False
@@ -299,7 +298,7 @@ class FreeUse(FreeDay):
 
 
 class FreeAllowances(Struct):
-    """The allowances of all projects in one process; ``seconds`` returns a monotonic time."""
+    """Counts the free requests of each project today, and refuses those above its limit."""
 
     _store: SqlStore
     _monotonic_seconds: Callable[[], float]
@@ -319,7 +318,7 @@ class FreeAllowances(Struct):
         return FreeUse(before.limit, before.used + 1, before.resets_in, day)
 
     async def of(self, project: str) -> FreeDay:
-        """Return today's allowance, without running requests; raise :class:`StoreUnavailable`."""
+        """Return limit and use of today, without running requests; raise ``StoreUnavailable``."""
         return self._build_allowance_status(await self._get_free_request_tally(project), 0)
 
     def _build_allowance_status(self, tally: _FreeRequests, running: int) -> FreeDay:

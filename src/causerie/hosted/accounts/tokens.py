@@ -155,7 +155,7 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class SessionClient:
-    """Address and program of a browser."""
+    """Network address and ``User-Agent`` of a browser."""
 
     address: str = ""
     agent: str = ""
@@ -178,7 +178,7 @@ def form_token(token: str) -> str:
 
 
 def form_token_fits(token: str, given: str) -> bool:
-    """Return whether a form belongs to the browser with this token."""
+    """Return whether the CSRF token ``given`` was derived from this session ``token``."""
     try:
         nonce = bytes.fromhex(given[: 2 * _HALF])
     except ValueError:

@@ -23,7 +23,7 @@ PERCENTILES = (0.5, 0.9, 0.99)
 
 
 class Step(StrEnum):
-    """Length of the intervals of sums."""
+    """Length of the intervals of sums: an hour, a day, or all of a query's time."""
 
     HOUR = "hour"
     DAY = "day"
@@ -84,7 +84,7 @@ class UsageQuery:
                 )
 
     def check_times(self) -> None:
-        """Raise :class:`InvalidRequest` if times to the first token cannot be queried so."""
+        """Raise :class:`InvalidRequest` if groups or door exclude times to the first token."""
         if len(self.by) > 1 or not set(self.by) <= set(TIMED):
             raise InvalidRequest(
                 f"Times to the first token are by one of {', '.join(TIMED)}, or by nothing.",
@@ -191,7 +191,7 @@ class TokenSum(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ChargedSum:
-    """Charged requests and tokens of a project's tag and model at one target."""
+    """Charged requests, tokens and cost of one project, tag, model and target."""
 
     project_id: str
     tag: str
@@ -213,7 +213,7 @@ class ChargedSum:
 
 @dataclass(frozen=True, slots=True)
 class ChargedQuery:
-    """Query of what was charged for in whole days; ``after`` is where the last piece ended."""
+    """Query of :class:`ChargedSum` for whole days; ``after`` is the place of the last one read."""
 
     since: datetime
     until: datetime

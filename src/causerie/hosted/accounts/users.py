@@ -50,7 +50,7 @@ from causerie.hosted.store.accounts import SqlStore, Transaction
 
 
 def checked_rights(rights: frozenset[str]) -> frozenset[str]:
-    """Return rights of a limited operator; raise :class:`InvalidRequest` for unknown ones."""
+    """Return these operator rights unchanged; raise :class:`InvalidRequest` if one is unknown."""
     if unknown := sorted(rights - {*OPERATOR_RIGHTS}):
         raise InvalidRequest(
             f"There is no right {unknown[0][:40]}; the rights are {', '.join(OPERATOR_RIGHTS)}.",
@@ -65,7 +65,7 @@ def _check_invited_address(invitation: OneTimeLink, email: str) -> None:
 
 
 class SignUps(AccountService):
-    """Requests of people for an account without an invitation."""
+    """Creates links for people who ask for an account or a new password; approves sign-ups."""
 
     async def ask(self, email: str) -> tuple[NewLink, bool]:
         """Create a link for a sign-up; return it, and whether the address has an account.
@@ -80,7 +80,7 @@ class SignUps(AccountService):
             return made, await tx.people.one(email=email) is not None
 
     async def forgotten(self, email: str) -> tuple[NewLink, bool]:
-        """Create a link for a new password; return as :meth:`ask`, for accounts with a password."""
+        """Create a link for a new password; return it, and whether the address has one to reset."""
         email = tidy_email(email)
         async with self._store.writing() as tx:
             user = await tx.people.one(email=email)
@@ -97,7 +97,7 @@ class SignUps(AccountService):
             return [each for each in found if await tx.people.one(email=each.email) is None]
 
     async def approve(self, actor: Actor, link_id: str) -> NewLink:
-        """Create the link of a sign-up for an operator to pass on."""
+        """Replace an open sign-up's link by a new invitation, which the operator passes on."""
         async with self._begin_write(actor, Action.USERS_INVITE) as tx:
             link = await tx.links.find(link_id)
             if link is None or link.created_by != SIGN_UP.label or link.used_at is not None:
@@ -178,7 +178,7 @@ class Users(AccountService):
             return user
 
     async def join(self, token: str, user: User) -> None:
-        """Use up an invitation for a user who has an account."""
+        """Use up an invitation: let an existing user join its project or become an operator."""
         async with self._store.writing() as tx:
             link = await used_link(tx, token, LinkKind.INVITATION)
             _check_invited_address(link, user.email)
@@ -209,7 +209,7 @@ class Users(AccountService):
             return user
 
     async def sign_up(self, *, email: str, name: str, identity: tuple[str, str]) -> User:
-        """Create an account without an invitation, only for services with open sign-up."""
+        """Create an account without an invitation (open sign-up), with sign-in by ``identity``."""
         email, name = tidy_email(email), tidy_name(name)
         async with self._store.writing() as tx:
             user = User(new_id("usr"), email, name, None, False, tx.now)
@@ -219,7 +219,7 @@ class Users(AccountService):
             return user
 
     async def join_identity(self, email: str, identity: tuple[str, str], *, claimed: bool) -> bool:
-        """Link an identity to the account of its verified address; return whether there is one.
+        """Link an identity to the account of its verified address; return whether it was linked.
 
         ``claimed``: also to one that has a password or another identity.
         """
@@ -258,7 +258,7 @@ class Users(AccountService):
             await tx.audit.record(actor_of(user), "user.unlink_identity", user.id, issuer=issuer)
 
     async def every(self, actor: Actor) -> Sequence[User]:
-        """Return all users, by address."""
+        """Return all users, sorted by e-mail address."""
         async with self._begin_read(actor, Action.USERS_SEE) as tx:
             return await tx.people.every()
 
@@ -308,7 +308,7 @@ class Users(AccountService):
         operator: bool = True,
         rights: frozenset[str] = frozenset(),
     ) -> User:
-        """Make a user an operator, limit one to some ``rights``, or (without both) end that."""
+        """Make a user a full operator, one with ``rights`` only, or (``operator`` false) none."""
         rights = checked_rights(rights)
         full = operator and not rights
         async with self._begin_write(actor, Action.OPERATORS_CHANGE) as tx:
@@ -352,7 +352,9 @@ class Users(AccountService):
 
     async def reset_link(self, actor: Actor, user_id: str) -> NewLink:
         async with self._begin_write(actor, Action.USERS_INVITE) as tx:
-            await self._check_right_over(tx, actor, existing(await tx.people.find(user_id), "user"))
+            await self._require_right_if_operator(
+                tx, actor, existing(await tx.people.find(user_id), "user")
+            )
             made = await add_link(tx, LinkKind.RESET, actor, user_id=user_id)
             await tx.audit.record(actor, "user.reset_link", user_id)
             return made
@@ -409,10 +411,10 @@ class Users(AccountService):
         await require(tx, actor, Action.USERS_CHANGE)
         await tx.people.operators()  # locked before one of them is, in one order by everybody
         user = existing(await tx.people.find(user_id), "user")
-        await self._check_right_over(tx, actor, user)
+        await self._require_right_if_operator(tx, actor, user)
         return user
 
-    async def _check_right_over(self, tx: Transaction, actor: Actor, user: User) -> None:
+    async def _require_right_if_operator(self, tx: Transaction, actor: Actor, user: User) -> None:
         # Whoever has the account of an operator has their rights.
         if user.operates:
             await require(tx, actor, Action.OPERATORS_CHANGE)

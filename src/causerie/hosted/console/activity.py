@@ -36,7 +36,7 @@ class ExplainedAttempt(Struct, frozen=True):
 
 
 class TimelineSegment(Struct, frozen=True):
-    """A part of a request's time: ``x`` and ``width`` in hundredths of the whole."""
+    """A part of a request's time: ``x`` (its start) and ``width`` are percentages of the whole."""
 
     name: str
     kind: str
@@ -126,7 +126,7 @@ _PLACE = re.compile(r"\d{1,18}~[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.AS
 
 async def show(context: RequestContext) -> None:
     project, query = context.scope, context.query
-    when, wanted = _read_request_filter(context)
+    when, wanted = _read_period_and_filter(context)
     found = await context.accounts.usage.requests(context.actor, project, wanted)
     looked, more = found[: wanted.limit - 1], len(found) >= wanted.limit
     shown = await _filter_records_by_text(context, project, looked)
@@ -165,7 +165,7 @@ async def show(context: RequestContext) -> None:
 
 async def download(context: RequestContext) -> None:
     """Send as CSV all requests that match the page's filter, without its search in contents."""
-    wanted = replace(_read_request_filter(context)[1], before=None)
+    wanted = replace(_read_period_and_filter(context)[1], before=None)
     rows = request_rows(context.accounts.usage, context.actor, context.scope, wanted)
     await context.save(Export("text/csv; charset=utf-8", "requests.csv", csv_pieces(rows)))
 
@@ -200,7 +200,7 @@ def _format_json(text: str, *, cut: bool) -> str:
     return text if cut or not text else msgspec.json.format(text)
 
 
-def _read_request_filter(context: RequestContext) -> tuple[ReportPeriod, RecordFilter]:
+def _read_period_and_filter(context: RequestContext) -> tuple[ReportPeriod, RecordFilter]:
     query, when = context.query, period(context.query, context.services.clock())
     filters: dict[str, Any] = query.given(_FIELDS)
     # A request that is named by its id is found whenever it was.
@@ -209,14 +209,14 @@ def _read_request_filter(context: RequestContext) -> tuple[ReportPeriod, RecordF
         since,
         when.until,
         **filters,
-        status=_parse_status(query.get("status")),
+        status=_parse_status_code(query.get("status")),
         failures_only=query.get("failures") == "yes",
         before=_parse_page_cursor(query.get("before")),
         limit=(SEARCHED if query.get("text") else PAGE) + 1,
     )
 
 
-def _parse_status(text: str) -> int | None:
+def _parse_status_code(text: str) -> int | None:
     if text and not re.fullmatch("[0-9]{3}", text):
         raise InvalidRequest("A status is a number like 200 or 429.", param="status")
     return int(text) if text else None

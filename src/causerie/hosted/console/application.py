@@ -1,4 +1,4 @@
-"""The whole console: every request below ``/console`` in, every page out."""
+"""The console as one application, which answers every request below ``/console``."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _FORM_LIMITS = BodyLimits(max_bytes=256 * 1024, seconds=30.0)
 
 
 class ConsoleApplication:
-    """Answers what is asked below :data:`~causerie.hosted.console.request_context.PREFIX`."""
+    """Answers requests below :data:`~causerie.hosted.console.request_context.PREFIX`."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class ConsoleApplication:
         open_to: OpenPages,
         providers: Callable[[], Sequence[OidcProvider]],
     ) -> None:
-        """``providers`` are those that people may sign in with now."""
+        """Create the console; ``providers`` returns the identity providers to sign in with now."""
         self._static_files = Statics(_STATIC, site.brand.style())
         pages = (*SIGN_UP_ROUTES, *ROUTES) if open_to.sign_up else ROUTES
         self._routes = RouteTable(pages, str.isprintable)
@@ -77,7 +77,7 @@ class ConsoleApplication:
         )
 
     async def answer(self, exchange: Exchange) -> None:
-        """Answer one request; raises :class:`ServiceError` where a script wants it as JSON."""
+        """Answer one request; show a failure, but raise it if JSON was sent or the reply began."""
         if exchange.path.startswith(f"{_STATIC}/") and exchange.method in _SAFE:
             await self._static_files.answer(exchange)
             return
@@ -93,13 +93,13 @@ class ConsoleApplication:
             await self._serve_page(context, route)
         except ServiceError as failure:
             # Once an answer has begun it is too late for a page: the file breaks off.
-            if exchange.status is not None or _wants_json(exchange):
+            if exchange.status is not None or _has_json_content_type(exchange):
                 raise
-            await self._show_failure(context, failure)
+            await self._show_error_or_sign_in(context, failure)
 
     def refuse(self, exchange: Exchange, failure: ServiceError) -> None:
-        """Answer with an error: to scripts as JSON, to people as a page that needs no database."""
-        if _wants_json(exchange):
+        """Answer with an error: as JSON if JSON was sent, else as a page that needs no database."""
+        if _has_json_content_type(exchange):
             exchange.refuse(failure)
         else:
             context = self._build_request_context(exchange)
@@ -170,7 +170,7 @@ class ConsoleApplication:
         known = None if context.token_is_new else context.token
         return await self._services.accounts.sign_in.whose(known)
 
-    async def _show_failure(self, context: RequestContext, failure: ServiceError) -> None:
+    async def _show_error_or_sign_in(self, context: RequestContext, failure: ServiceError) -> None:
         if failure.code == "session_ended" and context.user is None:
             lost = "" if context.exchange.method in _SAFE else "done=nothing-changed&"
             issuer, place = failure.metadata.get("issuer") if not lost else None, "/sign-in"
@@ -178,7 +178,7 @@ class ConsoleApplication:
                 if each.options.issuer == issuer:
                     place = f"/sign-in/{each.options.name}"
                     break
-            context.go(f"{place}?{lost}next={quote(_choose_return_path(context))}")
+            context.go(f"{place}?{lost}next={quote(_choose_path_after_login(context))}")
             return
         if failure.code == "scope_not_allowed" and context.exchange.method in _SAFE:
             operators = context.exchange.path.startswith(f"{PREFIX}/operator")
@@ -195,7 +195,7 @@ class ConsoleApplication:
         await context.send_page("failure.html", phrase=HTTPStatus(failure.status).phrase)
 
 
-def _choose_return_path(context: RequestContext) -> str:
+def _choose_path_after_login(context: RequestContext) -> str:
     exchange = context.exchange
     if context.by_script:
         _, _, rest = exchange.headers.get("hx-current-url", "").partition(f"{PREFIX}/")
@@ -205,7 +205,7 @@ def _choose_return_path(context: RequestContext) -> str:
     return f"{exchange.path}?{exchange.head.query}" if exchange.head.query else exchange.path
 
 
-def _wants_json(exchange: Exchange) -> bool:
+def _has_json_content_type(exchange: Exchange) -> bool:
     return exchange.headers.get("content-type", "").startswith("application/json")
 
 

@@ -32,7 +32,7 @@ _PLACES = re.compile(r"(\{object\}|\{project\})")
 
 
 class AuditPart(Struct, frozen=True):
-    """A part of a sentence; ``path`` leads to what it names, where that exists."""
+    """A part of an entry's sentence; ``path`` is the page of what it names, if that exists."""
 
     words: str
     path: str = ""
@@ -54,7 +54,7 @@ class AuditRow(Struct, frozen=True):
 
 
 class AuditWords(Struct, frozen=True):
-    """Puts audit entries into words. ``whole``: sentences name the project, as for the service."""
+    """Puts audit entries into sentences; ``whole`` (the service's log): these name the project."""
 
     people: Mapping[str, str]
     projects: Mapping[str, str] = {}
@@ -62,13 +62,13 @@ class AuditWords(Struct, frozen=True):
 
     def row(self, entry: AuditEntry) -> AuditRow:
         parts = list(self._build_sentence_parts(entry))
-        named = "{project}" in _choose_pattern(entry) or entry.action.startswith("project.")
+        named = "{project}" in _find_sentence_pattern(entry) or entry.action.startswith("project.")
         if self.whole and entry.project_id and not named:
             parts += [AuditPart(" in ", named=False), self._build_project_part(entry)]
         return AuditRow(entry, parts, [*self._build_audit_changes(entry)])
 
     def _build_sentence_parts(self, entry: AuditEntry) -> Iterator[AuditPart]:
-        for piece in _PLACES.split(_choose_pattern(entry)):
+        for piece in _PLACES.split(_find_sentence_pattern(entry)):
             if piece == "{object}":
                 yield self._build_object_part(entry)
             elif piece == "{project}":
@@ -88,9 +88,9 @@ class AuditWords(Struct, frozen=True):
         if entry.action.endswith(".invite"):
             email = entry.details.get("email", "anybody")
             return AuditPart("anyone with the link" if email == "anybody" else email)
-        return self._build_account_part(entry)
+        return self._build_user_project_or_key_part(entry)
 
-    def _build_account_part(self, entry: AuditEntry) -> AuditPart:
+    def _build_user_project_or_key_part(self, entry: AuditEntry) -> AuditPart:
         told = entry.details.get("name" if entry.subject[:3] != "usr" else "email", "")
         words = entry.subject_name or told or entry.subject
         if entry.subject_name is None or entry.subject_deleted:
@@ -112,7 +112,7 @@ class AuditWords(Struct, frozen=True):
 
     def _build_audit_changes(self, entry: AuditEntry) -> Iterator[AuditChange]:
         for name, value in entry.details.items():
-            if name in _IN_SENTENCE or _is_redundant_detail(entry, name, value):
+            if name in _IN_SENTENCE or _is_empty_default_or_repeated(entry, name, value):
                 continue
             before, after = both(value) or (None, value)
             shown = self._format_detail(name, before) if before is not None else None
@@ -137,7 +137,7 @@ def _build_entry_path(entry_kind: str, entry_name: str) -> str:
     return _ENTRIES[entry_kind][1].replace("{name}", quote(entry_name, safe=""))
 
 
-def _choose_pattern(entry: AuditEntry) -> str:
+def _find_sentence_pattern(entry: AuditEntry) -> str:
     action = entry.action
     if action == "user.operator" and entry.details.get("operator") == "False":
         return "removed the operator role of {object}"
@@ -147,7 +147,7 @@ def _choose_pattern(entry: AuditEntry) -> str:
     return SENTENCES.get(action, f"{action} {{object}}").replace("{kind}", kind)
 
 
-def _is_redundant_detail(entry: AuditEntry, detail_name: str, detail: str) -> bool:
+def _is_empty_default_or_repeated(entry: AuditEntry, detail_name: str, detail: str) -> bool:
     if not detail or (detail_name == "what" and detail == "none"):
         return True
     if detail_name == "by":

@@ -1,6 +1,4 @@
-"""Limits and budgets as rows of a form, and back, and their pages; and the pages of allowed models
-and doors of a project, a member or a user.
-"""
+"""Forms and pages of limits and budgets, and of the models, doors and providers allowed to keys."""
 
 from __future__ import annotations
 
@@ -59,7 +57,7 @@ def _format_field(setting: Decimal | int | str | None) -> str:
 
 
 def typed_bounds(form: FormFields) -> LimitsAndBudgets:
-    limits, budgets = _parse_limit_and_budget_rows(form)
+    limits, budgets = _read_limit_and_budget_rows(form)
     return LimitsAndBudgets(
         tuple(_parse_limit_row(row, index) for index, row in enumerate(limits)),
         tuple(_parse_budget_row(row, index) for index, row in enumerate(budgets)),
@@ -69,9 +67,9 @@ def typed_bounds(form: FormFields) -> LimitsAndBudgets:
 def offered(
     context: RequestContext, kept: FormFields, rules: Sequence[AccessRule] = ()
 ) -> dict[str, Any]:
-    """Return the values of a form of limits and budgets: what was typed, else what is stored."""
+    """Return the rows (typed, else stored) and models that a form of limits and budgets shows."""
     form = context.form or kept
-    limits, budgets = _parse_limit_and_budget_rows(form)
+    limits, budgets = _read_limit_and_budget_rows(form)
     names = [str(entry["id"]) for entry in context.service_view.models(rules=rules)]
     chosen = {*(form.chosen("models") or ()), *(row["model"] for row in (*limits, *budgets))}
     return {
@@ -81,15 +79,15 @@ def offered(
     }
 
 
-def _parse_limit_and_budget_rows(form: FormFields) -> tuple[Sequence[Row], Sequence[Row]]:
+def _read_limit_and_budget_rows(form: FormFields) -> tuple[Sequence[Row], Sequence[Row]]:
     # Without untouched rows and those to be removed.
     return (
-        _drop_empty_rows(form.rows("limit", ("was", "model", *_LIMIT)), _LIMIT),
-        _drop_empty_rows(form.rows("budget", ("was", *_BUDGET)), ("amount",)),
+        _drop_blank_and_removed_rows(form.rows("limit", ("was", "model", *_LIMIT)), _LIMIT),
+        _drop_blank_and_removed_rows(form.rows("budget", ("was", *_BUDGET)), ("amount",)),
     )
 
 
-def _drop_empty_rows(rows: Iterable[Row], number_columns: Iterable[str]) -> list[Row]:
+def _drop_blank_and_removed_rows(rows: Iterable[Row], number_columns: Iterable[str]) -> list[Row]:
     return [
         row
         for row in rows
@@ -104,14 +102,14 @@ def _parse_limit_row(row: Row, index: int) -> Limit:
         for name, title in CHOICES["limits"]
     }
     if set(numbers.values()) == {None}:
-        _require_removal_confirmation(row, f"limits[{index}].{_LIMIT[0]}")
+        _refuse_emptied_stored_row(row, f"limits[{index}].{_LIMIT[0]}")
     return Limit(row["model"], **numbers)
 
 
 def _parse_budget_row(row: Row, index: int) -> Budget:
     place = f"budgets[{index}].amount"
     if not row["amount"]:
-        _require_removal_confirmation(row, place)
+        _refuse_emptied_stored_row(row, place)
         words = "A budget needs an amount, like 25 or 0.50; without one, remove it."
         raise InvalidRequest(words, param=place)
     amount = typed_money(row["amount"], place)
@@ -122,7 +120,7 @@ def _parse_budget_row(row: Row, index: int) -> Budget:
     return Budget(amount, period, unit, row["model"], bool(row["soft"]))
 
 
-def _require_removal_confirmation(row: Row, param: str) -> None:
+def _refuse_emptied_stored_row(row: Row, param: str) -> None:
     if row["was"]:
         message = "No number is left here. Save again, and it is removed; or write one."
         raise InvalidRequest(message, param=param, code=EMPTIED)

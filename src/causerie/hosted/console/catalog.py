@@ -1,5 +1,4 @@
-"""Pages of the catalog: the list of models, one model, several compared, providers, and rankings
-of models, providers and the apps that use them, by tokens.
+"""Pages of the catalog: list, one model, several compared, providers, and rankings by tokens.
 
 What strangers may see of rankings: `console.public_rankings` opens models and providers to them,
 and of apps those that `console.public_apps` names. Operators see all.
@@ -73,7 +72,7 @@ async def show_catalog(context: RequestContext) -> None:
 
 
 async def show_front(context: RequestContext) -> None:
-    """Show strangers what is offered: a search, models that are used most, and one request."""
+    """Show the catalog's first page: a search, the most used models, and a sample request."""
     market, tokens = _require_catalog(context), await _read_tokens_by_model(context)
     every = await CatalogQuery(sort="popular").of(offers(context.service_view, public=True), tokens)
     shown = [one for one, _ in with_variants(every) if isinstance(one, Listing)]
@@ -93,9 +92,9 @@ async def show_front(context: RequestContext) -> None:
 
 async def show_states(context: RequestContext) -> None:
     tokens = await _read_tokens_by_model(context)
-    search = _parse_query(context, tokens)
+    search = _parse_catalog_query(context, tokens)
     found = with_variants(await search.of(offers(context.service_view, public=False), tokens))
-    badges = _build_model_badges(context, [one for one, _ in search.on_page(found)])
+    badges = _find_best_status_badges(context, [one for one, _ in search.on_page(found)])
     states = [(anchor(id), found) for id, found in badges.items()]
     await context.send_page("models_states.html", states=states)
 
@@ -106,7 +105,7 @@ async def _show_models_page(
     entries = offers(context.service_view, public=public)
     search, found, tokens = CatalogQuery(), list[Offer](), await _read_tokens_by_model(context)
     try:
-        search = _parse_query(context, tokens)
+        search = _parse_catalog_query(context, tokens)
         found = list(await search.of(entries, tokens))
     except InvalidRequest as failure:
         context.problem = failure
@@ -122,7 +121,7 @@ async def _show_models_page(
         "search": search,
         "page": ListPage(rows, search.page, len(folded), total, search.text, rows=search.rows),
         "tokens": tokens,
-        "states": {} if public else _build_model_badges(context, [one for one, _ in shown]),
+        "states": {} if public else _find_best_status_badges(context, [one for one, _ in shown]),
         "callable_ids": callable_ids,
         "most": MOST_COMPARED,
     }
@@ -137,15 +136,17 @@ async def _show_models_page(
     )
 
 
-def _build_model_badges(
+def _find_best_status_badges(
     context: RequestContext, shown_offers: Sequence[Offer]
 ) -> Mapping[str, Sequence[StatusBadge]]:
     found = target_badges(context.service_view, {one.id: one.targets for one in shown_offers})
     return {id: best(badges) for id, badges in found.items()}
 
 
-def _parse_query(context: RequestContext, tokens_by_id: Mapping[str, int] | None) -> CatalogQuery:
-    return CatalogQuery.parse(context.query, "newest" if tokens_by_id is None else "popular")
+def _parse_catalog_query(
+    context: RequestContext, tokens_by_model: Mapping[str, int] | None
+) -> CatalogQuery:
+    return CatalogQuery.parse(context.query, "newest" if tokens_by_model is None else "popular")
 
 
 async def show_comparison(context: RequestContext) -> None:
@@ -161,7 +162,7 @@ async def show_comparison(context: RequestContext) -> None:
 
 
 async def show_model(context: RequestContext) -> None:
-    """Show a model of the catalog; a script gets only its costs."""
+    """Show the page of a catalog model, or to a script only its cost estimates."""
     market = _require_catalog(context)
     one = _find_catalog_entry(market, f"{context.params['author']}/{context.params['slug']}")
     every = [one if each.id == one.id else each for each in variants(one.id, market.entries())]
@@ -238,7 +239,7 @@ def _require_catalog(context: RequestContext) -> DoorCatalog:
 
 
 def _find_catalog_entry(catalog: DoorCatalog, model_id: str) -> Listing:
-    """Return a model; raise :class:`NotFound` in words for people, not for programs."""
+    """Return a model's catalog entry; raise :class:`NotFound` with words for people."""
     try:
         return catalog.entry(model_id)
     except NotFound as failure:
@@ -252,7 +253,7 @@ async def _read_tokens_by_model(context: RequestContext) -> Mapping[str, int] | 
     market = context.service_view.market()
     if market is None or not await _may_see_rankings(context):
         return None
-    naming = _make_namer("model", market.entries())
+    naming = _make_ranked_name_function("model", market.entries())
     found = await context.accounts.rankings.ranked("model", RankingPeriod.WEEK, naming)
     return {each.name: each.tokens for each in found.rows}
 
@@ -264,16 +265,16 @@ async def _read_usage_chart_and_apps(
     if not await _may_see_rankings(context):
         return None, ()
     rankings, month = context.accounts.rankings, RankingPeriod.MONTH
-    naming, ids = _make_namer("model", variants), [one.id for one in variants]
+    naming, ids = _make_ranked_name_function("model", variants), [one.id for one in variants]
     values = await rankings.over_time("model", month, naming, ids)
-    naming = _make_namer("app", variants, await _list_visible_apps(context))
+    naming = _make_ranked_name_function("app", variants, await _list_visible_apps(context))
     apps = await rankings.ranked("app", month, naming)
     chart = stacked(_list_column_starts(apps), values, whole=True) if values else None
     return chart, apps.rows[:_MOST_APPS]
 
 
 async def show_rankings(context: RequestContext) -> None:
-    """Show a ranking of ``?by=``; ``?as=share`` draws shares of each day instead of tokens."""
+    """Show models, providers or apps (``?by=``) ranked by tokens; ``?as=share`` charts shares."""
     by, entries, ranking, naming = await _read_ranking(context)
     values = await context.accounts.rankings.over_time(by, ranking.period, naming)
     drawn, starts = context.query.one_of("as", ("tokens", "share")), _list_column_starts(ranking)
@@ -316,7 +317,7 @@ async def _read_ranking(context: RequestContext) -> tuple[str, Sequence[Listing]
         raise NotFound("There is no such page.")
     by, entries = context.query.one_of("by", await _list_ranking_kinds(context)), market.entries()
     period = RankingPeriod(context.query.one_of("period", list(RankingPeriod), "week"))
-    naming = _make_namer(by, entries, await _list_visible_apps(context))
+    naming = _make_ranked_name_function(by, entries, await _list_visible_apps(context))
     return by, entries, await context.accounts.rankings.ranked(by, period, naming), naming
 
 
@@ -325,8 +326,10 @@ async def _list_ranking_kinds(context: RequestContext) -> Sequence[str]:
     return ("model", "provider", "app") if named else ("model", "provider")
 
 
-def _make_namer(by: str, entries: Sequence[Listing], apps: frozenset[str] | None = None) -> Naming:
-    """Return the function that names what is ranked; ``apps`` may be named (``None``: all)."""
+def _make_ranked_name_function(
+    by: str, entries: Sequence[Listing], apps: frozenset[str] | None = None
+) -> Naming:
+    """Return a function from two usage groups to the name to rank; an empty name is left out."""
     if by == "provider":
         found = {(one.id, each.name): each.provider for one in entries for each in one.endpoints}
         return lambda model, target: found.get((model, target), "")

@@ -1,4 +1,4 @@
-"""Search of the public catalog by the fields of its page's form, and costs of a month."""
+"""Search of the catalog by the fields of its page's form, and estimates of a month's costs."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class CatalogQuery:
         words, key = self.text.casefold().split(), SORTS[self.sort][1]
         turns, found = Turns(), list[tuple[Any, Offer]]()
         for one in entries:
-            if self._matches_offer(one) and (not words or _contains_all_words(one, words)):
+            if self._matches_filters(one) and (not words or _contains_all_words(one, words)):
                 place = (-used.get(one.id, 0), *key(one), one.card.name.casefold(), one.id)
                 found.append((place, one))
             await turns.pause()
@@ -119,7 +119,7 @@ class CatalogQuery:
     def sorted_by(self, sort: str) -> str:
         return replace(self, sort=sort).address()
 
-    def _matches_offer(self, offer: Offer) -> bool:
+    def _matches_filters(self, offer: Offer) -> bool:
         return (
             (not self.cost or (offer.price == 0) == (self.cost == "free"))
             and (self.most is None or offer.price <= self.most)

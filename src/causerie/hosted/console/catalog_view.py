@@ -1,6 +1,4 @@
-"""The public catalog as its pages show it: models, their endpoints, providers, facets, and a few
-models side by side.
-"""
+"""What catalog pages show: models, their endpoints, providers, filters, and comparisons."""
 
 from __future__ import annotations
 
@@ -48,7 +46,7 @@ _USUAL_CONTEXT = 32_768  # where none is known
 
 
 def list_row(one: Listing) -> ModelRow:
-    """Return the row of a catalog entry, as the default route gives it now."""
+    """Return the list row of a catalog entry, with price and figures of its first endpoint now."""
     shown = one.headline
     price = model_price(shown.tariff)
     prices = [model_price(each.tariff) for each in one.endpoints]
@@ -154,7 +152,7 @@ def endpoints(one: Listing) -> Sequence[EndpointRow]:
 
 
 def parameter_groups(every: Sequence[EndpointRow]) -> Sequence[Sequence[EndpointRow]]:
-    """Return the endpoints grouped by their parameters and how these are known."""
+    """Return the endpoints grouped by equal parameters, evidence and day of the last probe."""
     found: dict[Any, list[EndpointRow]] = {}
     for each in every:
         known = each.endpoint
@@ -167,7 +165,7 @@ _MOST_SIMILAR = 4
 
 
 def similar(one: Listing, entries: Sequence[Listing]) -> Sequence[Listing]:
-    """Return other models that take and give the same, the nearest in price and context first."""
+    """Return models of equal modalities and tool support, nearest in price and context first."""
 
     def distance(other: Listing) -> float:
         prices = [max(float(each.price), 1e-9) for each in (one, other)]
@@ -186,7 +184,7 @@ def similar(one: Listing, entries: Sequence[Listing]) -> Sequence[Listing]:
 
 
 def endpoint_names(one: Listing) -> Mapping[str, str]:
-    """Return the names of endpoints by target: provider, and model where it has several."""
+    """Return endpoint names by target: the provider, or the target where that has several."""
     providers = [each.provider for each in one.endpoints]
     return {
         each.name: each.name if providers.count(each.provider) > 1 else each.provider
@@ -226,7 +224,7 @@ class ProviderRow:
 
     @property
     def state(self) -> str:
-        """Return down if no endpoint is asked, degraded if one is degraded or down, else up."""
+        """Return ``up`` if all endpoints are up, ``down`` if all are down, else ``degraded``."""
         states = {each.state for each in self.offers}
         return "up" if states == {"up"} else "down" if states == {"down"} else "degraded"
 
@@ -240,7 +238,7 @@ def path_of_provider(name: str) -> str:
 
 
 class ProviderBoard:
-    """Rows of all providers with their 90 days: the same for everybody, for ten seconds."""
+    """Caches for ten seconds the rows of all providers with their availability in 90 days."""
 
     def __init__(self, clock: Callable[[], datetime]) -> None:
         self._clock, self._rows_lock = clock, asyncio.Lock()
@@ -265,7 +263,7 @@ def _build_board_rows(
 
 
 def providers(entries: Sequence[Listing], history: DayReader) -> Sequence[ProviderRow]:
-    """Return all providers by name; their offers are in the order of the models' names."""
+    """Return all providers, sorted by name; the offers of each are sorted by model name."""
     found: dict[str, list[EndpointRow]] = {}
     for one in sorted(entries, key=lambda each: (each.card.name.casefold(), each.id)):
         for endpoint in one.endpoints:
@@ -404,14 +402,14 @@ class Compared(Struct, frozen=True):
 
 
 class ModelComparison(Struct, frozen=True):
-    """``parameters`` are those that some of the models have, ``alike`` are measured of all."""
+    """Models side by side: ``alike`` parameters are measured for all, ``parameters`` the others."""
 
     models: Sequence[Compared]
     parameters: Sequence[tuple[str, Sequence[str]]]
     alike: Sequence[str]
 
     def best(self, name: str) -> frozenset[str]:
-        """Return the ids of the models with the best value of a figure."""
+        """Return ids of the models best in a figure; none if one is unknown or all are equal."""
         value, sign = _FIGURES[name]
         found = {one.row.id: value(one) for one in self.models}
         known = {id: figure * sign for id, figure in found.items() if figure is not None}

@@ -1,6 +1,4 @@
-"""Charts as shapes in a box of 100 by 100, for templates to draw as SVG, and the last day of
-endpoints as strips and lines: no script, no library.
-"""
+"""Charts as shapes in a box of 100 by 100 for SVG templates, and strips of availability."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ Values = Mapping[str, Mapping[datetime, float]]
 
 
 class Series(Struct, frozen=True):
-    """``values`` by the starts of the chart. ``runs`` are the points of a line between its gaps."""
+    """A named series: a value for each start of the chart; ``runs`` are its line between gaps."""
 
     name: str
     colour: int
@@ -29,7 +27,7 @@ class Series(Struct, frozen=True):
 
 
 class Chart(Struct, frozen=True):
-    """Bars on each other, or lines.
+    """Data of a chart: stacked bars if ``bars``, else lines.
 
     ``ticks`` are the values of the lines across, from the bottom up, at equal distances; ``before``
     are the sums of the period before, column by column, and ``before_runs`` their line.
@@ -54,7 +52,7 @@ def stacked(
     whole: bool = False,
     before: Sequence[float] = (),
 ) -> Chart:
-    """Return a bar chart: the largest series by name, all others as one. ``whole``: counts.
+    """Return a stacked bar chart: the largest series, all others as one; ``whole``: integer ticks.
 
     ``before`` are the sums of the period before, one for each start; none of it is left out.
     """
@@ -87,7 +85,7 @@ def lines(starts: Sequence[datetime], values: Values, *, whole: bool = False) ->
 
 
 def scale(highest: float, least: float = 0.0) -> Sequence[float]:
-    """Return round ticks from 0 to ``highest`` or more, in at most four steps from ``least``."""
+    """Return round ticks from 0 to ``highest`` or more: up to four steps of ``least`` or more."""
     if highest <= 0:
         return (0.0, 1.0)
     raw = max(highest / _STEPS, least)
@@ -130,7 +128,7 @@ class Mark(Struct, frozen=True):
 
     @property
     def tone(self) -> str:
-        """Return good, warn or bad; none where nothing was asked."""
+        """Return ``good``, ``warn`` or ``bad`` by the answered share; ``none`` without requests."""
         if not self.answered + self.failed:
             return "none"
         share = self.answered / (self.answered + self.failed)
@@ -158,7 +156,7 @@ class Strip(Struct, frozen=True):
 
 
 def trend(days: Mapping[str, Sequence[TimeBucket]], now: datetime) -> Mapping[str, Any]:
-    """Return strips and lines of the endpoints that were asked the most, others ``left_out``."""
+    """Return a day's strips and lines of the most asked endpoints; ``left_out`` counts others."""
     most = sorted(days, key=lambda name: -sum(one.answered + one.failed for one in days[name]))
     shown = {name: day for name, day in days.items() if name in most[:COLOURS]}
     last = int(now.timestamp()) // QUARTER_SECONDS

@@ -1,6 +1,4 @@
-"""Entries of the configuration: how pages show them and their problems, and the pages of all kinds
-of them: one is added, changed, switched and deleted.
-"""
+"""Forms and pages that list, add, change, switch and delete entries of the configuration."""
 
 from __future__ import annotations
 
@@ -149,14 +147,14 @@ class SettingsForm(Struct, frozen=True):
 
     @classmethod
     def pop_rows(cls, settings: dict[str, Any]) -> Iterable[tuple[str, str]]:
-        """Take the settings that the form has rows for, and return the fields of the rows."""
+        """Remove from ``settings`` what the form shows in rows; return the fields of these rows."""
         return ()
 
     @classmethod
     def shown(
         cls, fields: Sequence[SettingField], form: FormFields, entry: EntryView | None
     ) -> Self:
-        """Return what was typed, else the form of the entry; without one an empty form."""
+        """Return the form as typed, else filled from the stored ``entry``, else empty."""
         if entry is None or form:
             return cls(fields, form)
         return cls.of(fields, entry.settings, entry.version)
@@ -355,7 +353,7 @@ class EntryPages(Struct):
     async def change(self, context: RequestContext) -> None:
         """Replace an entry's settings; an empty key field keeps the stored key."""
         entry = await self._find_entry(context)
-        form = await self._parse_form(context)
+        form = await self._build_form(context)
         wish = form.wish(key=context.form.get("key") or None, enabled=entry.enabled)
         await context.configuration.change(context.actor, entry.id, wish)
         self._redirect_to_list(context, "saved")
@@ -365,20 +363,21 @@ class EntryPages(Struct):
         return {}
 
     async def _create_entry(self, context: RequestContext, secret: str | None) -> None:
-        wish, kind = (await self._parse_form(context)).wish(key=secret), self._find_kind(context)
+        wish = (await self._build_form(context)).wish(key=secret)
+        kind = self._choose_kind_of_new_entry(context)
         await context.configuration.create(context.actor, kind, wish)
 
-    async def _parse_form(self, context: RequestContext) -> SettingsForm:
+    async def _build_form(self, context: RequestContext) -> SettingsForm:
         return self.form(self.fields, context.form)
 
-    def _find_kind(self, context: RequestContext) -> EntryKind:
+    def _choose_kind_of_new_entry(self, context: RequestContext) -> EntryKind:
         return next(iter(self.kinds))
 
     async def _show_entry_form(
         self, context: RequestContext, entry: EntryView | None, form: SettingsForm | None = None
     ) -> None:
         form = form or self.form.shown(self.fields, context.form, entry)
-        kind = entry.kind if entry is not None else self._find_kind(context)
+        kind = entry.kind if entry is not None else self._choose_kind_of_new_entry(context)
         problems = form.problems(context.problem, kind)
         shown = {"entry": entry, "form": form, "kind": kind, "pages": self, "problems": problems}
         await context.send_page(self.template, **shown, **await self.around(context))

@@ -1,6 +1,4 @@
-"""The fields of a form or an address, and what pages read from them: which part of a long list,
-and which period.
-"""
+"""Fields of a form or query, and what pages read from them: the part of a list, and the period."""
 
 from __future__ import annotations
 
@@ -60,12 +58,12 @@ class FormFields:
         return {name: value for name in names if (value := self.get(name))}
 
     def rows(self, prefix: str, columns: Sequence[str]) -> list[dict[str, str]]:
-        """Return rows of fields, each named by the prefix and a column."""
+        """Return rows as dicts by column, read from the repeated fields ``{prefix}_{column}``."""
         values = [self.every(f"{prefix}_{name}") for name in columns]
         return [dict(zip(columns, row, strict=True)) for row in zip_longest(*values, fillvalue="")]
 
     def one_of(self, name: str, known: Collection[str], default: str = "") -> str:
-        """Return a value that has to be a known one; without it the default, else the first."""
+        """Return a field's value, else the default, else the first known; refuse unknown values."""
         given = self.get(name) or default or next(iter(known))
         if given not in known:
             every = ", ".join(filter(None, known))
@@ -83,7 +81,7 @@ class FormFields:
 
 
 def chosen_fields(name: str, chosen: Collection[str] | None) -> Iterator[tuple[str, str]]:
-    """Yield the fields that :meth:`FormFields.chosen` reads."""
+    """Yield the form fields from which :meth:`FormFields.chosen` reads ``chosen`` back."""
     if chosen is not None:
         yield f"{name}_all", "some"
         yield from ((name, each) for each in chosen)
@@ -118,7 +116,7 @@ _BETWEEN = re.compile(r"[\s,]+")
 
 
 def listed(text: str) -> list[str]:
-    """Return the parts of a text, between commas, spaces and lines."""
+    """Split a text at commas, spaces and line breaks; return its non-empty parts."""
     return [part for part in _BETWEEN.split(text) if part]
 
 
@@ -165,7 +163,7 @@ class ListPage(Struct, Generic[T], frozen=True):
         return "descending" if self.sort.startswith("-") else "ascending"
 
     def sorted_by(self, column: str, *, down: bool = False) -> str:
-        """Return the query of the list sorted by a column, the other way round if it is already."""
+        """Return the query that sorts the list by a column, in reverse if it is sorted so now."""
         order = self.order(column)
         falling = order == "ascending" if order else down
         return self._build_query_string(sort=f"-{column}" if falling else column)

@@ -1,6 +1,4 @@
-"""The service for its operators: what is not well, each provider in a row, and its targets on
-demand; and as a business: use, revenue, what providers charge, the margin.
-"""
+"""Pages for operators: health of providers and targets; revenue, provider costs and margin."""
 
 from __future__ import annotations
 
@@ -40,7 +38,7 @@ _TONES = ("bad", "warn", "good", "")  # the worst first
 
 
 class ProviderHealth(Struct, frozen=True):
-    """A provider's day, with its name for people; ``latency`` is the median of its quarters.
+    """A provider's state, its availability over a day, and its median time to the first token.
 
     ``cost`` and ``share`` of all requests are those of today; ``None`` where they may not be seen.
     """
@@ -66,7 +64,7 @@ def _get_provider_of_target(target: str, own_targets: frozenset[str]) -> str:
 async def provider_health(
     context: RequestContext, badges: Mapping[str, Sequence[StatusBadge]]
 ) -> Sequence[ProviderHealth]:
-    """Return the state of each provider; ``badges`` are those of its targets."""
+    """Return each provider's health; ``badges`` maps providers to the badges of their targets."""
     used, now, rows = await _read_usage_by_provider_today(context), context.services.clock(), []
     asked = sum(each.requests for each in used.values()) if used is not None else 0
     for name, found in badges.items():
@@ -119,7 +117,7 @@ async def _read_usage_by_provider_today(context: RequestContext) -> Mapping[str,
 
 
 def _build_worst_badge(name: str, badges: Sequence[StatusBadge]) -> StatusBadge:
-    """Return the worst state of a provider's targets, and how many of them are not well."""
+    """Return a provider's badge: the worst state of its targets, and how many are not ready."""
     ailing = troubled(badges)
     if not badges:
         return StatusBadge(name, "not used")
@@ -129,7 +127,7 @@ def _build_worst_badge(name: str, badges: Sequence[StatusBadge]) -> StatusBadge:
 
 
 def _merge_history(service_view: ServiceView, targets: Iterable[str]) -> Sequence[TimeBucket]:
-    """Return the history of several targets as one; times are medians of their medians."""
+    """Return the merged history of targets: sums of counts, medians of times to the first token."""
     quarters: dict[int, list[TimeBucket]] = {}
     for target in targets:
         if service_view.requests(target):
@@ -157,7 +155,7 @@ _MOST_TROUBLED = 12
 
 
 class Business(Struct, frozen=True):
-    """One period. ``unknown`` is revenue from targets whose provider's price is not known."""
+    """Use, revenue and cost of a period; ``unknown`` is the revenue whose cost is not known."""
 
     used: UsageSum
     accounts: int
@@ -171,13 +169,13 @@ class Business(Struct, frozen=True):
 
     @property
     def percent(self) -> Decimal | None:
-        """Return the margin as a share of the revenue that has a known cost."""
+        """Return the margin in percent of the revenue whose cost is known; ``None`` without any."""
         known = self.revenue - self.unknown
         return self.margin / known * 100 if known else None
 
 
 async def show_business(context: RequestContext) -> None:
-    """Show today and 30 days, and the targets that are in trouble."""
+    """Show revenue and costs of today and of 30 days, and the targets that are in trouble."""
     await context.check_right(Action.USAGE_SEE_ALL)
     today = BudgetPeriod.DAY.start(context.services.clock())
     sees = await context.may(Action.USERS_SEE)
@@ -190,21 +188,23 @@ async def show_business(context: RequestContext) -> None:
     await context.send_page("operator/business.html", periods=periods, people=sees, troubled=ailing)
 
 
-async def _compute_business(context: RequestContext, since: datetime, accounts: int) -> Business:
+async def _compute_business(context: RequestContext, since: datetime, new_users: int) -> Business:
     usage, tariffs = context.accounts.usage, context.service_view.provider_costs()
     until = BudgetPeriod.DAY.start(context.services.clock()) + timedelta(days=1)
     sums = Counter[str]()
     async for piece in usage.charged(context.actor, ChargedQuery(since, until)):
         for each in piece:
-            cost = _compute_cost(each, tariffs)
+            cost = _compute_provider_cost(each, tariffs)
             sums["cost"] += cost or 0
             sums["revenue"] += int(each.cost.scaleb(9))
             sums["unknown"] += 0 if cost is not None else int(each.cost.scaleb(9))
     amounts = {name: amount_of(sums[name]) for name in ("revenue", "cost", "unknown")}
-    return Business(await usage_since(context, None, since), accounts, **amounts)
+    return Business(await usage_since(context, None, since), new_users, **amounts)
 
 
-def _compute_cost(charged_sum: ChargedSum, tariffs: Mapping[tuple[str, str], Tariff]) -> int | None:
+def _compute_provider_cost(
+    charged_sum: ChargedSum, tariffs: Mapping[tuple[str, str], Tariff]
+) -> int | None:
     # Tiers are left out: which requests were long is not in the sums.
     tariff = tariffs.get((charged_sum.model, charged_sum.served_by))
     if tariff is None:

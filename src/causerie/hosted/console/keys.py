@@ -1,4 +1,4 @@
-"""API keys: the list, the form, a new key's one moment with its secret, changes and its end."""
+"""Pages of API keys: list, form, the only view of a new secret, changes, and deletion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The frame of every page: links, only to pages that exist, and the notice after an action."""
+"""Navigation links of every page, for those who may follow them, and the texts of notices."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from causerie.hosted.console.words import WORDS
 
 
 class NavigationLink(Struct, frozen=True, array_like=True):
-    """A place in the navigation. Those of operators have the title of a section that folds."""
+    """A link of the navigation; one for operators has the title of a ``section`` that folds."""
 
     title: str
     path: str
@@ -36,7 +36,7 @@ class NavigationSection(Struct, frozen=True):
     icon: str = ""
 
     def selling(self, selling: bool) -> NavigationSection:
-        """Return the section without its credits link, unless ``selling``."""
+        """Return the section, without its link to credits if ``selling`` is false."""
         kept = [each for each in self.links if selling or not each.path.endswith("/credits")]
         return replace(self, links=kept)
 
@@ -51,7 +51,7 @@ _MARKET = ("/catalog", "/rankings", "/status")
 def sections(
     project: Project | None, path: str, *, may: Callable[[Action], bool], has_catalog: bool
 ) -> Sequence[NavigationSection]:
-    """Return the sections of links that a visitor ``may`` follow, of the catalog only with one."""
+    """Return the navigation with the links that a visitor ``may`` follow, grouped by section."""
     id, found = quote(project.id) if project is not None else "", list[NavigationLink]()
     for link in _LINKS:
         of_project = (link.path != "/catalog") is (project is not None)

@@ -1,4 +1,4 @@
-"""The whole service, for its operators: users, their rights, operator keys, projects."""
+"""Pages for operators of the whole service: users, their rights, operator keys, projects."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ async def make_operator(context: RequestContext) -> None:
 
 
 def chosen_rights(context: RequestContext) -> frozenset[str]:
-    """Return the rights that a form limits somebody to; raise :class:`InvalidRequest` for none."""
+    """Return the chosen rights if a form limits an operator, else none; refuse an empty choice."""
     if context.form.one_of("operator", ("some", "none", "all")) != "some":
         return frozenset()
     found = frozenset(context.form.every("rights"))

@@ -1,6 +1,4 @@
-"""First pages of whoever has signed in: the start, the overview of a project, and the palette that
-leads anywhere.
-"""
+"""First pages after sign-in: the start, the overview of a project, and the palette of links."""
 
 from __future__ import annotations
 
@@ -68,7 +66,7 @@ class ErrorGroup(Struct, frozen=True):
 
     @property
     def query(self) -> str:
-        """Return the query of the page of activity that lists them."""
+        """Return the query of the activity page that lists the failures of this group."""
         record = self.last.record
         if self.count == 1:
             return f"request_id={quote(record.request_id, safe='')}"
@@ -109,7 +107,7 @@ async def show_overview(context: RequestContext) -> None:
 
 
 async def _read_month_figures(context: RequestContext, project_id: str) -> dict[str, Any]:
-    """Return 30 days of spending against the 30 before: a chart, sums, and the first models."""
+    """Return template values of 30 days' spending and the 30 before: chart, sums, top models."""
     usage, actor = context.accounts.usage, context.actor
     month = period(FormFields([("range", "30d")]), context.services.clock())
     by_model = UsageQuery(month.since, month.until, Step.DAY, by=(By.MODEL,))
@@ -138,7 +136,7 @@ async def _read_month_figures(context: RequestContext, project_id: str) -> dict[
 async def _find_nearly_spent_keys(
     context: RequestContext, keys: Sequence[ApiKey], now: datetime
 ) -> Sequence[tuple[ApiKey, Spending]]:
-    """Return working keys whose budgets are nearly spent, each with the fullest of them."""
+    """Return active keys that have nearly spent a budget, each with its fullest budget."""
     limited = [key for key in keys if key.bounds.budgets and key.state(now) is KeyState.ACTIVE]
     budgets = {key.id: key.bounds.budgets for key in limited}
     usage, project = context.accounts.usage, context.project.id
@@ -159,7 +157,7 @@ async def _read_service_health(context: RequestContext) -> dict[str, Any]:
 
 
 async def _group_errors(context: RequestContext, project: str) -> tuple[Sequence[ErrorGroup], bool]:
-    """Return the newest failures by cause, and whether there are more than were read."""
+    """Group the newest failures by cause and model; return groups and whether some are left out."""
     now = context.services.clock()
     since, until = now - timedelta(days=_ERROR_DAYS), now + timedelta(seconds=1)
     wanted = RecordFilter(since, until, failures_only=True, limit=_FAILURES)
@@ -220,7 +218,7 @@ async def _build_palette_links(context: RequestContext) -> list[NavigationLink]:
 
 
 def _list_palette_models(context: RequestContext, project: Project) -> Iterator[NavigationLink]:
-    """Yield all models: those of the catalog lead to their pages, others to the playground."""
+    """Yield a link for each model: to its catalog page if there is one, else to the playground."""
     market = context.service_view.market()
     listed = {entry.id for entry in market.entries()} if market is not None else set()
     for id in (str(entry.get("id", "")) for entry in context.service_view.models()):
@@ -232,7 +230,7 @@ def _list_palette_models(context: RequestContext, project: Project) -> Iterator[
 def _build_palette_actions(
     project: Project | None, may: Callable[[Action], bool], credits_action: Action
 ) -> Sequence[NavigationLink]:
-    """Return the links of the palette's actions; the switch of the theme has no path."""
+    """Return the palette's links to actions that the visitor may do, and the theme switch."""
     base = f"/projects/{quote(project.id)}" if project is not None else ""
     found = [
         ("Create API key", f"{base}/keys/new", "key", Action.KEYS_CREATE),

@@ -1,6 +1,4 @@
-"""Chat from a page, in the playground and with free models of the catalog, and the same request as
-code.
-"""
+"""Chat pages: the playground, free catalog models without an account, and requests as code."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ from causerie.http.pages.snippets import Snippet, SnippetGroup, request_snippets
 
 
 def router_snippets(base: str, key: str, model: str) -> Sequence[SnippetGroup]:
-    """Return sample requests to the router's door at ``base``; OpenRouter's clients work too."""
+    """Return code samples of requests to the router door at ``base``, one with OpenRouter's SDK."""
     sdk = (
         'import { OpenRouter } from "@openrouter/sdk";\n\n'
         f"const client = new OpenRouter({{\n  serverURL: {json.dumps(base)},\n"

@@ -1,4 +1,4 @@
-"""A project: its members and invitations, limits and budgets, name, end, and credits."""
+"""Pages of a project: members and invitations, limits and budgets, settings, and credits."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def show(context: RequestContext) -> None:
 
 
 async def ask_own(context: RequestContext) -> None:
-    """Show the form of a project of one's own."""
+    """Show the form with which a user creates a project of their own."""
     if context.problem is None and not (await context.frame())["creates"]:
         await context.check_right(Action.PROJECTS_CREATE)
     await context.send_page("operator/new_project.html", name=context.form.get("name"), users=())
@@ -89,7 +89,7 @@ async def ask_bounds(context: RequestContext) -> None:
 
 
 async def ask_lower(context: RequestContext) -> None:
-    """Show the limits and budgets that owners set, of the project or (with ``user``) a member."""
+    """Show the form of the limits and budgets that owners set for the project or a member."""
     view = context.overview
     await context.check_right(Action.BOUNDS_LOWER)
     if "user" not in context.params:
@@ -146,7 +146,7 @@ async def archive(context: RequestContext, *, archived: bool) -> None:
 
 
 def texts_of(each: ProjectMember | PersonSummary | OneTimeLink) -> tuple[str, ...]:
-    """Return the texts in which the search of a list of people and invitations looks."""
+    """Return the texts by which a person or invitation is searched: name and e-mail address."""
     if isinstance(each, OneTimeLink):
         return (each.email or "",)
     return each.user.name, each.user.email
@@ -250,18 +250,18 @@ async def show_credits(context: RequestContext) -> None:
         account=await credits.balance(context.actor, project_id),
         page=page_of(found, context.query, lambda each: (each.note, each.id)),
         sales=context.services.open_to.sales,
-        who=_describe_credit_author,
+        who=_describe_credit_author_kind,
     )
 
 
-def _describe_credit_author(credit: Credit) -> str:
+def _describe_credit_author_kind(credit: Credit) -> str:
     kind, _, id = credit.by.partition(":")
     authors = {"system": id.replace("cli", "command line"), "key": "operator key"}
     return authors.get(kind, "operator")
 
 
 async def buy_credits(context: RequestContext) -> None:
-    """Show a link to the page of the payment: the content policy lets no form lead there."""
+    """Begin a payment of credits, and show a link to its page, to which no form may lead."""
     project_id, sales = context.project.id, context.services.open_to.sales
     await context.accounts.credits.require(context.actor, Action.CREDITS_BUY, project_id)
     if sales.stripe is None:

@@ -1,6 +1,4 @@
-"""Providers for operators: how they stand, what they can do, probes of them; the pages that add,
-try, change and delete them, take over their models, and publish them in the catalog.
-"""
+"""Provider pages for operators: state, probes, settings, models to take over and to publish."""
 
 from __future__ import annotations
 
@@ -79,7 +77,7 @@ async def show_list(context: RequestContext) -> None:
     model, opened = context.query.get("model"), context.query.get("open")
     shown = model if model in served else ""
     if shown:
-        narrowed = [_narrow_view_to_model(view, shown) for view in views]
+        narrowed = [_keep_targets_that_serve_model(view, shown) for view in views]
         views = [view for view in narrowed if view.targets]
     columns = [column(view, one, f"{view.name}/{one.id}") for view in views for one in view.models]
     entries = await context.configuration.every(context.actor)
@@ -109,7 +107,7 @@ async def see(context: RequestContext) -> None:
     except NotFound:
         if kept is None:
             raise
-        aliases, by = aliases_of(name, entries), await _find_entry_author(context, kept)
+        aliases, by = aliases_of(name, entries), await _find_last_editor_name(context, kept)
         away = {"entry": kept, "aliases": aliases, "changed_by": by}
         await context.send_page("operator/provider_away.html", **away)
         return
@@ -123,7 +121,7 @@ async def see(context: RequestContext) -> None:
         entry=filed or kept,
         shadowed=kept if filed is not None else None,
         aliases=aliases_of(name, entries),
-        changed_by=await _find_entry_author(context, filed or kept),
+        changed_by=await _find_last_editor_name(context, filed or kept),
         columns=[column(shown, model, model.id) for model in shown.models],
         groups=groups(),
     )
@@ -177,7 +175,7 @@ def _find_probeable_model(provider_view: ProviderView, model_id: str) -> ProbedM
     raise NotFound("There is no such model at this provider that could be probed.")
 
 
-async def _find_entry_author(context: RequestContext, entry: EntryView | None) -> str:
+async def _find_last_editor_name(context: RequestContext, entry: EntryView | None) -> str:
     kind, _, id = (entry.updated_by if entry else "").partition(":")
     if kind != "user":
         return kind
@@ -187,7 +185,7 @@ async def _find_entry_author(context: RequestContext, entry: EntryView | None) -
         return id
 
 
-def _narrow_view_to_model(view: ProviderView, model_id: str) -> ProviderView:
+def _keep_targets_that_serve_model(view: ProviderView, model_id: str) -> ProviderView:
     targets = [one for one in view.targets if model_id in {each.model for each in one.serves}]
     named = {one.model for one in targets}
     models = tuple(one for one in view.models if one.id in named)
@@ -373,7 +371,7 @@ class CatalogModelPages(EntryPages):
     """Models of the catalog; a new one may begin as a copy of another, or as its free variant."""
 
     async def new(self, context: RequestContext) -> None:
-        """``?like=`` names the entry to copy, ``?free=yes`` leaves out its prices."""
+        """Show the form of a new entry: empty, a copy (``?like=``), or the copy's free variant."""
         like = context.query.get("like")
         if context.form or not like:
             await super().new(context)
@@ -398,7 +396,7 @@ _ORDER = ("gone", "changed", "new", "joins", "same", "filed")
 
 
 async def show_publishing(context: RequestContext) -> None:
-    """Show what may be published; ``?margin=`` is in percent."""
+    """Show which models of a provider may be published, and prices with ``?margin=`` in percent."""
     provider, entries = await provider_asked(context)
     form, rules = context.form or context.query, PriceRules()
     try:
@@ -457,14 +455,14 @@ _OFFER_COLUMNS: Mapping[str, Column] = {
 
 
 def _parse_price_rules(form: FormFields) -> PriceRules:
-    typed = _parse_price(form, "margin")
+    typed = _read_decimal(form, "margin")
     margin = None if typed is None else money(typed)
     if margin is not None and margin > _MOST_MARGIN:
         raise InvalidRequest(f"A margin is at most {_MOST_MARGIN} percent.", param="margin")
-    return PriceRules(margin, _parse_price(form, "prompt"), _parse_price(form, "completion"))
+    return PriceRules(margin, _read_decimal(form, "prompt"), _read_decimal(form, "completion"))
 
 
-def _parse_price(form: FormFields, field_name: str) -> str | None:
+def _read_decimal(form: FormFields, field_name: str) -> str | None:
     text = form.get(field_name)
     if not text:
         return None

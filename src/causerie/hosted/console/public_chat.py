@@ -27,7 +27,7 @@ _SOON = 5  # seconds until a place may be free
 
 
 class PublicChatOptions(Struct, frozen=True):
-    """Bounds as in the settings; without models there is no such chat."""
+    """Limits of the chat without an account, as in the settings; without models there is none."""
 
     models: frozenset[str] = frozenset()
     messages_per_day: int = 20
@@ -47,7 +47,7 @@ class _Conversation(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PublicChat(Struct):
-    """The chat of one service; replicas count together where something is ``_shared_store``."""
+    """Chat of visitors without an account; replicas count together if they share a store."""
 
     options: PublicChatOptions
     _clock: Callable[[], datetime]
@@ -57,7 +57,7 @@ class PublicChat(Struct):
     _running_networks: set[str] = set()
 
     def offers(self, model: Listing) -> bool:
-        """Return true if visitors may chat with a model: it is named, and free everywhere."""
+        """Return whether visitors may chat with a model: the options name it, and it is free."""
         free = all(each.tariff.free for each in model.endpoints)
         return model.id in self.options.models and model.twist is None and free
 
@@ -89,7 +89,7 @@ class PublicChat(Struct):
 
     @asynccontextmanager
     async def message(self, address: str) -> AsyncIterator[None]:
-        """Count a message, unless the block raises an error. Raises :class:`RateLimited`."""
+        """Count a visitor's message unless the block fails; raise :class:`RateLimited`."""
         where, now = network(address), self._clock().astimezone(UTC)
         with self._count_in_this_process(where, now):
             held = await self._hold_in_shared_store(where, now)

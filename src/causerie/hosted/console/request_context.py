@@ -230,7 +230,7 @@ class RequestContext:
         return self.exchange.headers.get("hx-request", "") == "true"
 
     async def see_project(self, id: str) -> None:
-        """Read the project of this request; raise :class:`NotFound`."""
+        """Read the project with this id into ``view``; raise :class:`NotFound`."""
         self.view = await self.accounts.projects.see(self.actor, id)
 
     @property
@@ -262,7 +262,7 @@ class RequestContext:
         return found
 
     async def check_right(self, action: Action, made_by: str | None = None) -> None:
-        """Raise :class:`Forbidden` before a form is shown that would be refused."""
+        """Raise :class:`Forbidden` unless the user may do the action, on what ``made_by`` made."""
         frame = await self.frame()
         if not frame["may"](action, made_by):
             raise forbidden(action, extent(action, frame["columns"]))
@@ -277,7 +277,7 @@ class RequestContext:
         self._added_headers["set-cookie"] = f"{_choose_cookie_name(secure)}={token}; {flags}"
 
     async def send_page(self, template: str, /, **values: Any) -> None:
-        """Render a template and send it; compressed only if no other site chose the request.
+        """Render a template and send it, compressed only if a person opened it from this site.
 
         The answer to a form is never compressed: it may show a secret.
         """
@@ -312,7 +312,7 @@ class RequestContext:
         self._send_html(found.render({**self._build_layout(()), **values}))
 
     def send_image(self, content_type: str, content: bytes) -> None:
-        """Send an image that everybody may see; a new one has another address."""
+        """Send an image that everybody may see and browsers may keep for a day."""
         headers = {**PAGE_HEADERS, **_OF_IMAGES}
         self.exchange.respond(200, content, content_type=content_type, headers=headers)
 

@@ -1,4 +1,4 @@
-"""Paths and their pages, from the table of them."""
+"""Routes of the console: paths and their page functions, read from ``routes.toml``."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Page = Callable[[RequestContext], Awaitable[None]]
 
 
 class PageRoute(Struct, frozen=True):
-    """A path's page. ``open``: needs no sign-in. ``raw``: it reads the body, and fails as JSON.
+    """A path and its page; ``open`` needs no sign-in, the page of a ``raw`` one reads the body.
 
     ``form`` is shown again, with the problem, if the page refuses what was sent. The typed fields
     of a ``kept`` one come back after a new sign-in; it must have a ``form`` without secret fields.

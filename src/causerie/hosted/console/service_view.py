@@ -1,6 +1,4 @@
-"""The service as its pages see it: the interfaces that the console calls, what its models can do
-and cost, and how those stand who answer.
-"""
+"""What console pages read of the service: models, prices, abilities, and states of targets."""
 
 from __future__ import annotations
 
@@ -32,7 +30,7 @@ class DoorView(Struct, frozen=True):
 
 
 class ModelVerdict(Struct, frozen=True):
-    """Verdict of rules on a model: ``refusal`` says why not; ``targets`` are those allowed."""
+    """Verdict of access rules on a model: why it is refused, or the ``targets`` allowed for it."""
 
     id: str
     refusal: str
@@ -52,19 +50,19 @@ class ServiceView(Protocol):
     def models(
         self, door: str | None = None, rules: Sequence[AccessRule] = ()
     ) -> Sequence[Mapping[str, Any]]:
-        """Return entries as ``GET /models`` does, of one door or of all that project keys open.
+        """Return entries as ``GET /models`` does, of one door or all doors that take project keys.
 
         Those that one of the ``rules`` forbids are left out.
         """
 
     def verdicts(self, rules: Sequence[AccessRule]) -> Sequence[ModelVerdict]:
-        """Return for each model that project keys open whether the rules allow it."""
+        """Return for each model of the doors that take project keys whether the rules allow it."""
 
     def unpriced(self) -> Sequence[str]:
-        """Return the models of providers that cost nothing, since no price of theirs is known."""
+        """Return providers' models that are counted as free because no price of them is known."""
 
     def provider_costs(self) -> Mapping[tuple[str, str], Tariff]:
-        """Return what targets charge this service, as far as it is known, by model and target."""
+        """Return the known tariffs at which targets charge this service, by model and target."""
 
     def market(self) -> DoorCatalog | None:
         """Return the public catalog; ``None`` without a router door."""
@@ -282,7 +280,7 @@ def target_badges(
 
 
 def best(badges: Sequence[StatusBadge]) -> Sequence[StatusBadge]:
-    """Return the state of the target that is the nearest to answering, without its name."""
+    """Return at most one badge: that of the target nearest to answering, without its name."""
     found = min(badges, key=lambda each: _NEARNESS.get(each.word, len(_NEARNESS)), default=None)
     if found is None:
         return ()
@@ -291,7 +289,7 @@ def best(badges: Sequence[StatusBadge]) -> Sequence[StatusBadge]:
 
 
 def service_badges(service_view: ServiceView) -> Sequence[StatusBadge]:
-    """Return the state of everything that answers requests, engines first, each once."""
+    """Return a badge for each engine and each other target of the service, engines first."""
     engines = [_build_engine_badge(each) for each in service_view.status()]
     own = {each.target for each in engines}
     others = [each for each in service_view.targets() if each.name not in own]
@@ -344,7 +342,7 @@ def target_badge(name: str, status: TargetStatus | TargetView | None) -> StatusB
 
 
 class FoldedMatrix(Struct, frozen=True):
-    """``differing`` parameters need a row each; ``alike`` are equal for all measured, by answer."""
+    """A folded matrix: ``differing`` parameters have a row each, ``alike`` are grouped by mark."""
 
     measured: Sequence[Any]
     unmeasured: Sequence[Any]
@@ -353,7 +351,7 @@ class FoldedMatrix(Struct, frozen=True):
 
 
 def folded(columns: Sequence[Any], groups: Sequence[tuple[str, Sequence[str]]]) -> FoldedMatrix:
-    """Fold a matrix of columns with ``cells``; parameters keep the order of their groups."""
+    """Fold a matrix: group the parameters that have the same mark in all measured columns."""
     unmeasured = [each for each in columns if {c.mark for c in each.cells.values()} == {"unknown"}]
     measured = [each for each in columns if each not in unmeasured]
     differing: list[str] = []

@@ -1,6 +1,4 @@
-"""Entries whose form is fields: models of this service, doors, policies, channels of alerts, and
-aliases, public model names with a row for each target; and alerts, with a test for each channel.
-"""
+"""Pages of entries with plain forms: own models, doors, policies, aliases, and alert channels."""
 
 from __future__ import annotations
 
@@ -99,14 +97,14 @@ _SECRET_BYTES = 32
 
 
 class AlertsPages(EntryPages):
-    """Channels of alerts are entries of the configuration."""
+    """Pages that list and change alert channels: webhooks and e-mail receivers."""
 
     template = "operator/channel.html"
 
     async def create(self, context: RequestContext) -> None:
         """Add a channel; a secret that is made here is shown once."""
-        given = context.form.get("key")
-        if self._find_kind(context) == "email" or given or context.form.get("format"):
+        given, kind = context.form.get("key"), self._choose_kind_of_new_entry(context)
+        if kind == "email" or given or context.form.get("format"):
             await self._create_entry(context, given)
             self._redirect_to_list(context, "added")
             return
@@ -118,14 +116,14 @@ class AlertsPages(EntryPages):
     async def around(self, context: RequestContext) -> Mapping[str, Any]:
         return {"kinds": (await context.operations.alerts.see(context.actor)).kinds}
 
-    async def _parse_form(self, context: RequestContext) -> SettingsForm:
+    async def _build_form(self, context: RequestContext) -> SettingsForm:
         every = (await context.operations.alerts.see(context.actor)).kinds
         kinds = [each for each in every if each in context.form.every("kinds")]
         others = [(name, text) for name, text in context.form if name != "kinds"]
         wanted = [("kinds", each) for each in kinds if len(kinds) < len(every)]
         return self.form(self.fields, FormFields([*others, *wanted]))
 
-    def _find_kind(self, context: RequestContext) -> EntryKind:
+    def _choose_kind_of_new_entry(self, context: RequestContext) -> EntryKind:
         asked = context.form.get("kind", context.query.get("kind"))
         for kind in self.kinds:
             if kind == asked:

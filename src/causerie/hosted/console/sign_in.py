@@ -1,6 +1,4 @@
-"""Signing in and out, by password or another provider, the one-time links and sign-ups that make
-accounts, and one's own account. Accounts decide what is right.
-"""
+"""Pages for signing in and out, one-time links, sign-ups, and one's own account."""
 
 from __future__ import annotations
 
@@ -41,7 +39,7 @@ from causerie.observe.mail import Letter
 def send_letter(
     context: RequestContext, to: str, kind: str, address: str = "", **values: str
 ) -> bool:
-    """Queue a letter of a kind of the table; return false if the service sends none.
+    """Queue an e-mail of a kind in the table of words; return false if the service sends none.
 
     ``address`` is that of its button. Only services with a mail server and a public address send
     letters: a link that began with the host that a visitor names would lead its reader there.
@@ -96,7 +94,7 @@ async def sign_out(context: RequestContext) -> None:
 
 
 def go_on(context: RequestContext, started: NewSession, after: str) -> None:
-    """Keep the session's token, and redirect to the page for its code, or else to ``after``."""
+    """Set the session's cookie; redirect to the page for a second-factor code, or to ``after``."""
     if started.session.stage is Stage.SECOND_FACTOR:
         context.keep(started.token, SECOND_FACTOR_LIFE)
         context.go(f"/sign-in/code?next={quote(after)}")
@@ -127,7 +125,7 @@ def link_address(base: str, token: str, after: str = "") -> str:
 async def show_new_link(
     context: RequestContext, title: str, made: NewLink, back: str, offered: str = ""
 ) -> None:
-    """Show a new link, this once, and a way to ``back``; mail it if it invites to ``offered``."""
+    """Show a new one-time link and a way ``back``; mail it if it invites to ``offered``."""
     address = link_address(context.base, made.token)
     mailed, me = await _may_mail_link(context, made, offered), context.me
     if mailed and made.link.email:
@@ -236,7 +234,7 @@ _decoder = msgspec.json.Decoder(LoginState)
 
 
 def unsealed(state: str, token: str) -> LoginState | None:
-    """Return this visitor's login state; ``None`` if the state is not one of theirs."""
+    """Decrypt a sign-in's ``state`` with the visitor's ``token``; return ``None`` if not theirs."""
     if not state.isascii() or len(state) > _LONGEST:
         return None
     try:
@@ -251,23 +249,25 @@ async def begin_openid(context: RequestContext) -> None:
 
 async def begin_openid_with_link(context: RequestContext) -> None:
     await _find_one_time_link(context)
-    await _show_provider_link(context, link=context.form.get("token"))
+    await _show_identity_provider_link(context, link=context.form.get("token"))
 
 
 async def begin_linking(context: RequestContext) -> None:
-    await _show_provider_link(context, joins=True)
+    await _show_identity_provider_link(context, joins=True)
 
 
-async def _show_provider_link(
+async def _show_identity_provider_link(
     context: RequestContext, *, link: str = "", joins: bool = False
 ) -> None:
     # A link, as the content policy lets no form lead to another site.
     address = await _build_authorization_url(context, link=link, joins=joins)
-    await context.send_page("sign_in/away.html", provider=_find_provider(context), address=address)
+    await context.send_page(
+        "sign_in/away.html", provider=_find_identity_provider(context), address=address
+    )
 
 
 async def return_from_provider(context: RequestContext) -> None:
-    provider, query = _find_provider(context), context.query
+    provider, query = _find_identity_provider(context), context.query
     login_state = unsealed(query.get("state"), context.token)
     returned = Returned(code=query.get("code"), error=query.get("error"), issuer=query.get("iss"))
     accounts, client, options = context.accounts, context.client, provider.options
@@ -289,7 +289,7 @@ async def return_from_provider(context: RequestContext) -> None:
             link_token=login_state.link if login_state is not None else "",
             old_token=context.token,
         )
-    after = await _choose_next_path(context, login_state) if login_state is not None else ""
+    after = await _choose_path_after_login(context, login_state) if login_state is not None else ""
     go_on(context, started, after)
 
 
@@ -299,7 +299,7 @@ async def unlink_identity(context: RequestContext) -> None:
     context.go("/profile", done="identity-unlinked")
 
 
-async def _choose_next_path(context: RequestContext, login_state: LoginState) -> str:
+async def _choose_path_after_login(context: RequestContext, login_state: LoginState) -> str:
     try:
         link = await context.accounts.users.link(login_state.link)
     except NotFound:  # there was none, or it has just been used up
@@ -308,7 +308,7 @@ async def _choose_next_path(context: RequestContext, login_state: LoginState) ->
     return link_address("", login_state.link) if wanted else login_state.after
 
 
-def _find_provider(context: RequestContext) -> OidcProvider:
+def _find_identity_provider(context: RequestContext) -> OidcProvider:
     for provider in context.services.providers():
         if provider.options.name == context.params["provider"]:
             return provider
@@ -324,7 +324,7 @@ async def _build_authorization_url(
         login_state = LoginState(attempt, after, link, joins)
         return Cipher([context.token]).seal(msgspec.json.encode(login_state).decode(), _PURPOSE)
 
-    provider = _find_provider(context)
+    provider = _find_identity_provider(context)
     back = f"{context.base}{PREFIX}/sign-in/{quote(provider.options.name)}/back"
     return await provider.begin(back, state)
 
@@ -422,7 +422,7 @@ async def change_password(context: RequestContext) -> None:
 
 
 async def send_address(context: RequestContext) -> None:
-    """Mail a link to the new address, whose holder it has to be."""
+    """Mail to a user's new e-mail address the link that confirms the change."""
     email = tidy_email(context.form.get("email"))
     await context.accounts.attempts.begin(passwords.sign_up_scopes(email, context.client.address))
     profile, password = context.accounts.profile, context.form.raw("password")

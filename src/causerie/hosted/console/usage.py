@@ -41,12 +41,12 @@ class DisplayNames:
 
     def __init__(self, known: Mapping[str, str], none: str = "none") -> None:
         self.known = known
-        self._name_without_id = none
+        self._name_of_empty_id = none
         self._id_count_by_name = Counter(known.values())
 
     def of(self, id: str) -> str:
         if not id:
-            return self._name_without_id
+            return self._name_of_empty_id
         name = self.known.get(id, id)
         return f"{name} ({id})" if self._id_count_by_name[name] > 1 else name
 
@@ -96,7 +96,7 @@ class UsageForm(Struct, frozen=True):
         )
 
     def requests_of(self, group: str = "", *, failures: bool = False) -> str:
-        """Return the query of the page of single requests: of a group, or of all of them."""
+        """Return the query of the activity page for the requests of a group, or of all groups."""
         narrowed = ((self.by, group), ("model", self.model), ("user", self.user))
         fields = {str(name): value for name, value in narrowed if value}
         fields |= {"failures": "yes"} if failures else {}
@@ -113,7 +113,7 @@ class UsageForm(Struct, frozen=True):
         return "?" + urlencode({**when, **self.fields, **changes})
 
     def of_day(self, start: datetime) -> str:
-        """Return the address of one day of the period; empty if it shows hours already."""
+        """Return the query of this page for one day; empty if the page shows hours already."""
         day = start.date().isoformat()
         return "" if self.period.step is Step.HOUR else self.address(**{"from": day, "to": day})
 
@@ -185,7 +185,7 @@ async def download(context: RequestContext) -> None:
 
 
 async def download_statement(context: RequestContext) -> None:
-    """Send the statement of ``?month=``: of the project, or of the whole service."""
+    """Send as CSV the usage statement of ``?month=``, for the project or the whole service."""
     found = Month.named(context.query.get("month"), context.services.clock())
     accounts, actor = context.accounts, context.actor
     rows = statement_rows(accounts.usage, accounts.projects, actor, context.scope, found)
@@ -292,7 +292,7 @@ def total_usage(sums: Iterable[UsageSum]) -> UsageSum:
 
 
 async def usage_since(context: RequestContext, project: str | None, since: datetime) -> UsageSum:
-    """Return the sum from the day of ``since`` up to now."""
+    """Return the usage of a project, or of all, from the day of ``since`` up to now."""
     day, usage = BudgetPeriod.DAY.start, context.accounts.usage
     until = day(context.services.clock()) + timedelta(days=1)
     question = UsageQuery(day(since), until, Step.ALL)

@@ -182,7 +182,7 @@ class OidcProvider:
     monotonic: Callable[[], float] = time.monotonic
 
     def __post_init__(self) -> None:
-        self._discovery = ProviderDocument(self.options.issuer, self._http, self.monotonic)
+        self._provider_document = ProviderDocument(self.options.issuer, self._http, self.monotonic)
 
     async def begin(self, callback: str, state: Callable[[SignInAttempt], str]) -> str:
         """Return the authorization URL for a browser, which then returns to ``callback``.
@@ -191,7 +191,7 @@ class OidcProvider:
         :class:`UpstreamFailed`.
         """
         try:
-            metadata = await self._discovery.metadata()
+            metadata = await self._provider_document.metadata()
         except IdentityProviderFailed as failure:
             raise self._build_unreachable_error(failure) from failure
         attempt = SignInAttempt(
@@ -228,7 +228,7 @@ class OidcProvider:
         if not 0 <= self.now() - attempt.began + 5 <= ATTEMPT_SECONDS:
             raise self._build_refusal_error(BadToken("the attempt took too long"))
         try:
-            metadata = await self._discovery.metadata()
+            metadata = await self._provider_document.metadata()
             if returned.issuer != self.options.issuer and (
                 returned.issuer or metadata.names_itself
             ):
@@ -272,9 +272,11 @@ class OidcProvider:
         offered = metadata.algorithms or _ALGORITHMS
         algorithms = [each for each in _ALGORITHMS if each in offered]
         try:
-            payload = _verify_signature(token, await self._discovery.keys(), algorithms)
+            payload = _verify_signature(token, await self._provider_document.keys(), algorithms)
         except UnknownKey:
-            payload = _verify_signature(token, await self._discovery.keys(anew=True), algorithms)
+            payload = _verify_signature(
+                token, await self._provider_document.keys(anew=True), algorithms
+            )
         options = self.options
         return _verify_claims(payload, options.issuer, options.client_id, attempt.nonce, self.now())
 
@@ -461,36 +463,40 @@ class ProviderDocument:
     _monotonic: Callable[[], float]
     _fetch_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     _metadata: ProviderMetadata | None = None
-    _metadata_at: float = 0.0
+    _metadata_read_at: float = 0.0
     _signing_keys: Sequence[Key] = ()
-    _keys_at: float | None = None
+    _keys_read_at: float | None = None
     _last_failure: IdentityProviderFailed | None = None
     _failed_at: float = 0.0
 
     async def metadata(self) -> ProviderMetadata:
-        """Return the metadata; raise :class:`IdentityProviderFailed`."""
+        """Return metadata read at most an hour ago; raise :class:`IdentityProviderFailed`."""
         async with self._fetch_lock:
             return await self._get_current_metadata()
 
     async def keys(self, *, anew: bool = False) -> Sequence[Key]:
-        """Return the keys, read again if ``anew``; raise :class:`IdentityProviderFailed`."""
+        """Return the signing keys read at most an hour ago, or a minute ago if ``anew``."""
         async with self._fetch_lock:
             metadata = await self._get_current_metadata()
-            age = self._monotonic() - self._keys_at if self._keys_at is not None else _KEPT
+            age = (
+                self._monotonic() - self._keys_read_at if self._keys_read_at is not None else _KEPT
+            )
             if age >= (_ANEW if anew else _KEPT):
-                self._signing_keys = _parse_keys(await self._fetch_with_backoff(metadata.keys))
-                self._keys_at = self._monotonic()
+                self._signing_keys = _parse_keys(
+                    await self._fetch_unless_just_failed(metadata.keys)
+                )
+                self._keys_read_at = self._monotonic()
             return self._signing_keys
 
     async def _get_current_metadata(self) -> ProviderMetadata:
         now = self._monotonic()
-        if self._metadata is None or now - self._metadata_at >= _KEPT:
-            found = await self._fetch_with_backoff(self.issuer.rstrip("/") + _PATH)
+        if self._metadata is None or now - self._metadata_read_at >= _KEPT:
+            found = await self._fetch_unless_just_failed(self.issuer.rstrip("/") + _PATH)
             self._metadata = ProviderMetadata.parse(found, self.issuer)
-            self._metadata_at = now
+            self._metadata_read_at = now
         return self._metadata
 
-    async def _fetch_with_backoff(self, url: str) -> Mapping[str, Any]:
+    async def _fetch_unless_just_failed(self, url: str) -> Mapping[str, Any]:
         # After a failure it waits, because many may want to sign in meanwhile.
         if self._last_failure is not None and self._monotonic() - self._failed_at < _FAILED:
             raise IdentityProviderFailed(str(self._last_failure))

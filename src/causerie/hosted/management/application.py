@@ -1,6 +1,4 @@
-"""The management API: every request below ``/api`` in, every answer out; its table of operations
-and the OpenAPI document made from it.
-"""
+"""The management API: answers requests below ``/api``, and describes itself in OpenAPI."""
 
 from __future__ import annotations
 
@@ -70,7 +68,7 @@ def openapi_document() -> Schema:
         operations[one.method.lower()] = _build_operation_object(one)
     sent = _build_schema_components({each for one in ROUTES for each in (one.query, one.answer)})
     bodies = _build_schema_components({one.body for one in ROUTES if one.takes_body})
-    received = {name: _loosen_schema(each) for name, each in bodies.items()}
+    received = {name: _loosen_request_schema(each) for name, each in bodies.items()}
     return {
         "openapi": "3.1.0",
         "info": {
@@ -146,14 +144,16 @@ def _build_schema_components(types: Iterable[type]) -> dict[str, Any]:
     return components
 
 
-def _loosen_schema(schema: Any) -> Any:
+def _loosen_request_schema(schema: Any) -> Any:
     # The decoder accepts more: a decimal as a JSON number, which is exact too, and repeated items
     # of a set.
     if isinstance(schema, list):
-        return [_loosen_schema(each) for each in schema]
+        return [_loosen_request_schema(each) for each in schema]
     if not isinstance(schema, dict):
         return schema
-    made = {name: _loosen_schema(each) for name, each in schema.items() if name != "uniqueItems"}
+    made = {
+        name: _loosen_request_schema(each) for name, each in schema.items() if name != "uniqueItems"
+    }
     if made.get("format") == "decimal":
         made["type"] = ["string", "number"]
     return made
@@ -174,7 +174,7 @@ def _encode_openapi_document() -> bytes:
 
 @dataclass(eq=False)
 class Management:
-    """Answers what is asked of accounts, and of providers.
+    """Answers requests of the management API with the services of accounts and operations.
 
     ``manager`` returns the actor behind a management key. It raises ``Unauthenticated``,
     ``Forbidden`` for a key that is for inference, and ``StoreUnavailable`` if it cannot be known.

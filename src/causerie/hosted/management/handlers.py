@@ -1,4 +1,4 @@
-"""Operations that are more than one method of a service; the others are in the table of acts."""
+"""Handlers of operations that call more than one service method; others are in ``acts.toml``."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class UseProbe(Body, frozen=True):
 
 
 class ExplainRoute(Body, frozen=True):
-    """A request that is not sent."""
+    """A request whose routing is explained without sending it."""
 
     request: dict[str, Any]
     door: Annotated[str, Meta(max_length=200)] = ""
@@ -118,7 +118,7 @@ class EntryList(ListView, frozen=True, kw_only=True):
 
 
 class CreateEntry(Body, frozen=True):
-    """A new entry, or what is added to one of the file."""
+    """A new entry of the configuration, or an addition to an entry of its file."""
 
     kind: EntryKind
     settings: Settings
@@ -135,7 +135,7 @@ Margin = Annotated[str, Meta(pattern=r"^([0-9]{1,3}(\.[0-9]{1,4})?)?$")]
 
 
 class OfferQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Rules by which prices follow from those that the provider publishes."""
+    """Rules that compute catalog prices from the prices that the provider publishes."""
 
     margin: Margin = ""
     prompt: Amount = ""
@@ -298,7 +298,7 @@ def between(query: requests.Span, now: datetime) -> tuple[datetime, datetime]:
 
 
 def usage_query(query: requests.UsageSpan, now: datetime) -> UsageQuery:
-    """Return the query of sums. Raises :class:`InvalidRequest`."""
+    """Convert the parameters of a request to a query of sums; raise :class:`InvalidRequest`."""
     since, until = between(query, now)
     longest = _LONGEST_SPAN[query.step]
     if until - since > longest:
@@ -330,7 +330,7 @@ async def _stream_csv_rows(query: UsageQuery, buckets: AsyncGenerator[UsageBucke
 
 
 def _build_csv_row(usage_sum: UsageSum, query: UsageQuery) -> list[str]:
-    start, group = _build_cursor(usage_sum, query)
+    start, group = _get_start_and_group(usage_sum, query)
     return [
         start,
         *group,
@@ -359,18 +359,20 @@ async def list_usage(call: WithQuery[requests.UsagePage]) -> views.UsageList:
     asked = usage_query(query, call.now)
     after = views.place_of(query.cursor, tuple[str, tuple[str, ...]])
     found: list[UsageSum] = []
-    remaining = _resume_after_cursor(asked, after)
+    remaining = _start_at_cursor(asked, after)
     rest = time_buckets(call.accounts.usage, call.actor, call.project, remaining)
     async with aclosing(rest):
         async for _, sums in rest:
-            found += [sum for sum in sums if after is None or _build_cursor(sum, asked) > after]
+            found += [
+                sum for sum in sums if after is None or _get_start_and_group(sum, asked) > after
+            ]
             if len(found) > query.limit:
                 break
     taken = found[: query.limit]
     more = len(found) > len(taken)
     return views.UsageList(
         data=await asyncio.to_thread(lambda: [views.UsageView.of(each, call) for each in taken]),
-        next=views.cursor(_build_cursor(taken[-1], asked)) if more else None,
+        next=views.cursor(_get_start_and_group(taken[-1], asked)) if more else None,
     )
 
 
@@ -463,12 +465,12 @@ async def list_audit(call: WithQuery[requests.AuditQuery]) -> views.AuditList:
     )
 
 
-def _build_cursor(usage_sum: UsageSum, query: UsageQuery) -> Place:
+def _get_start_and_group(usage_sum: UsageSum, query: UsageQuery) -> Place:
     start = "" if usage_sum.start is None else f"{usage_sum.start:%Y-%m-%dT%H:%M:%SZ}"
     return start, tuple(usage_sum.group[by] for by in query.by)
 
 
-def _resume_after_cursor(query: UsageQuery, cursor: Place | None) -> UsageQuery:
+def _start_at_cursor(query: UsageQuery, cursor: Place | None) -> UsageQuery:
     if cursor is None or query.step is Step.ALL:
         return query
     try:

@@ -43,7 +43,7 @@ class ManyBounds(LimitsAndBudgets, frozen=True, kw_only=True):
 
 
 class ScopeBody(Body, frozen=True):
-    """All budgets of a tag or a provider; what is not in it ends."""
+    """All budgets of a tag or a provider, which replace those of before."""
 
     kind: Literal["tag", "provider"]
     name: Annotated[str, Meta(min_length=1, max_length=80)]
@@ -175,7 +175,7 @@ class Leaving(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Span(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Filter of usage; without a project that of the key's, or for operators of all."""
+    """Filter of usage; no project means the key's project, for operators all projects."""
 
     since: Since = ""
     until: Until = ""
@@ -225,7 +225,7 @@ class RequestPage(RequestSpan, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class StatementQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Month and project of a statement; without a project as in the other queries of usage."""
+    """Month and project of a statement; no project means the key's, for operators all projects."""
 
     month: Annotated[str, Meta(pattern=r"^(\d{4}-(0[1-9]|1[0-2]))?$")] = ""
     project: Filter = ""

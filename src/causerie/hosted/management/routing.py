@@ -52,7 +52,7 @@ class ApiCall(Answering, Generic[Q, B]):
 
     @property
     def project(self) -> str | None:
-        """Return the project of the query, or that of the key."""
+        """Return the project id of the query, else that of the key; ``None`` means all projects."""
         return getattr(self.query, "project", "") or self.actor.project
 
 
@@ -77,7 +77,7 @@ class ApiRoute:
 
     @property
     def name(self) -> str:
-        """A name for programs that are made from the documentation."""
+        """Return the id of the operation: its method and the words of its path, joined by ``_``."""
         words = re.findall(r"[a-z]+", self.path)
         return "_".join([self.method.lower(), *words])
 
@@ -91,7 +91,7 @@ class ApiRoute:
 
 
 def route(place: str, summary: str) -> Callable[[Handler], ApiRoute]:
-    """Declare a handler as an operation.
+    """Return a decorator that makes an :class:`ApiRoute` of a handler.
 
     ``place`` is ``METHOD PATH``, and 201 behind it where something is made. Query, body and answer
     are those that the annotations of the handler name.
@@ -106,7 +106,7 @@ def route(place: str, summary: str) -> Callable[[Handler], ApiRoute]:
 
 
 class Act(Struct, frozen=True, array_like=True):
-    """An operation that is one method of a service: a row of the table of them.
+    """An operation that calls one method of a service: a row of ``acts.toml``.
 
     ``asks`` is the type of body or query, of which the method gets the fields by their names. With
     an argument before it, like ``draft: KeyDraft``, that argument gets the body.
@@ -132,7 +132,7 @@ _ACTS: Mapping[str, Any] = tomllib.loads(Path(__file__).with_name("acts.toml").r
 
 
 def acts(services: Literal["accounts", "operations"], *modules: ModuleType) -> Sequence[ApiRoute]:
-    """Return the operations of the table; the ``modules`` have their types."""
+    """Return the routes of ``acts.toml`` for ``services``, with the types in ``modules``."""
     types: dict[str, Any] = {"": None}
     for module in modules:
         types |= vars(module)
@@ -183,7 +183,7 @@ T = TypeVar("T", bound=Struct)
 
 
 async def body_of(exchange: Exchange, type: type[T]) -> T:
-    """Read the body, an empty one as ``{}``; raise :class:`InvalidRequest`."""
+    """Read a body as this ``type``, an empty one as ``{}``; raise :class:`InvalidRequest`."""
     body = await read_body(exchange, _LIMITS)
     if body:
         check_json_type(exchange.headers)
@@ -193,7 +193,7 @@ async def body_of(exchange: Exchange, type: type[T]) -> T:
     try:
         return bounded_json.decode(body or b"{}", type, _WORK)
     except msgspec.ValidationError as error:
-        raise _translate_decode_error(str(error)) from error
+        raise _build_decode_refusal(str(error)) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidRequest(
             "The body is not valid JSON; send one object, encoded as UTF-8.", code="invalid_json"
@@ -201,7 +201,7 @@ async def body_of(exchange: Exchange, type: type[T]) -> T:
 
 
 def query_of(query: str, type: type[T]) -> T:
-    """Parse a query; raise :class:`InvalidRequest`."""
+    """Parse a query string into this ``type``; raise :class:`InvalidRequest`."""
     try:
         pairs = parse_qsl(
             query, keep_blank_values=True, errors="strict", max_num_fields=_MOST_PARAMETERS
@@ -224,7 +224,7 @@ def query_of(query: str, type: type[T]) -> T:
     try:
         return msgspec.convert(given, type, strict=False)
     except msgspec.ValidationError as error:
-        raise _translate_decode_error(str(error)) from error
+        raise _build_decode_refusal(str(error)) from error
 
 
 def moment(text: str, param: str) -> datetime | None:
@@ -251,7 +251,7 @@ def moment(text: str, param: str) -> datetime | None:
     return found.astimezone(UTC)
 
 
-def _translate_decode_error(message: str) -> InvalidRequest:
+def _build_decode_refusal(message: str) -> InvalidRequest:
     what, _, path = message.partition(" - at `$")
     path = path.removesuffix("`").removeprefix(".")
     if found := _UNKNOWN.search(what):

@@ -1,5 +1,4 @@
-"""SCIM 2.0 (RFC 7643 and 7644) at ``/scim/v2``: a directory creates, changes and disables people,
-and moves them between groups.
+"""SCIM 2.0 (RFC 7643, 7644) at ``/scim/v2``: a directory manages people and their groups.
 
 The key of a request says which directory asks. Answers have the form of SCIM, failures too.
 
@@ -58,7 +57,7 @@ class ScimQuery(Struct, frozen=True, rename="camel"):
 
     @property
     def page(self) -> tuple[int, int]:
-        """Offset and number of the wanted resources (RFC 7644, section 3.4.2.4)."""
+        """Return offset and number of the wanted resources (RFC 7644, section 3.4.2.4)."""
         return min(max(self.start_index, 1), _LAST) - 1, min(max(self.count, 0), _MOST)
 
 
@@ -100,7 +99,7 @@ class Scim:
             if not exchange.path.startswith(f"{_VERSION}/") or "/" in id:
                 found, kind = None, ""
             described = (
-                _find_discovery(kind, id, self._scim_url(exchange)) if found is None else None
+                _find_discovery(kind, id, self._get_scim_url(exchange)) if found is None else None
             )
             allowed = ("GET", "PUT", "PATCH", "DELETE") if id else ("GET", "POST")
             if method not in (allowed if found else allowed[:1]):
@@ -110,7 +109,7 @@ class Scim:
                 return
             body = await _read_json_body(exchange) if method in ("POST", "PUT", "PATCH") else {}
             query = query_of(exchange.head.query, ScimQuery)
-            call = ScimCall(known[key], self._scim_url(exchange), method, query, body)
+            call = ScimCall(known[key], self._get_scim_url(exchange), method, query, body)
             status = {"POST": 201, "DELETE": 204}.get(method, 200)
             self._respond(exchange, status, await found(call, id))
 
@@ -127,7 +126,7 @@ class Scim:
             failure.status, msgspec.json.encode(detail), content_type=_TYPE, headers=headers
         )
 
-    def _scim_url(self, exchange: Exchange) -> str:
+    def _get_scim_url(self, exchange: Exchange) -> str:
         return f"{self.base(exchange)}{_VERSION}"
 
     def _respond(self, exchange: Exchange, status: int, resource: Mapping[str, Any] | None) -> None:
@@ -146,7 +145,7 @@ class Scim:
             where = conditions(call.query.filter, USER_FILTERS)
             total, people = await service.people(where, *call.query.page)
             listed = [_render_user(call, each) for each in people]
-            return _list_response(total, call.query.page[0], listed)
+            return _build_list_response(total, call.query.page[0], listed)
         if call.method == "DELETE":
             await service.remove(directory, user_id)
             return None
@@ -168,7 +167,9 @@ class Scim:
         if call.method == "GET" and not group_id:
             where = conditions(call.query.filter, GROUP_FILTERS)
             total, found = await service.groups(directory, where, *call.query.page)
-            return _list_response(total, call.query.page[0], await self._render_groups(call, found))
+            return _build_list_response(
+                total, call.query.page[0], await self._render_groups(call, found)
+            )
         if call.method == "DELETE":
             await service.remove_group(directory, group_id)
             return None
@@ -197,7 +198,9 @@ class Scim:
         return [_render_group(call, each, members[each.id]) for each in groups]
 
 
-def _list_response(total: int, start: int, items: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+def _build_list_response(
+    total: int, start: int, items: Sequence[Mapping[str, Any]]
+) -> Mapping[str, Any]:
     return {
         "schemas": [f"{_MESSAGES}ListResponse"],
         "totalResults": total,
@@ -242,7 +245,7 @@ def _find_discovery(endpoint: str, id: str, base_url: str) -> Mapping[str, Any]:
     found: Mapping[str, Any] | list[Any] | None = described.get(endpoint)
     if isinstance(found, list):
         known = {each["id"]: each for each in found}
-        found = known.get(id) if id else _list_response(len(found), 0, found)
+        found = known.get(id) if id else _build_list_response(len(found), 0, found)
     elif id:
         found = None
     if found is None:
@@ -277,7 +280,7 @@ def person_of(body: Mapping[str, Any]) -> ProvisionedPerson:
     user_name, name = _require_text(body, "userName"), body.get("name")
     parts = name if isinstance(name, dict) else {}
     emails = [
-        each for each in _index_elements(body.get("emails")).values() if _read_text(each, "value")
+        each for each in _index_by_value(body.get("emails")).values() if _read_text(each, "value")
     ]
     emails.sort(key=lambda each: (not _is_true(each.get("primary")), each.get("type") != "work"))
     both = " ".join(filter(None, (_read_text(parts, "givenName"), _read_text(parts, "familyName"))))
@@ -293,7 +296,7 @@ def person_of(body: Mapping[str, Any]) -> ProvisionedPerson:
 
 def group_of(body: Mapping[str, Any]) -> WantedGroup:
     """Return a group as the body describes it; raise :class:`InvalidRequest`."""
-    members = frozenset(_index_elements(body.get("members")))
+    members = frozenset(_index_by_value(body.get("members")))
     return WantedGroup(_require_text(body, "displayName"), _read_text(body, "externalId"), members)
 
 
@@ -366,7 +369,7 @@ def patched(resource: Mapping[str, Any], body: Mapping[str, Any]) -> Mapping[str
     """Return a resource after the operations of a patch; raise :class:`InvalidRequest`."""
     result = dict(resource)
     for name in _LISTS:  # by value, for there may be thousands
-        result[name] = _index_elements(result.get(name))
+        result[name] = _index_by_value(result.get(name))
     operations = body.get("Operations")
     if not isinstance(operations, list) or len(operations) > _MOST_OPERATIONS:
         words = f"`Operations` is a list of at most {_MOST_OPERATIONS} operations."
@@ -401,7 +404,7 @@ def _canonicalize(attribute: str) -> str:
     return _NAMES.get(attribute.lower(), attribute)
 
 
-def _index_elements(elements: Any) -> _Elements:
+def _index_by_value(elements: Any) -> _Elements:
     listed = elements if isinstance(elements, list) else [] if elements is None else [elements]
     found = [each if isinstance(each, dict) else {"value": each} for each in listed]
     return {str(each.get("value", number)): dict(each) for number, each in enumerate(found)}
@@ -412,7 +415,7 @@ def _patch_elements(
 ) -> _Elements:
     key, wanted = value_filter
     if not key and not subattribute:
-        given = _index_elements(value)
+        given = _index_by_value(value)
         if op == "remove":
             return {name: each for name, each in elements.items() if given and name not in given}
         return elements | given if op == "add" else given

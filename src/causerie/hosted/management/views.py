@@ -1,6 +1,4 @@
-"""Answers about objects, use and actions, and lists in answers: a page each, and where the next
-begins. Money is text in decimal notation, exact to a billionth.
-"""
+"""Answers of the management API; money is text in decimal notation, exact to a billionth."""
 
 from __future__ import annotations
 
@@ -156,7 +154,7 @@ class BoundsView(View, frozen=True, kw_only=True):
 
 
 class AccessView(View, frozen=True, kw_only=True):
-    """Allowed models and doors; ``null`` does not restrict."""
+    """Allowed models, doors, providers and highest prices; ``null`` does not restrict."""
 
     models: list[str] | None
     doors: list[str] | None
@@ -206,7 +204,7 @@ class CreditView(View, frozen=True, kw_only=True):
 
 
 class CreditsView(View, frozen=True, kw_only=True):
-    """Credits paid in, spent and left; ``data`` is every amount, newest first."""
+    """Credits paid in, spent and left; ``data`` is every single credit, newest first."""
 
     put_in: str
     spent: str
@@ -410,13 +408,13 @@ class ScopeList(ListView, frozen=True, kw_only=True):
 
 
 class OwnerSpending(ListView, frozen=True, kw_only=True):
-    """State of the own budgets of a project, or of a person over all projects."""
+    """Spending against the own budgets of a project, or of a person over all projects."""
 
     budgets: list[BudgetSpending]
 
 
 class KeySpending(View, frozen=True, kw_only=True):
-    """State of the key's own budgets."""
+    """Spending against the key's own budgets, and the time of its last use."""
 
     last_used_at: Moment | None
     budgets: list[BudgetSpending]
@@ -535,7 +533,7 @@ P = TypeVar("P")
 
 
 class Page(Struct, Generic[T], frozen=True, kw_only=True):
-    """A part of a list, whose order is that of these attributes."""
+    """A part of a list that is sorted by the attributes in ``order``."""
 
     data: list[T]
     next: Next
@@ -612,7 +610,9 @@ def page_of(kind: type[Page[Any]], items: Sequence[Any], query: PageQuery, call:
     """Return a page of this kind out of all items, in the order of the kind."""
     [view] = get_args(kind.__orig_bases__[0])  # type: ignore[attr-defined]
     after = place_of(query.cursor, tuple[str, str])
-    placed = [(tuple(map(_cursor_text, attrgetter(*kind.order)(each))), each) for each in items]
+    placed = [
+        (tuple(map(_format_sort_value, attrgetter(*kind.order)(each))), each) for each in items
+    ]
     placed.sort(key=itemgetter(0), reverse=kind.falling)
     rest = [
         pair
@@ -624,5 +624,5 @@ def page_of(kind: type[Page[Any]], items: Sequence[Any], query: PageQuery, call:
     return kind(data=[view.of(each, call) for _, each in taken], next=following)
 
 
-def _cursor_text(value: object) -> str:
+def _format_sort_value(value: object) -> str:
     return f"{value:%Y-%m-%dT%H:%M:%S.%f}" if isinstance(value, datetime) else str(value)

@@ -62,7 +62,7 @@ class ListedModel(Struct, frozen=True, kw_only=True):
 
 
 class TrialStep(Struct, frozen=True, kw_only=True):
-    """One request of a trial."""
+    """Outcome of one request of a trial."""
 
     ok: bool
     seconds: float
@@ -228,7 +228,7 @@ class EntryStep(Struct, frozen=True, kw_only=True):
 
 
 class TestProvider(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A provider to try: one that is not kept, or with `entry` or `filed` one that is, as it is."""
+    """A provider to test: one with these settings, or an existing one by its `entry` or `filed`."""
 
     settings: Settings = {}
     key: EntryKey = ""
@@ -273,7 +273,7 @@ def _read_claimed_parameters(entry: Mapping[str, Any]) -> tuple[str, ...] | None
     listed = [entry.get(name) for name in ("supported_parameters", "claimed_parameters")]
     lists, features = (
         [each for each in listed if isinstance(each, list)],
-        [*_read_features(entry)],
+        [*_list_claimed_abilities(entry)],
     )
     if not lists and not features:
         return None
@@ -283,7 +283,7 @@ def _read_claimed_parameters(entry: Mapping[str, Any]) -> tuple[str, ...] | None
 
 
 def _read_input_modalities(entry: Mapping[str, Any]) -> tuple[str, ...] | None:
-    sees = any(not _ABILITIES[feature] for feature in _read_features(entry))
+    sees = any(not _ABILITIES[feature] for feature in _list_claimed_abilities(entry))
     found = _read_modalities(entry, "input_modalities", 0)
     return tuple(dict.fromkeys(("text", *(found or ()), "image"))) if sees else found
 
@@ -315,7 +315,7 @@ def _read_modalities(entry: Mapping[str, Any], field: str, side: int) -> tuple[s
     return tuple(each for each in _MODALITIES if each in (names or ())) or None
 
 
-def _read_features(entry: Mapping[str, Any]) -> Iterator[str]:
+def _list_claimed_abilities(entry: Mapping[str, Any]) -> Iterator[str]:
     # A list of names, or an object that says yes or no to each.
     told: list[object] = [entry.get("type")]
     told += [name.removeprefix("supports_") for name, yes in entry.items() if yes is True]

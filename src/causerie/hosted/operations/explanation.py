@@ -34,7 +34,7 @@ def reasons(
     sort: SortBy | None,
     stats_of: StatsReader,
 ) -> Iterator[str]:
-    """Yield the reasons for priority and weight of ``one`` of the ``able`` endpoints.
+    """Yield the reasons for the place of endpoint ``one`` in the order of the ``able`` ones.
 
     ``sort`` is the order of the model; that of the preferences goes first.
     """
@@ -52,7 +52,7 @@ def reasons(
     elif not one.tariff.usual:
         yield "is free; free endpoints come before all others"
     else:
-        yield _explain_share(one, able)
+        yield _explain_price(one, able)
     if not preferences.order and not preferences.allow_fallbacks:
         yield "is the only one tried, because `allow_fallbacks` is false"
 
@@ -63,7 +63,7 @@ def _format_price(endpoint: CatalogEndpoint) -> str:
     return f"costs {rounded(endpoint.tariff.usual)} per 1M tokens (75 % input, 25 % output)"
 
 
-def _explain_share(endpoint: CatalogEndpoint, able_endpoints: Sequence[CatalogEndpoint]) -> str:
+def _explain_price(endpoint: CatalogEndpoint, able_endpoints: Sequence[CatalogEndpoint]) -> str:
     least = min(each.tariff.usual for each in able_endpoints if each.tariff.usual)
     if endpoint.tariff.usual == least:
         return f"{_format_price(endpoint)}, the cheapest one that is not free"

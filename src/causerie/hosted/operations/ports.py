@@ -20,7 +20,7 @@ from causerie.probe.question import Thinking
 
 
 class AlertChannel(Struct, frozen=True, kw_only=True):
-    """A channel of the configuration."""
+    """An alert channel of the configuration, with its receivers and kinds of alerts."""
 
     name: str
     type: Literal["webhook", "email"]
@@ -87,7 +87,7 @@ class AlertDesk(Protocol):
 
 
 class Serving(Struct, frozen=True, kw_only=True):
-    """A model of a target, with priority and weight in an alias or price in the catalog."""
+    """A model name that a target serves, with priority and weight in an alias or catalog price."""
 
     model: str
     priority: int | None = None
@@ -127,7 +127,7 @@ class ProbeCost(Struct, frozen=True, kw_only=True):
 
 
 class Change(Struct, frozen=True, kw_only=True):
-    """A difference between a result and the configuration."""
+    """A difference between the result of a probe and the configuration."""
 
     what: str
     before: str
@@ -135,7 +135,7 @@ class Change(Struct, frozen=True, kw_only=True):
 
 
 class ProbedModelView(Struct, frozen=True, kw_only=True):
-    """A model at a provider.
+    """A model at a provider, with the results of its probes.
 
     ``probed`` is the day of the probe in force and ``evidence`` its text; ``newest`` is the result
     of the last probe that is kept, ``changes`` are its differences from the configuration.
@@ -186,7 +186,7 @@ class ProviderView(Struct, frozen=True, kw_only=True):
 
 
 class AppliedResult(Struct, frozen=True, kw_only=True):
-    """Outcome of putting a result in force.
+    """Outcome of putting the result of a probe in force.
 
     ``written``: it is in the configuration; ``in_force``: requests are checked against it. If not,
     ``problem`` is the reason, and ``by_hand`` is the text to put below the provider.

@@ -1,6 +1,4 @@
-"""Probes of models at providers, one at a time for each provider; their stored results, and the
-supported parameters.
-"""
+"""Probes of models at providers, their stored results, and the parameters models support."""
 
 from __future__ import annotations
 
@@ -60,7 +58,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Kept(Struct, frozen=True):
-    """Stored results of one model."""
+    """Stored results of one model: the newest one, and the last one put in force."""
 
     newest: Result | None = None
     used: Result | None = None
@@ -77,7 +75,7 @@ class ResultStore(Protocol):
 
 
 class Results(Struct):
-    """The results that all processes of a service share.
+    """Results of probes in the store that all processes of a service share.
 
     Unreadable ones count as none. They are not stored while the store is unavailable.
     """
@@ -87,7 +85,7 @@ class Results(Struct):
     async def of(self, provider: str) -> Mapping[str, Kept]:
         """Return the stored results of a provider by model; raise :class:`StoreUnavailable`."""
         kept = await self._store.of(provider)
-        return {model: _decode_result(text) for model, text in kept.items()}
+        return {model: _decode_kept_results(text) for model, text in kept.items()}
 
     async def keep(self, result: Result) -> None:
         """Store a new result, or record that a result was put in force."""
@@ -101,7 +99,7 @@ class Results(Struct):
             _log.warning("result of a probe is not kept", error=str(failure))
 
 
-def _decode_result(json_text: str) -> Kept:
+def _decode_kept_results(json_text: str) -> Kept:
     try:
         return msgspec.json.decode(json_text, type=Kept)
     except msgspec.DecodeError as failure:
@@ -127,7 +125,7 @@ class Examinee:
 def price(
     context_length: int | None, questions: Sequence[ProbeQuestion] = QUESTIONS
 ) -> ProbeBudget:
-    """Return the most that a probe can cost, by the length of the context if it is known."""
+    """Return the most requests and tokens a probe can take, by context length if it is known."""
     return cost(questions, [Subject("", "", context_length=context_length)], dialect_preview=True)
 
 
@@ -167,7 +165,7 @@ class Examination:
 
     @property
     def tokens(self) -> int:
-        """Tokens used so far, as the provider counts them."""
+        """Return the tokens used so far, as the provider counts them."""
         return self._interview.spent if self._interview is not None else 0
 
     def end(self, state: State, failure: str = "") -> None:
@@ -298,7 +296,7 @@ class Cell(Struct, frozen=True):
 
 
 def groups() -> Sequence[tuple[str, Sequence[str]]]:
-    """Return all parameters that can be supported by purpose."""
+    """Return all parameters that can be supported, grouped by purpose."""
     named = {"model", "messages"}.union(*(names for _, names in GROUPS))
     return [*GROUPS, (_OTHER, sorted(HONOURED - named))]
 
