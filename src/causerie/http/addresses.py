@@ -112,7 +112,7 @@ class InsideHosts:
 
     @classmethod
     def parse(cls, hosts: Iterable[str]) -> InsideHosts:
-        """Parse names, suffixes (``.a.net``), addresses and networks; else raise ``ValueError``."""
+        """Parse names, suffixes (``.a.net``), addresses and networks; raise :class:`ValueError`."""
         names, suffixes, networks = set(), [], []
         for host in hosts:
             if ":" in host or "/" in host or _ends_in_number(host.split(".")):
@@ -135,7 +135,7 @@ NO_INSIDE_HOSTS = InsideHosts()
 
 
 def host_refusal(url: str, inside: InsideHosts) -> str | None:
-    """Return why the host of an image's address is not allowed; ``None`` if it is."""
+    """Return why an image's URL is refused for its form or host; ``None`` if it is allowed."""
     found = _IMAGE_ADDRESS.fullmatch(url)
     if found is None or int(found["port"] or 1) not in range(1, 65_536):
         return "is no `https://` address of plainly one host: no user, no escapes, no backslash"

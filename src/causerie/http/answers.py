@@ -34,7 +34,7 @@ log = structlog.get_logger(__name__)
 
 
 class KeepAlive(Struct):
-    """One timer that calls ``period_over`` of each listener every ``seconds`` since its entry."""
+    """One timer that calls ``period_over`` of each listener after every period since its entry."""
 
     _period_seconds: float
     _period_ends: dict[StreamedAnswer, float] = {}  # of periods; the next one is the first
@@ -107,7 +107,7 @@ class PlainAnswer:
 
 
 class StreamedAnswer(Struct, eq=False):
-    """Sends events as they come, and a comment after each silent period of ``pings``."""
+    """Sends events as they come, and a comment after each period without an event."""
 
     parsed: ParsedRequest
     _exchange: Exchange
@@ -128,7 +128,7 @@ class StreamedAnswer(Struct, eq=False):
         return self.parsed.reply.completion
 
     def begin(self, headers: Mapping[str, str], context: ResponseContext) -> BatchSink:
-        """Start the response unless it has begun; return a sink no faster than the client reads."""
+        """Start the response unless it has begun; return the function that sends event batches."""
         self._encoder = self.parsed.reply.encoder(context)
         if not self.early_start:
             self._start_stream(self.parsed.places.renamed(headers))
@@ -277,7 +277,7 @@ Rows = AsyncGenerator[Iterable[Sequence[str]]]  # pieces of a table, the first o
 
 
 async def csv_pieces(rows: Rows) -> AsyncGenerator[bytes]:
-    """Yield rows as CSV; the head comes with the first rows, so that a refusal can precede it."""
+    """Yield rows as pieces of CSV; the header line comes together with the first rows."""
     text, is_head = b"", True
     async with aclosing(rows):
         async for piece in rows:
@@ -289,5 +289,5 @@ async def csv_pieces(rows: Rows) -> AsyncGenerator[bytes]:
 
 
 def csv_text(text: str) -> str:
-    """Return a cell that no spreadsheet takes for a formula: an apostrophe marks it as text."""
+    """Return a cell's text, after an apostrophe if a spreadsheet would take it for a formula."""
     return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text

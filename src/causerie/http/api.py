@@ -38,7 +38,7 @@ class RequestLimits(Struct, frozen=True):
 async def authenticated(
     pipeline: Pipeline, exchange: Exchange, door: MountedDoor, caller: Caller | None = None
 ) -> Caller:
-    """Return the owner of a request's key, or the given ``caller``; check its networks."""
+    """Return the owner of a request's key or the given ``caller``, and check its networks."""
     if caller is None:
         key = exchange.head.credential
         if not door.accounts:
@@ -65,12 +65,12 @@ class CompletionHandlers:
         self._parsing_rules_cache: dict[tuple[str, bool, bool], ParsingRules] = {}
 
     async def list_models(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
-        caller = await self._authenticate_if_needed(exchange, door)
+        caller = await self._authenticate_unless_open(exchange, door)
         body = msgspec.json.encode(ModelList(data=self.pipeline.models(door, caller)))
         await answers.send_compressed(exchange, body, {})
 
     async def show_model(self, exchange: Exchange, door: MountedDoor, name: str) -> None:
-        caller = await self._authenticate_if_needed(exchange, door)
+        caller = await self._authenticate_unless_open(exchange, door)
         exchange.json(self.pipeline.shown(door, caller, name))
 
     async def complete(
@@ -125,7 +125,7 @@ class CompletionHandlers:
         await answer.finish(exchange)
 
     async def count(self, shape: Shape, exchange: Exchange, door: MountedDoor, _: str = "") -> None:
-        """Count the tokens of a prompt; a header says whether they are exact."""
+        """Answer with a prompt's number of tokens; a header says whether the number is exact."""
         assert shape.count_body is not None
         exchange.begin_completion(shape)
         caller = await authenticated(self.pipeline, exchange, door)
@@ -158,7 +158,9 @@ class CompletionHandlers:
             self._parsing_rules_cache[place] = rules
         return rules
 
-    async def _authenticate_if_needed(self, exchange: Exchange, door: MountedDoor) -> Caller | None:
+    async def _authenticate_unless_open(
+        self, exchange: Exchange, door: MountedDoor
+    ) -> Caller | None:
         if door.open_catalog:
             return None
         return await authenticated(self.pipeline, exchange, door)
@@ -234,7 +236,7 @@ class RouterPages(Struct):
         exchange.json({"data": Count(count=count)}, _PUBLIC_CACHE)
 
     async def show(self, exchange: Exchange, door: MountedDoor, name: str) -> None:
-        """Answer ``GET /models/{id}``, and ``GET /models/{id}/endpoints``, which adds endpoints."""
+        """Answer ``GET /models/{id}`` with the model, ``/models/{id}/endpoints`` with endpoints."""
         entry = self._pipeline.listing(door, name.removesuffix("/endpoints"))
         whole = name.endswith("/endpoints")
         shown = {"data": entry.with_endpoints()} if whole else entry.entry()
@@ -253,7 +255,7 @@ class RouterPages(Struct):
         exchange.json({"data": await teller.credits(caller)}, _NO_CACHE)
 
     async def generation(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
-        """Answer ``GET /generation?id=`` with a past request, by its id or its completion's."""
+        """Answer ``GET /generation?id=`` with the past request of this request or completion id."""
         caller, teller = await self._authenticate_account(exchange, door)
         ids = parse_qs(exchange.head.query).get("id", [])
         if len(ids) != 1:

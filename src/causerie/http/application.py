@@ -46,7 +46,7 @@ class OwnPaths(Struct, frozen=True):
 
 
 class Mount(Struct, frozen=True):
-    """The handler of all paths with one first part, its form of errors, and its address."""
+    """The handler of all paths with one first segment, how it sends errors, and its own address."""
 
     handler: routing.Handler
     refuse: Refusal
@@ -68,7 +68,7 @@ class RouteMatch(Struct, frozen=True):
 
 
 class Edge:
-    """Answers every exchange; ``drain`` stops it."""
+    """Answers every exchange of the service; its ``drain`` refuses and ends work at a stop."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class Edge:
         address: str = "",
         at_doors: bool = False,
     ) -> None:
-        """Let ``handler`` answer all paths with this first part, like ``/console``.
+        """Let ``handler`` answer all paths with this first segment, like ``/console``.
 
         It answers at the host name of ``address``; without one at all host names of the service
         but those of doors, and ``at_doors`` at these too. ``refuse`` sends its failures.

@@ -38,7 +38,7 @@ async def _connect_to_first(
                 raise
 
 
-async def _resolve_host(address: Address, networks: Sequence[IpNetwork]) -> Sequence[str]:
+async def _resolve_and_check_host(address: Address, networks: Sequence[IpNetwork]) -> Sequence[str]:
     # All must be allowed; they are dialled as checked, so no second look-up leads elsewhere.
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
@@ -178,7 +178,7 @@ class HttpClient:
         *,
         due: float = _NEVER,
     ) -> HttpResponse:
-        """Send a request; return when the head of the response is there.
+        """Send a request; return the response once its head has arrived.
 
         ``path`` follows the path of the base URL. ``due`` is when the response must be complete, on
         the monotonic clock and to a quarter of a second. If the server has closed a kept
@@ -199,7 +199,7 @@ class HttpClient:
         anew: bool = False,
         asked: RequestListener | None = None,
     ) -> HttpResponse:
-        """Send as :meth:`send` does, with a head of :meth:`head`; ``anew``: on a new connection.
+        """Send a head made by :meth:`head`, and a body; with ``anew`` on a new connection.
 
         Raises :class:`Stale` too: the body is not kept, so only the caller can send it again.
         ``asked`` is called with the response once the request is on its way.
@@ -343,7 +343,7 @@ class HttpClient:
             first = proxy or address
             hosts: Sequence[str] = (first.host,)
             if proxy is None and reach.networks is not None:
-                hosts = await _resolve_host(address, reach.networks)
+                hosts = await _resolve_and_check_host(address, reach.networks)
             context = self._tls_context or ssl.create_default_context() if first.tls else None
             name = (server_name or first.host) if first.tls else None
             await _connect_to_first(
@@ -358,7 +358,7 @@ class HttpClient:
                 return
 
     def head(self, method: str, path: str, headers: Sequence[tuple[str, str]]) -> bytes:
-        """Encode a head without the body's length, for any number of requests."""
+        """Return an encoded request head, without the body's length, for any number of requests."""
         lines = "".join([f"{name}: {value}\r\n" for name, value in headers])
         if lines.count("\n") != len(headers) or lines.count("\r") != len(headers):
             raise ValueError("a header holds a line break")

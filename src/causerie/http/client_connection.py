@@ -47,7 +47,7 @@ class IncomingBody:
 
     @abstractmethod
     def piece(self) -> Awaitable[bytes]:
-        """Return what has arrived, ``b""`` at the end; raise :class:`TransportFailed`."""
+        """Return the next bytes of the body, ``b""`` at its end; raise :class:`TransportFailed`."""
 
     @abstractmethod
     def unread(self, piece: bytes) -> None:
@@ -55,10 +55,10 @@ class IncomingBody:
 
     @abstractmethod
     def close(self) -> None:
-        """Give up the rest."""
+        """Give up the rest of the body."""
 
     async def beginning(self, enough: Callable[[bytes], bool] = bool) -> bytes:
-        """Return the first bytes until ``enough``, not consumed; raise :class:`TransportFailed`."""
+        """Peek at the first bytes until ``enough`` accepts them; raise :class:`TransportFailed`."""
         begun = await self.piece()
         while begun and not enough(begun) and (piece := await self.piece()):
             begun += piece
@@ -66,7 +66,7 @@ class IncomingBody:
         return begun
 
     async def read(self, max_bytes: int) -> bytes:
-        """Return the whole body; raise :class:`TransportFailed`, for a larger one too."""
+        """Return the whole body; raise :class:`TransportFailed`, also above ``max_bytes``."""
         pieces: list[bytes] = []
         size = 0
         while piece := await self.piece():
@@ -99,7 +99,7 @@ class HttpResponse(IncomingBody, Struct, eq=False):
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Return the values by lower-case name; those of a header that came twice are joined."""
+        """Return the header values by lower-case name; values of a repeated header are joined."""
         headers: dict[str, str] = {}
         for line in _extract_final_head(self.opening).split(b"\r\n")[1:]:
             name, _, value = line.decode("latin-1").partition(":")
@@ -110,14 +110,14 @@ class HttpResponse(IncomingBody, Struct, eq=False):
     @property
     def media_type(self) -> bytes:
         """Return the media type in lower case without parameters, or empty."""
-        return self._find_header_value(b"content-type").partition(b";")[0].strip()
+        return self._find_lower_case_value(b"content-type").partition(b";")[0].strip()
 
     @property
     def coding(self) -> bytes:
         """Return ``Content-Encoding`` in lower case, or empty."""
-        return self._find_header_value(b"content-encoding").strip()
+        return self._find_lower_case_value(b"content-encoding").strip()
 
-    def _find_header_value(self, name: bytes) -> bytes:
+    def _find_lower_case_value(self, name: bytes) -> bytes:
         _, _, value = _extract_final_head(self.opening).lower().partition(b"\r\n" + name + b":")
         return value.partition(b"\r\n")[0]
 
@@ -151,7 +151,7 @@ class HttpResponse(IncomingBody, Struct, eq=False):
         self._unread_byte_count += len(piece)
 
     async def finish(self, seconds: float) -> None:
-        """Read and discard the rest within ``seconds``, so that the connection can be reused."""
+        """Discard the rest of the body within ``seconds``, so that the connection can be reused."""
         try:
             if not self._body_outcome:
                 self.due = monotonic() + seconds
@@ -163,7 +163,7 @@ class HttpResponse(IncomingBody, Struct, eq=False):
             self.close()
 
     def close(self) -> None:
-        """Give up the rest: in the middle of a body the connection is closed at once."""
+        """Give up the rest of the body; if there is more to come, close the connection at once."""
         if not self._body_outcome:
             self._connection.drop()
 
@@ -215,7 +215,7 @@ _RESET = struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0)  # linger 
 
 
 class ConnectionPool(Protocol):
-    """The owner of a connection, which is called when that becomes idle or is closed."""
+    """The owner of connections, which is told when one of them becomes idle or is closed."""
 
     def idle(self, connection: ClientConnection) -> None: ...
     def gone(self, connection: ClientConnection) -> None: ...
@@ -242,7 +242,7 @@ class ClientConnection(asyncio.Protocol):
         return self._transport is None or self._transport.is_closing()
 
     async def unsent(self) -> bool:
-        """Return whether a part of the request stays here because the other side takes no more.
+        """Return whether a part of the request is unsent because the server takes no more bytes.
 
         Waits some turns of the event loop, at whose end data is written anyway.
         """
@@ -259,7 +259,7 @@ class ClientConnection(asyncio.Protocol):
         return transport.get_write_buffer_size() > 0 or self._write_batcher.holds(transport)
 
     def ask(self, request: bytes, due: float) -> HttpResponse:
-        """Send a request; the response is ``due`` at that time of the monotonic clock."""
+        """Send a request; return its response, ``due`` at that time of the monotonic clock."""
         head: asyncio.Future[bytes] = self.loop.create_future()
         response = HttpResponse(self, due, head, head)
         transport = self._transport
@@ -279,7 +279,7 @@ class ClientConnection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def drop(self) -> None:
-        """Close at once, so that already the next write of the other side fails."""
+        """Reset the connection at once, so that already the server's next write fails."""
         transport, self._transport = self._transport, None
         if transport is None:
             return
@@ -290,7 +290,7 @@ class ClientConnection(asyncio.Protocol):
         transport.abort()
 
     def expire(self, now: float) -> bool:
-        """Give up an overdue response; return whether there is one that is not overdue yet."""
+        """Fail an overdue response; return whether a response is awaited that is not overdue."""
         response = self._current_response
         if response is None:
             return False

@@ -138,7 +138,7 @@ def decoded_body(body: bytes, coding: str, max_bytes: int) -> bytes:
 
 
 async def decoded(response: HttpResponse) -> HttpResponse | DecodedResponse:
-    """Return a response with a decoded body; its first bytes decide on the coding, then the header.
+    """Return a response with its body decoded if its first bytes and header say it is compressed.
 
     Raises :class:`TransportFailed` for an unknown coding.
     """

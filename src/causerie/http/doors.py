@@ -100,7 +100,7 @@ _CONTAINERS_HOST = "host.docker.internal"  # the machine, as its containers call
 
 @dataclass(frozen=True, slots=True)
 class MountedDoor:
-    """A base URL with its keys, models and rules, whatever address a request comes by."""
+    """A base URL of the service with its own keys, models and rules."""
 
     name: str
     prefix: str  # path of its base URL on every host
@@ -124,7 +124,7 @@ class MountedDoor:
 
 
 class DoorTable:
-    """Finds doors; ``default`` is the one behind plain ``/v1``.
+    """Finds the door of a request by host and path; ``default`` is the door at plain ``/v1``.
 
     Every host name below one of ``domains`` or ``localhost`` belongs to this service: one that no
     door has is not found. ``names`` are further host names of the service. A service with a
@@ -147,7 +147,7 @@ class DoorTable:
         self._own_domains = ("localhost", *(domain.lower() for domain in domains))
         self._own_host_names = frozenset((*self._own_domains, *(name.lower() for name in names)))
         self._doors_by_host = {host.lower(): door for door in self.doors for host in door.hosts}
-        self._doors_by_prefix = sorted(
+        self._prefixes_and_doors = sorted(
             ((door.prefix, door) for door in self.doors),
             key=lambda pair: len(pair[0]),
             reverse=True,
@@ -163,7 +163,7 @@ class DoorTable:
                 raise nothing_at(path)
             return named, rest
         self._reject_unknown_subdomain(name)
-        for prefix, door in [*self._doors_by_prefix, (_BASE, self._default_door)]:
+        for prefix, door in [*self._prefixes_and_doors, (_BASE, self._default_door)]:
             rest = _path_below(prefix, path)
             if rest is not None:
                 if door.open and not self._is_trusted_host(name):

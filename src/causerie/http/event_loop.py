@@ -27,7 +27,7 @@ work_of: ContextVar[str] = ContextVar("work_of", default="")
 
 
 class FairThreads:
-    """Threads for long work, which callers use in turns, each at most one.
+    """Threads for long work that callers use in turns, each caller at most one thread at a time.
 
     Python runs one thread at a time: beside each busy thread the event loop waits some milliseconds
     for its turn. A single native call is never interrupted, so each must be bounded.
@@ -82,7 +82,7 @@ _threads = FairThreads(2)
 
 
 async def offload(work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Return what ``work`` returns in a thread for long work; raise what it raises.
+    """Run ``work`` in one of the threads for long work; return or raise what it does.
 
     A cancelled caller waits until started work has ended, so that the two never use the same
     objects at once.
@@ -100,7 +100,7 @@ async def offload(work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
 
 
 def in_daemon_thread(work: Callable[[], R], name: str) -> Future[R]:
-    """Do blocking work in a thread of its own, which the end of the process does not wait for."""
+    """Run blocking work in a new daemon thread; return a future of its result."""
     job = Future[R]()
     job.set_running_or_notify_cancel()
 
@@ -115,7 +115,7 @@ def in_daemon_thread(work: Callable[[], R], name: str) -> Future[R]:
 
 
 class Turns:
-    """Pauses of long work on the event loop itself, for objects that other threads must not use."""
+    """Lets long work on the event loop pause at intervals, so that other tasks run meanwhile."""
 
     def __init__(self) -> None:
         self._next_pause_time = monotonic() + _TURN_SECONDS
@@ -153,7 +153,7 @@ class Traffic:
         self._is_polling = False
 
     def came(self, *, slow: bool = False) -> None:
-        """Report a read, before its handler runs.
+        """Note that a connection has read data, before the handler of the data runs.
 
         The loop does not poll after one of a ``slow`` source: a model whose tokens come one by one,
         or an engine that computes on this machine's cores.
@@ -182,11 +182,11 @@ class Traffic:
             self._last_io_time = monotonic()
 
     def holds(self, transport: asyncio.WriteTransport) -> bool:
-        """Return whether data for this connection is held."""
+        """Return whether data for this connection is held back, not yet written."""
         return any(held is transport for held, _ in self._held_writes)
 
     def flush(self) -> None:
-        """Write held data; that of closed connections is dropped."""
+        """Write all data that is held back; drop the data of closed connections."""
         held, self._held_writes = self._held_writes, []
         for transport, data in held:
             if not transport.is_closing():

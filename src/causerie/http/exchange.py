@@ -57,7 +57,7 @@ _TYPED_CODES: Mapping[str, str] = {
 
 
 def error_details_for(failure: ServiceError, headers: Headers) -> ErrorDetails:
-    """Return the ``error`` object for the client that sent these headers."""
+    """Return a failure's ``error`` object in the form for the client that sent these headers."""
     error = failure.error()
     if not headers.get("user-agent", "").startswith("speakeasy-sdk/"):
         return error
@@ -130,7 +130,7 @@ class Exchange(msgspec.Struct, eq=False):
                 self.request_id, self._has_client_request_id = named, True
 
     def begin_completion(self, shape: Shape) -> CompletionIdentity:
-        """Name a completion; its id becomes the request's id if the client sent none."""
+        """Return a new completion's identity; its id is the request's if the client sent none."""
         completion = shape.id_prefix + self.token
         if not self._has_client_request_id:
             self.request_id = completion
@@ -316,7 +316,7 @@ class Exchange(msgspec.Struct, eq=False):
         self.respond(200, _encoder.encode(value), headers=headers)
 
     def refuse(self, failure: ServiceError, status: int | None = None, body: object = None) -> None:
-        """Send a failure; ``body`` is what another API sends for it."""
+        """Respond with a failure; ``body``, if given, replaces the usual error object."""
         headers = {name.lower(): value for name, value in failure.headers.items()}
         if body is None:
             body = Error(error_details_for(failure, self.headers))
@@ -393,13 +393,13 @@ async def read_body(exchange: Exchange, limits: BodyLimits) -> bytes:
 
 
 async def read_json(exchange: Exchange, limits: BodyLimits) -> bytes:
-    """Check the type and return the body; raise like :func:`read_body`."""
+    """Check the content type and return the decompressed body; raise like :func:`read_body`."""
     check_json_type(exchange.headers)
     return await decompressed(exchange.headers, await read_body(exchange, limits), limits)
 
 
 async def decompressed(headers: Headers, body: bytes, limits: BodyLimits) -> bytes:
-    """Return a body decoded by its checked headers; raise :class:`InvalidRequest` (413, 400)."""
+    """Return a body decompressed as its headers say; raise :class:`InvalidRequest` (413, 400)."""
     coding = _read_content_coding(headers)
     if not coding:
         return body
@@ -423,7 +423,7 @@ async def decompressed(headers: Headers, body: bytes, limits: BodyLimits) -> byt
 
 
 def json_at_hand(exchange: Exchange, limits: BodyLimits) -> bytes:
-    """Return the JSON body if it has arrived and is not too large, else ``b""``."""
+    """Return an uncompressed JSON body if it has arrived and is not too large, else ``b""``."""
     plain = exchange.head.hints.plain_json
     if plain and exchange.complete and exchange.unread <= limits.max_bytes:
         return exchange.at_hand()

@@ -1,6 +1,4 @@
-"""Parse and check the head of a request, with the hints and labels that clients send in it, and
-remember heads that clients send again and again.
-"""
+"""Parse and check the head of a request, with its hints and labels; remember repeated heads."""
 
 from __future__ import annotations
 
@@ -69,7 +67,7 @@ class Headers(dict[str, str]):
         return False
 
     def take_keys(self) -> list[str]:
-        """Remove the second and later key headers; return their values without the scheme."""
+        """Remove key headers that repeat the first one; return their keys without the scheme."""
         again = self.again or []
         self.again = [(name, value) for name, value in again if name not in KEY_HEADERS]
         return [value.rpartition(" ")[2] for name, value in again if name in KEY_HEADERS]
@@ -90,7 +88,7 @@ _LONGEST_ADDRESS = 200
 
 
 def labels_of(headers: Headers) -> Labels:
-    """Read the labels of a request, cut and without control characters, since people read them."""
+    """Return a request's labels (app, address, trace, tag), cut, without control characters."""
     referer = headers.get(_REFERER, "")
     title = headers.get(_TITLES[0], "") or headers.get(_TITLES[1], "")
     tag = headers.get(_TAG, "")
@@ -170,7 +168,7 @@ class RequestHead(Struct, frozen=True):
 
 
 class RequestHeads(dict[bytes, RequestHead]):
-    """Parsed heads by their digest.
+    """A cache of parsed request heads by the digest of their bytes.
 
     A client that keeps its connection sends the same head again, but for the length of the body;
     a known head is not parsed, and its credential not hashed, again. Kept are only heads that came

@@ -18,7 +18,7 @@ from causerie.routing.target_state import TargetStatus
 
 
 class ServingStatus(Protocol):
-    """State of engines and routing targets."""
+    """Source of the state of engines, routing targets, shared limits and usage recording."""
 
     def status(self) -> Sequence[EngineStatus]: ...
     def targets(self) -> Sequence[TargetStatus]: ...
@@ -117,7 +117,7 @@ class HealthHandlers(Struct, frozen=True):
             live=True,
             engines=[_build_engine_health(status) for status in engines],
             targets=[
-                _status_entry(
+                _build_health(
                     TargetHealthEntry,
                     status,
                     failures=status.failures or None,
@@ -159,13 +159,13 @@ def _is_stalled(status: EngineStatus) -> bool:
 def _build_engine_health(status: EngineStatus) -> EngineHealth:
     state = "stalled" if _is_stalled(status) else status.state.value
     members = [
-        _status_entry(MemberHealth, one, address=one.model, state=one.state.value)
+        _build_health(MemberHealth, one, address=one.model, state=one.state.value)
         for one in status.members
     ]
-    return _status_entry(EngineHealth, status, state=state, members=members or None)
+    return _build_health(EngineHealth, status, state=state, members=members or None)
 
 
-def _status_entry(kind: type[_Told], status: EngineStatus | TargetStatus, **more: object) -> _Told:
+def _build_health(kind: type[_Told], status: EngineStatus | TargetStatus, **more: object) -> _Told:
     # `None` and empty texts are left out.
     fields = kind.__struct_fields__
     values = {name: more[name] if name in more else getattr(status, name) for name in fields}

@@ -54,7 +54,7 @@ def integer_schema(least: int, most: int, **more: object) -> Schema:
 
 
 def received_schemas(*types: type[Struct]) -> dict[str, Schema]:
-    """Return the schemas of these types and of all that they hold, by the names of the types.
+    """Return the JSON schemas of request types and of the types that they hold, by type name.
 
     A struct may have an ``extra_schema`` for rules between its fields. Where a struct forbids
     fields, ``null`` is still the same as leaving one out.
@@ -68,7 +68,7 @@ def received_schemas(*types: type[Struct]) -> dict[str, Schema]:
 
 
 def sent_schemas(*types: type[Struct]) -> dict[str, Schema]:
-    """Return the schemas of types that the service encodes; what it always sends is required."""
+    """Return the JSON schemas of response types; fields that are always sent are required."""
     schemas, structs = _build_component_schemas(types)
     for name, schema in schemas.items():
         schema["required"] = [
@@ -125,7 +125,7 @@ _ROUTER_TYPES = (
 
 
 def request_schemas(max_messages: int) -> dict[str, Schema]:
-    """Return the schemas of requests at all doors, and at those of routers."""
+    """Return the JSON schemas of all request bodies, at doors and at routers, by type name."""
     common = [each for each in PARAMETERS.values() if not each.facts.router]
     router = [*PARAMETERS.values(), *declared(RouterParameters)]
     schemas = received_schemas(
@@ -284,7 +284,7 @@ def market_paths() -> dict[str, Schema]:
 
 @dataclass(slots=True)
 class Documents:
-    """The document of a service, written when it is first requested: it takes megabytes."""
+    """Serves the OpenAPI document, which takes megabytes and is built on the first request."""
 
     max_messages: int
     _encoded_document: bytes | None = None

@@ -107,7 +107,7 @@ _LAST_WORDS_SECONDS = 5.0
 
 
 class Drain(msgspec.Struct, eq=False):
-    """Running work, each within a :class:`WorkGuard`, and admission of new work."""
+    """Tracks running work, each in a :class:`WorkGuard`, and whether new work is admitted."""
 
     announced: bool = False  # a stop is near, but new work is still admitted
     stopping: bool = False

@@ -121,7 +121,7 @@ def is_charged(prompt: int, output: int, *, worked: bool, delivered: bool) -> bo
 
 
 class UsageStore(Protocol):
-    """Durable storage of records."""
+    """Durable storage of usage records."""
 
     async def append(self, records: Sequence[UsageRecord]) -> None:
         """Store each record once by its id; raise :class:`StoreUnavailable`."""
@@ -151,7 +151,7 @@ class _Waiting(Struct):
 
 
 class Ledger:
-    """The writer of all records of a process; concurrent ones share a transaction.
+    """Writes all usage records of a process; concurrent records share a transaction.
 
     With a journal a record is safe there, and the database follows; a request is also written when
     it starts, so that a crash leaves a record of it. Without one, or if its disk fails, a record is
@@ -193,7 +193,7 @@ class Ledger:
         return self._is_database_unreachable and self._write_ahead_log is None
 
     def obstacle(self) -> str:
-        """Return why no record would be safe now, or nothing; tries a journal if it is needed."""
+        """Return why no record could be kept now, or an empty text; tries the journal if needed."""
         if self.full:
             return f"{len(self._waiting_records)} usage records wait for the database"
         if not self._is_database_unreachable:
@@ -233,7 +233,7 @@ class Ledger:
                 await self._store_leftover_records([each])
 
     async def __aexit__(self, *failure: object) -> None:
-        """Write the queue, and end; records that cannot be written stay in the journal."""
+        """Write the waiting records and stop; those that cannot be written stay in the journal."""
         self._is_closing = True
         self._new_record_event.set()
         if self._writer_task is not None:
@@ -243,7 +243,7 @@ class Ledger:
             log.error("usage is lost: the database is away", records=len(self._waiting_records))
 
     def begin_request(self, record: UsageRecord) -> None:
-        """Write what a request leaves if this process ends before :meth:`commit`.
+        """Write the record that a request leaves if this process ends before :meth:`commit`.
 
         Raises :class:`StoreUnavailable` if neither journal nor database would keep the end.
         """
@@ -258,13 +258,13 @@ class Ledger:
             raise _build_unrecordable_error()
 
     def prepare(self, record: UsageRecord) -> None:
-        """Leave the record if this process ends before :meth:`commit`, as far as that takes it."""
+        """Write the record, if possible, in case this process ends before :meth:`commit`."""
         if not self.full and not self._is_closing:
             with suppress(StoreUnavailable):
                 self.begin_request(record)
 
     async def commit(self, record: UsageRecord) -> None:
-        """Return when the record is safe, or raise :class:`StoreUnavailable`.
+        """Write the record and return when it is safe, or raise :class:`StoreUnavailable`.
 
         A cancelled caller does not withdraw the record.
         """
@@ -357,7 +357,7 @@ def _build_unrecordable_error() -> StoreUnavailable:
 
 
 def unrecorded(record: UsageRecord, failure: StoreUnavailable) -> UsageRecord:
-    """Return the record of a request whose client gets this failure in place of its end."""
+    """Return a copy of a record as that of a request which ended with this failure."""
     told = structs.replace(
         record,
         status=failure.status,

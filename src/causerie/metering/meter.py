@@ -45,7 +45,7 @@ class Contents(Struct, eq=False):
     _format_reply: ReplyFormat
     _kept_events: list[events.Event] = []
     _is_open_by_choice: dict[int, bool] = {}  # of those that have started
-    _usage: events.Usage | None = None
+    _reply_usage: events.Usage | None = None
     _kept_size: int = 0
     _is_cut: bool = False
 
@@ -88,12 +88,14 @@ class Contents(Struct, eq=False):
             return Excerpt("", cut=False)
         broken_off = [one for one, is_open in self._is_open_by_choice.items() if is_open]
         ends = [events.Finished("error", one) for one in broken_off]
-        whole = self._format_reply(self.context, [*self._kept_events, *ends, self._usage or used])
+        whole = self._format_reply(
+            self.context, [*self._kept_events, *ends, self._reply_usage or used]
+        )
         return _encode_excerpt(whole, cut=self._is_cut)
 
     def _should_keep_event(self, event: events.Event) -> bool:
         if isinstance(event, events.Usage):
-            self._usage = event
+            self._reply_usage = event
             return False
         if isinstance(event, events.PassedBytes):  # other events say the same
             return False
@@ -198,7 +200,7 @@ class Record(Struct):
         self.asked = shown if len(name) <= _LONGEST_NAME else f"{shown}…"
 
     def first_token(self, elsewhere: float) -> float:
-        """Record the first content, after ``elsewhere`` seconds at targets; return the overhead."""
+        """Record the time of the first token; return its seconds beyond those ``elsewhere``."""
         self.first_token_seconds = seconds = time.monotonic() - self.started
         self.overhead_seconds = overhead = seconds - elsewhere if seconds > elsewhere else 0.0
         return overhead
@@ -210,7 +212,7 @@ class Record(Struct):
         self.cost = 0
 
     def settle(self) -> None:
-        """Set the facts that are known at the end only."""
+        """Set duration, status, usage and the other facts that are known only at the end."""
         self.duration_seconds = time.monotonic() - self.started
         outcome = self.outcome
         if outcome is None:
@@ -242,7 +244,7 @@ class Record(Struct):
         return is_charged(used.prompt, output, worked=worked, delivered=outcome.delivered)
 
     def ended(self, failure: BaseException) -> None:
-        """Record a failure; a cancellation is a client that has left, unless the service ends."""
+        """Record how a request failed; a cancellation is a gone client unless the service stops."""
         if isinstance(failure, ServiceError):
             self.failed(failure)
         elif isinstance(failure, CancelledError) and SHUTDOWN in failure.args:
@@ -263,7 +265,7 @@ class RecordSink(Protocol):
 
 
 class UsageSettlement(Protocol):
-    """Accounting of requests: records that one begins, then settles and stores its usage."""
+    """Accounting of requests: writes that a request begins, then settles and stores its usage."""
 
     def begin_request(self, record: Record, prompt: int) -> None:
         """Write that a request of about ``prompt`` tokens goes to a target.
@@ -272,7 +274,7 @@ class UsageSettlement(Protocol):
         """
 
     async def enter(self, record: Record) -> None:
-        """Return when the record is safe; raise :class:`ServiceError` if it cannot be."""
+        """Store the record; return once it is safe, or raise :class:`ServiceError`."""
 
 
 class Meter:
@@ -285,7 +287,7 @@ class Meter:
         self.bookkeeping = bookkeeping
 
     def begin(self, record: Record) -> None:
-        """Follow a new request; :meth:`write` its record however that ends."""
+        """Let a subclass note that a request begins; :meth:`write` its record however it ends."""
 
     def begin_request(self, record: Record, prompt: int) -> None:
         """Write to the ledger that a request goes to a target; raise :class:`ServiceError`."""
@@ -293,7 +295,7 @@ class Meter:
             self.bookkeeping.begin_request(record, prompt)
 
     def write(self, record: Record) -> Awaitable[None] | None:
-        """Write the record of an ended request; the result, if any, ends when it is safe."""
+        """Write an ended request's record; the awaitable returned, if any, ends once it is safe."""
         record.settle()
         if self.bookkeeping is not None:
             return self._enter_record(record, self.bookkeeping)
@@ -310,7 +312,7 @@ class Meter:
             self.tell(record)
 
     def tell(self, record: Record) -> None:
-        """Hand a record to every sink, once what is told of the request is certain."""
+        """Write a record to every sink, once the outcome of its request is final."""
         for sink in self.sinks:
             sink.write(record)
 
@@ -321,7 +323,7 @@ _RED, _GREEN, _YELLOW = "\x1b[31m", "\x1b[32m", "\x1b[33m"
 
 
 class RequestLine(Struct, frozen=True, kw_only=True):
-    """The JSON line of a request; the last facts are there only where they say something."""
+    """The JSON log line of a request; the last fields are left out where they have no value."""
 
     time: datetime
     level: str
@@ -358,7 +360,7 @@ class RequestLine(Struct, frozen=True, kw_only=True):
 
 
 class RequestLog:
-    """Writes a line for each record; a failure of the service is a warning."""
+    """Writes a log line for each record, which is a warning if the status is 500 or more."""
 
     def __init__(self, log_buffer: LogBuffer) -> None:
         self._add_to_log_buffer = log_buffer.tell
@@ -369,7 +371,7 @@ class RequestLog:
         self._add_to_log_buffer("warning" if record.status >= 500 else "info", self, record)
 
     def line(self, subject: Record, when: datetime) -> RequestLine:
-        """Return the JSON line; times are to a tenth of a millisecond."""
+        """Return a record's JSON log line; times are rounded to a tenth of a millisecond."""
         used, first = subject.used, subject.first_token_seconds
         return RequestLine(
             time=when,
@@ -406,7 +408,7 @@ class RequestLog:
         )
 
     def text(self, subject: Record, clock: str, *, colours: bool) -> str:
-        """Return the line for a terminal, without unknown facts."""
+        """Return a record's log line for a terminal, without unknown facts."""
         failure = [subject.code, subject.error_class] if subject.code is not None else []
         if failure and subject.status >= 500:  # other log lines are found by the id
             failure.append(subject.request_id)

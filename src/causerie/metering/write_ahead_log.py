@@ -27,7 +27,7 @@ _decode = msgspec.json.Decoder(UsageRecord).decode
 
 
 class WriteAheadLogTaken(Exception):
-    """Another process uses this folder."""
+    """Raised if another process uses the folder of the journal."""
 
 
 class WriteAheadLog:
@@ -40,7 +40,7 @@ class WriteAheadLog:
     """
 
     def __init__(self, folder: Path, *, sync: bool = False, part_bytes: int = _PART_BYTES) -> None:
-        """Raises :class:`WriteAheadLogTaken` and :class:`OSError`."""
+        """Make and lock the folder; raise :class:`WriteAheadLogTaken` or :class:`OSError`."""
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._folder = folder
         self._is_sync_required = sync
@@ -83,7 +83,7 @@ class WriteAheadLog:
         self._begin_next_part()
 
     def begin_request(self, record: UsageRecord) -> None:
-        """Append what a request leaves if this process ends first; raise :class:`OSError`."""
+        """Append the record that a request leaves if the process ends; raise :class:`OSError`."""
         line = _RUNNING + _encode_record_line(record)
         self._append_line(line)
         self._open_lines[record.id] = line

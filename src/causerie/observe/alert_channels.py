@@ -25,7 +25,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Email:
-    """A receiver of letters. ``console`` is the address that links in letters begin with."""
+    """Sends alerts as e-mails; ``console`` is the address that their links begin with."""
 
     server: mail.MailServer
     to: str = field(repr=False)
@@ -59,7 +59,7 @@ _GONE = 410  # the specification: the receiver wants nothing more
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """A receiver. ``ca_file`` has the certificates to trust; unset, those of the system.
+    """Posts alerts as JSON; ``ca_file`` has the certificates to trust, if not the system's.
 
     Without a ``key`` messages are not signed. ``format`` is a setting of the channel.
     """
@@ -108,7 +108,7 @@ class Webhook:
 
 
 def payload(message: Delivery) -> bytes:
-    """Return the body: ``type``, ``timestamp`` and ``data``, as the specification advises."""
+    """Return the JSON body of a standard webhook, with ``type``, ``timestamp`` and ``data``."""
     state = "firing" if message.firing else "resolved"
     return msgspec.json.encode(
         {

@@ -24,7 +24,7 @@ _SHORTEST, _LONGEST = 24, 64  # bytes
 
 
 def secret_bytes(secret: str) -> bytes:
-    """Return the key in a ``whsec_…``; raise :class:`ValueError`, whose text does not hold it."""
+    """Return the key in a ``whsec_…`` secret; raise :class:`ValueError` without naming the key."""
     if not secret.startswith(PREFIX):
         raise ValueError(f"does not begin with `{PREFIX}`")
     try:
@@ -69,7 +69,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Outcome of one attempt, in words for operators; ``final``: there is no further attempt."""
+    """Outcome of one delivery attempt, in words for operators; a ``final`` one is not retried."""
 
     delivered: bool
     words: str
@@ -134,7 +134,7 @@ class Delivery:
 
     @property
     def facts(self) -> list[str]:
-        """Return the details for people, each on one line."""
+        """Return the details as lines of text, each a name and its value."""
         return [f"{name.replace('_', ' ')}: {value}" for name, value in self.details.items()]
 
     @property
@@ -203,7 +203,7 @@ class ErrorRates:
         self._counter_samples: deque[tuple[float, Counted]] = deque()
 
     def look(self, counted: Counted, now: float, window: float) -> Mapping[str, ErrorRate]:
-        """Return the rates of the last ``window`` seconds, or since the first call."""
+        """Return each model's rate in the last ``window`` seconds, or since the first call."""
         looks = self._counter_samples
         looks.append((now, counted))
         while len(looks) > 2 and looks[1][0] <= now - window:
@@ -223,11 +223,11 @@ class MemoryBook:
     """Alerts and deliveries in memory, for a service without a database."""
 
     def __init__(self) -> None:
-        self._alerts: dict[str, StoredAlert] = {}
-        self._deliveries: dict[str, Delivery] = {}
+        self._alert_by_key: dict[str, StoredAlert] = {}
+        self._delivery_by_id: dict[str, Delivery] = {}
 
     async def alerts(self) -> Sequence[StoredAlert]:
-        return sorted(self._alerts.values(), key=lambda each: each.since, reverse=True)
+        return sorted(self._alert_by_key.values(), key=lambda each: each.since, reverse=True)
 
     async def fire(
         self,
@@ -236,41 +236,41 @@ class MemoryBook:
         now: datetime,
         quiet_since: datetime,
     ) -> bool:
-        before = self._alerts.get(condition.key)
+        before = self._alert_by_key.get(condition.key)
         if before is not None:
             over = before.resolved_at
             if before.level >= condition.level or (over is not None and over > quiet_since):
                 return False
-        self._alerts[condition.key] = StoredAlert.fired(condition, now)
+        self._alert_by_key[condition.key] = StoredAlert.fired(condition, now)
         self._store_deliveries(deliveries)
         return True
 
     async def seen(self, keys: Sequence[str], now: datetime) -> None:
         for key in keys:
-            if key in self._alerts:
-                self._alerts[key] = replace(self._alerts[key], seen_at=now)
+            if key in self._alert_by_key:
+                self._alert_by_key[key] = replace(self._alert_by_key[key], seen_at=now)
 
     async def resolve(
         self, key: str, deliveries: Sequence[Delivery], now: datetime, unseen_since: datetime
     ) -> bool:
-        found = self._alerts.get(key)
+        found = self._alert_by_key.get(key)
         if found is None or not found.level or found.seen_at > unseen_since:
             return False
-        self._alerts[key] = replace(found, level=0, resolved_at=now)
+        self._alert_by_key[key] = replace(found, level=0, resolved_at=now)
         self._store_deliveries(deliveries)
         return True
 
     async def sent(self, since: datetime) -> Mapping[tuple[str, str], int]:
         return Counter(
             (each.channel, each.to)
-            for each in self._deliveries.values()
+            for each in self._delivery_by_id.values()
             if each.at >= since and each.state is not DeliveryState.DROPPED
         )
 
     async def claim(self, now: datetime, until: datetime, most: int) -> Sequence[Delivery]:
         due = [
             each
-            for each in self._deliveries.values()
+            for each in self._delivery_by_id.values()
             if each.next_at is not None and each.next_at <= now
         ][:most]
         taken = [replace(each, next_at=until, attempts=each.attempts + 1) for each in due]
@@ -281,21 +281,23 @@ class MemoryBook:
         self._store_deliveries([delivery])
 
     async def deliveries(self, most: int) -> Sequence[Delivery]:
-        return sorted(self._deliveries.values(), key=lambda each: each.at, reverse=True)[:most]
+        return sorted(self._delivery_by_id.values(), key=lambda each: each.at, reverse=True)[:most]
 
     async def forget(self, before: datetime) -> None:
-        self._alerts = {key: one for key, one in self._alerts.items() if one.seen_at >= before}
-        self._deliveries = {
+        self._alert_by_key = {
+            key: one for key, one in self._alert_by_key.items() if one.seen_at >= before
+        }
+        self._delivery_by_id = {
             id: one
-            for id, one in self._deliveries.items()
+            for id, one in self._delivery_by_id.items()
             if one.at >= before or one.next_at is not None
         }
 
     def _store_deliveries(self, deliveries: Sequence[Delivery]) -> None:
-        self._deliveries |= {each.id: each for each in deliveries}
-        ended = [id for id, each in self._deliveries.items() if each.next_at is None]
-        for id in ended[: max(len(self._deliveries) - _MOST, 0)]:
-            del self._deliveries[id]
+        self._delivery_by_id |= {each.id: each for each in deliveries}
+        ended = [id for id, each in self._delivery_by_id.items() if each.next_at is None]
+        for id in ended[: max(len(self._delivery_by_id) - _MOST, 0)]:
+            del self._delivery_by_id[id]
 
 
 log = structlog.get_logger(__name__)
@@ -439,7 +441,7 @@ def _build_deliveries(
     alert: Condition | StoredAlert,
     options: AlertOptions,
     now: datetime,
-    sent_counts: Counter[tuple[str, str]],
+    sent_last_hour: Counter[tuple[str, str]],
 ) -> list[Delivery]:
     owners = alert.owners if isinstance(alert, Condition) and options.owners else ()
     receivers = (
@@ -450,11 +452,11 @@ def _build_deliveries(
     for receiver in receivers:
         place = (receiver.channel, receiver.to)
         delivery = _build_delivery(receiver, alert, now, firing=isinstance(alert, Condition))
-        if sent_counts[place] >= options.messages_per_hour:
+        if sent_last_hour[place] >= options.messages_per_hour:
             words = f"Not sent: more than {options.messages_per_hour} messages in an hour."
             delivery = replace(delivery, state=DeliveryState.DROPPED, next_at=None, outcome=words)
         else:
-            sent_counts[place] += 1
+            sent_last_hour[place] += 1
         made.append(delivery)
     return made
 

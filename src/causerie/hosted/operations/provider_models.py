@@ -1,6 +1,4 @@
-"""The list of models of a provider, compared with the configured aliases and the catalog, and the
-changes of the configuration that take models over.
-"""
+"""Compare a provider's models with aliases and catalog, and plan the configuration changes."""
 
 from __future__ import annotations
 
@@ -30,7 +28,7 @@ State = Literal["new", "changed", "same", "gone"]
 
 
 class ComparedModel(Struct, frozen=True):
-    """A model of a provider, as it is listed and as it is configured."""
+    """One model of a provider: its listing, its configured alias, and how the two differ."""
 
     id: str
     state: State
@@ -41,14 +39,14 @@ class ComparedModel(Struct, frozen=True):
 
     @property
     def alone(self) -> bool:
-        """Return whether no other model answers for its alias, so that both have one price."""
+        """Return whether its alias, if any, has no other target, so that both have one price."""
         return self.alias is None or len(self.alias.settings["targets"]) == 1
 
 
 def compared(
     provider: EntryView, listed: Sequence[ListedModel], entries: Sequence[EntryView]
 ) -> Sequence[ComparedModel]:
-    """Compare a provider's list with its aliases: the listed models first, then those gone."""
+    """Compare a provider's listed models with its aliases; aliased models not listed come last."""
     aliases = {id: one.entry for id, one in _index_aliases(provider.name, entries).items()}
     models = provider.settings.get("models", ())
     contexts = {each.get("id"): each.get("context_length") for each in models}
@@ -61,14 +59,14 @@ def compared(
 
 
 def _compare_model(
-    model_id: str, model: ListedModel | None, alias: EntryView | None, context_length: int | None
+    model_id: str, model: ListedModel | None, alias: EntryView | None, known_context: int | None
 ) -> ComparedModel:
     price = alias.settings.get("price") if alias is not None else None
     state: State = "gone" if model is None else "new" if alias is None else "same"
-    found = ComparedModel(model_id, state, model, alias, context_length, price)
+    found = ComparedModel(model_id, state, model, alias, known_context, price)
     if model is None or alias is None:
         return found
-    new_context = model.context_length not in (None, context_length)
+    new_context = model.context_length not in (None, known_context)
     new_price = found.alone and any(
         money(amount) != money((price or {}).get(part, "0"))
         for part, amount in published_price(model).items()
@@ -83,7 +81,7 @@ def taken_over(
     gone: Collection[str] = (),
     prefix: str = "",
 ) -> Sequence[EntryStep]:
-    """Return the changes that make aliases of the ``picked`` models and drop the ``gone`` ones.
+    """Return the changes that add or update aliases of ``picked`` models and drop ``gone`` models.
 
     Entries of the file stay as they are.
     """
@@ -102,11 +100,11 @@ def taken_over(
         elif not alias.locked and len(alias.settings["targets"]) == 1:
             drafts[alias.name] |= _build_price_setting(one)
     drafts.remove(provider.name, gone)
-    return [*_plan_provider_change(provider, picked, gone), *new, *drafts.steps()]
+    return [*_plan_model_list_change(provider, picked, gone), *new, *drafts.steps()]
 
 
 def provider_in_force(entries: Sequence[EntryView], name: str) -> EntryView:
-    """Return the entry of a provider in force, that of the file first; raise :class:`NotFound`."""
+    """Return the provider's entry in force, the file's if there is one; raise :class:`NotFound`."""
     for each in sorted(entries, key=lambda one: not one.locked):
         if (each.kind, each.name, each.in_force) == ("provider", name, True):
             return each
@@ -132,7 +130,7 @@ class _Place(Struct, frozen=True):
     settings: Mapping[str, Any]
 
 
-def _index_targets(
+def _index_targets_by_model(
     entry_kind: EntryKind, provider_name: str, entries: Iterable[EntryView]
 ) -> Mapping[str, _Place]:
     # What entries of a kind say of each model of a provider; the first entry with it.
@@ -147,7 +145,7 @@ def _index_targets(
 def _index_aliases(provider: str, entries: Iterable[EntryView]) -> Mapping[str, _Place]:
     # If several aliases have a model, the one with the fewest other targets.
     fewest = sorted(entries, key=lambda one: len(one.settings.get("targets", ())))
-    return _index_targets("alias", provider, fewest)
+    return _index_targets_by_model("alias", provider, fewest)
 
 
 class _Drafts(dict[str, dict[str, Any]]):
@@ -181,13 +179,13 @@ class _Drafts(dict[str, dict[str, Any]]):
 
 
 def published_price(one: ListedModel) -> Mapping[str, str]:
-    """Return the published parts of a price in the form of the configuration."""
+    """Return the price parts that a provider publishes for a model, as configuration texts."""
     found = {part: getattr(one, f"{part}_price") for part in PRICE_PARTS}
     return {part: configured(money(amount)) for part, amount in found.items() if amount is not None}
 
 
 def configured(amount: Decimal) -> str:
-    """Return an amount of money in the form of the configuration."""
+    """Format an amount of money as the configuration's decimal text, rounded to nine places."""
     try:
         return f"{amount.quantize(_DIGITS).normalize():f}"
     except InvalidOperation:
@@ -200,12 +198,12 @@ def _build_price_setting(model: ListedModel) -> dict[str, Any]:
 
 
 def changed(entry: EntryView, settings: dict[str, Any]) -> EntryStep:
-    """Return the step that changes an entry to these settings."""
+    """Return the step that replaces the settings of an entry by these."""
     wish = EntryWish(settings=settings, enabled=entry.enabled, version=entry.version)
     return EntryStep(kind=entry.kind, id=entry.id, wish=wish)
 
 
-def _plan_provider_change(
+def _plan_model_list_change(
     provider: EntryView, picked_models: Sequence[ListedModel], removed_model_ids: Collection[str]
 ) -> Iterator[EntryStep]:
     if provider.locked:
@@ -213,7 +211,7 @@ def _plan_provider_change(
     before = provider.settings.get("models", [])
     models = {each["id"]: each for each in before if each["id"] not in removed_model_ids}
     for one in picked_models:
-        told = {"context_length": one.context_length, "claims": _build_claims(one)}
+        told = {"context_length": one.context_length, "claims": _build_capability_claims(one)}
         if found := {name: each for name, each in told.items() if each}:
             models[one.id] = {**models.get(one.id, {"id": one.id}), **found}
     if list(models.values()) != before:
@@ -242,7 +240,7 @@ class Offer(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class PriceRules:
-    """Rules for prices that follow from those of the provider."""
+    """Rules of sale prices: the margin on a provider's prices, and prices of models without one."""
 
     margin: Decimal | None = None
     """In percent. ``None``: 0 for new endpoints; others keep theirs."""
@@ -264,7 +262,7 @@ def offers(
     entries: Sequence[EntryView],
     rules: PriceRules = PriceRules(),  # frozen
 ) -> Sequence[Offer]:
-    """Compare a provider's list with the catalog: the listed models first, then those gone."""
+    """Compare a provider's listed models with its endpoints; endpoints not listed come last."""
     known, there = _index_endpoints(provider.name, entries), {one.id for one in listed}
     catalog = [each for each in entries if each.kind == _KIND]
     gone = [(id, None) for id, one in known.items() if id not in there and not one.entry.locked]
@@ -281,7 +279,7 @@ def publication(
     gone: Collection[str] = (),
     rules: PriceRules = PriceRules(),  # frozen
 ) -> Sequence[EntryStep]:
-    """Return the changes that publish picked models as they are listed, and remove those gone.
+    """Return the changes that publish ``picked`` models as listed, and remove ``gone`` models.
 
     Models picked for one id become endpoints of one model. Entries of the file stay as they are.
     Raises :class:`InvalidRequest` for a model without a price, or one of the file.
@@ -320,7 +318,7 @@ def withdrawal(provider: EntryView, entries: Sequence[EntryView]) -> Sequence[En
 
 
 def router_door(entries: Iterable[EntryView]) -> EntryStep | None:
-    """Return the step that opens a door to the catalog; ``None`` if one is configured."""
+    """Return the step that adds a router door for the catalog; ``None`` if one is configured."""
     if any(each.kind == "door" and each.settings.get("kind") == "router" for each in entries):
         return None
     return EntryStep(kind="door", wish=EntryWish(settings={"name": "router", "kind": "router"}))
@@ -342,7 +340,7 @@ def _sanitize_id_part(text: str) -> str:
 
 
 def _index_endpoints(provider: str, entries: Iterable[EntryView]) -> Mapping[str, _Place]:
-    return _index_targets(_KIND, provider, sorted(entries, key=lambda one: one.locked))
+    return _index_targets_by_model(_KIND, provider, sorted(entries, key=lambda one: one.locked))
 
 
 def _build_offer(
@@ -374,12 +372,12 @@ def _build_offer(
     )
 
 
-def _find_entry(provider: str, model: str, catalog: Sequence[EntryView]) -> EntryView | None:
-    wanted = catalog_id(provider, model)
+def _find_entry(provider: str, model_id: str, catalog: Sequence[EntryView]) -> EntryView | None:
+    wanted = catalog_id(provider, model_id)
     for each in catalog:
         if each.name.casefold() == wanted:
             return each
-    if "/" in model:
+    if "/" in model_id:
         return None
     slug = wanted.partition("/")[2]
     found = [each for each in catalog if each.name.casefold().partition("/")[2] == slug]
@@ -395,7 +393,7 @@ def _build_model_settings(model_id: str, model: ListedModel) -> dict[str, Any]:
     return {"id": model_id, "endpoints": [], **{key: each for key, each in words.items() if each}}
 
 
-def _build_claims(model: ListedModel) -> dict[str, Any]:
+def _build_capability_claims(model: ListedModel) -> dict[str, Any]:
     found = {
         "supported_parameters": model.supported_parameters,
         "input_modalities": model.input_modalities,
@@ -424,7 +422,7 @@ def _build_endpoint_settings(
     for name in ("context_length", "max_output_tokens"):
         if (tokens := getattr(model, name)) is not None:
             made[name] = tokens
-    if claims := _build_claims(model):
+    if claims := _build_capability_claims(model):
         made["claims"] = claims
     return made
 
@@ -447,11 +445,11 @@ def _compute_sale_price(
     return found
 
 
-def _sale_amount(part: str, amount: str, settings: Mapping[str, Any], rules: PriceRules) -> str:
+def _sale_amount(part: str, amount: str, endpoint: Mapping[str, Any], rules: PriceRules) -> str:
     if rules.margin is not None:
         return configured(money(amount) * (1 + rules.margin / 100))
-    cost = money(settings.get("cost", {}).get(part, "0"))
-    price = settings.get("price", {}).get(part)
+    cost = money(endpoint.get("cost", {}).get(part, "0"))
+    price = endpoint.get("price", {}).get(part)
     if price is None or not cost:
         return amount
     if cost == money(amount):

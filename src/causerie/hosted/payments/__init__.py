@@ -1,1 +1,1 @@
-"""Payments for credits at providers of others."""
+"""Payments for credits through payment providers."""

@@ -1,4 +1,4 @@
-"""Stripe Checkout over its HTTP API: sessions that people pay in, and signed reports of payments.
+"""Stripe Checkout over its HTTP API: pages that people pay on, and signed webhooks of payments.
 
 Only the address of the settings is requested. Stripe reports a payment by webhook, perhaps again,
 late and out of order; each is one credit by the id of its payment, a refund takes back the share
@@ -46,7 +46,7 @@ _UNUSABLE = (
 
 @dataclass(eq=False, repr=False)
 class Stripe:
-    """Creates sessions, and adds credits as their payments are reported."""
+    """Creates payment pages at Stripe, and books credits as webhooks report the payments."""
 
     url: str
     """Address of Stripe's API."""
@@ -61,7 +61,7 @@ class Stripe:
     alert: Callable[[Condition], Awaitable[None]]
 
     async def begin(self, user: User, project_id: str, amount: Decimal, back: str) -> str:
-        """Return a new page to pay in, which leads ``back``; raise :class:`UpstreamFailed`."""
+        """Return the URL of a new payment page leading ``back``; raise :class:`UpstreamFailed`."""
         cents = int(amount * 100)
         of = {"project": project_id, "cents": str(cents)}
         form = {
@@ -84,17 +84,17 @@ class Stripe:
         return found
 
     async def _ask_stripe(
-        self, path: str, fault: str, form: Mapping[str, str] | None = None
+        self, path: str, error: str, form: Mapping[str, str] | None = None
     ) -> Mapping[str, Any]:
         headers = [("authorization", f"Bearer {self.key}")]
         try:
             return await self.http.ask(f"{self.url.rstrip('/')}/v1/{path}", headers, form)
         except IdentityProviderFailed as failure:
             _log.error("stripe.failed", reason=str(failure))
-            raise UpstreamFailed(f"{fault}: Stripe does not answer. Try again later.") from failure
+            raise UpstreamFailed(f"{error}: Stripe does not answer. Try again later.") from failure
 
     async def answer(self, exchange: Exchange) -> None:
-        """Answer a webhook: 400 for a wrong signature, 200 for every report that needs no other."""
+        """Answer a webhook: 400 for a wrong signature, 200 once the event is booked or unusable."""
         body = await read_body(exchange, _LIMITS)
         given = exchange.headers.get("stripe-signature", "")
         if exchange.method != "POST" or not self.signed(given, body):
@@ -131,7 +131,7 @@ class Stripe:
         return any(hmac.compare_digest(right, each) for each in given[:10])
 
     async def record(self, kind: str, what: Mapping[str, Any]) -> None:
-        """Add the credits of a paid session; take back those of a refund or a dispute.
+        """Add the credits of a paid session or won dispute; take back those of a refund or dispute.
 
         Raises :class:`UpstreamFailed` if Stripe does not say whose payment is disputed.
         """
@@ -165,7 +165,7 @@ class Stripe:
 
 
 def _parse_order(payment: Mapping[str, Any]) -> tuple[str, int] | None:
-    """Return project and cents of the credits that a payment buys; ``None`` if it buys none."""
+    """Return project id and cents from a payment's metadata; ``None`` if it buys no credits."""
     bought = payment.get("metadata") or {}
     if "project" not in bought:
         return None
@@ -187,7 +187,7 @@ def _build_payment_id(stripe_id: str) -> str:
 
 
 class Sales(msgspec.Struct, frozen=True):
-    """Terms of the sale of credits, and the balance that counts as low."""
+    """How credits are sold: by Stripe or on a page, the amounts, and the balance that is low."""
 
     stripe: Stripe | None = None
     page: str | None = None
@@ -198,7 +198,7 @@ class Sales(msgspec.Struct, frozen=True):
 
     @property
     def open(self) -> bool:
-        """Return whether somebody can buy credits."""
+        """Return whether credits are for sale, by Stripe or on the operator's page."""
         return self.stripe is not None or self.page is not None
 
     def page_for(self, project_id: str) -> str:

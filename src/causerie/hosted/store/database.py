@@ -1,4 +1,4 @@
-"""The database: its address, TLS, connections, failures and migrations; and rows as objects.
+"""The database: its address, TLS, connections, failures and migrations.
 
 Readers and writers are separate, because SQLite has one writer: writers queue for one connection
 instead of running into each other's lock.
@@ -56,7 +56,7 @@ class WrongAddress(ValueError):
 
 
 def tls_of(address: URL) -> tuple[URL, SSLContext | str | None]:
-    """Return the address without its TLS parameters, and these as the driver takes them.
+    """Return the address without TLS parameters, and the driver's TLS argument made of them.
 
     ``sslmode``, ``sslrootcert``, ``sslcert`` and ``sslkey`` mean the same as for libpq (PostgreSQL,
     section 34.1.2), but without ``sslrootcert`` the system's certificates are trusted, and no
@@ -142,7 +142,7 @@ class Database:
     """Connections to one database. Close it in the loop that used it."""
 
     def __init__(self, url: str) -> None:
-        """Raise :class:`WrongAddress`. Connects on first use only."""
+        """Create the engines without connecting; raise :class:`WrongAddress` for a wrong URL."""
         self.outage = Outage("the database")
         address = _parse_address(url)
         self.sqlite = address.get_backend_name() == "sqlite"
@@ -180,19 +180,19 @@ class Database:
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncConnection]:
-        """Begin a reading transaction, which sees one state; raise :class:`StoreUnavailable`."""
+        """Begin a reading transaction; raise :class:`StoreUnavailable`."""
         with self._track_outage():
             async with self._reader_engine.connect() as connection:
                 yield connection
 
     async def rows(self, query: Executable) -> Sequence[RowMapping]:
-        """Read the rows of a query; raise :class:`StoreUnavailable`."""
+        """Return the rows of a query; raise :class:`StoreUnavailable`."""
         async with self.reading() as connection:
             rows: Sequence[RowMapping] = (await connection.execute(query)).mappings().all()
         return rows
 
     async def write(self, statement: Executable) -> int:
-        """Execute a statement in a transaction of its own; return the number of its rows."""
+        """Execute a statement in a transaction of its own; return the number of affected rows."""
         async with self.writing() as connection:
             return (await connection.execute(statement)).rowcount
 
@@ -207,7 +207,7 @@ class Database:
         self.outage.over()
 
     async def checkpoint(self) -> None:
-        """Write SQLite's log into the file, and empty the log."""
+        """Copy SQLite's write-ahead log into the database file, and empty the log."""
         with _raise_translated_failures():
             async with self._writer_engine.connect() as connection:
                 raw = await connection.get_raw_connection()  # no transaction may be open
@@ -253,7 +253,7 @@ def _translate_failure(failure: Exception) -> StoreUnavailable | None:
 
 
 def obstacle_of(failure: Exception) -> str:
-    """Return what is wrong with the database, for the operator who starts the service.
+    """Return the cause of a database failure as text for the operator who starts the service.
 
     Only words of the system and of SQLite are used, which name no user, password or statement.
     """
@@ -383,7 +383,7 @@ class OtherSchema(Exception):
 
 
 class UpgradeStep(Struct, frozen=True):
-    """One revision to come: its words, and its statements where they do not depend on the rows."""
+    """One pending revision: its description, and its SQL unless that depends on the rows."""
 
     revision: str
     words: str
@@ -421,7 +421,7 @@ async def revision(database: Database) -> str | None:
 
 
 async def upgrade_plan(database: Database) -> UpgradePlan:
-    """Return what :func:`upgrade` would do, and raise the same; nothing is changed."""
+    """Return the plan of :func:`upgrade` without changing anything; raise the same exceptions."""
     async with database.reading() as connection:
         return await connection.run_sync(_plan_upgrade)
 
@@ -430,7 +430,7 @@ def _upgrade_schema(connection: Connection) -> None:
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
     scripts = ScriptDirectory.from_config(_build_alembic_config(connection))
-    if not _is_upgradable(connection, scripts):
+    if not _is_upgradable_or_raise(connection, scripts):
         return
     if _read_current_revision(connection) is None:
         METADATA.create_all(connection, checkfirst=False)
@@ -444,7 +444,7 @@ def _upgrade_schema(connection: Connection) -> None:
     connection.execute(update(schema_state).where(other).values(values))
 
 
-def _is_upgradable(connection: Connection, scripts: ScriptDirectory) -> bool:
+def _is_upgradable_or_raise(connection: Connection, scripts: ScriptDirectory) -> bool:
     # False for tables of a newer version that this one can serve.
     current, every = _read_current_revision(connection), [*scripts.walk_revisions()]
     known = {each.revision for each in every}
@@ -481,7 +481,7 @@ def _plan_upgrade(connection: Connection) -> UpgradePlan:
     current, newest_first = _read_current_revision(connection), [*scripts.walk_revisions()]
     revisions = [each.revision for each in newest_first]
     now = revisions.index(current) if current in revisions else len(revisions)
-    due = newest_first[:now] if _is_upgradable(connection, scripts) else []
+    due = newest_first[:now] if _is_upgradable_or_raise(connection, scripts) else []
     steps = [
         UpgradeStep(
             each.revision, each.doc, _render_upgrade_sql(connection, each) if current else ()

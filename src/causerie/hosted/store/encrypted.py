@@ -1,4 +1,4 @@
-"""Encrypted columns: credentials of entries, contents of requests, and the change of the key."""
+"""Encrypted columns: credentials, contents of requests, and re-encryption with a new key."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class SqlEntries(SqlRepository):
         return await self._read_all(query, self._decrypt_entry)
 
     async def add(self, entries: Sequence[StoredEntry]) -> None:
-        """Insert entries; raise :class:`Taken` if one of a kind and name exists."""
+        """Insert entries; raise :class:`Taken` if one with the same kind and name exists."""
         await self._insert_rows(table, [self._encrypt_entry(each) for each in entries])
 
     async def change(self, entries: Sequence[StoredEntry]) -> bool:
-        """Change entries; return false, and change none, if one has not the version before."""
+        """Update entries; return false and change none unless each stored version is one lower."""
         if not entries:
             return True
         query = select(table.c.id, table.c.version).order_by(table.c.id).with_for_update()
@@ -62,7 +62,7 @@ class SqlEntries(SqlRepository):
         return True
 
     async def remove(self, id: str) -> bool:
-        return await self._delete(table, id=id)
+        return await self._delete_where(table, id=id)
 
     def _encrypt_entry(self, entry: StoredEntry) -> dict[str, Any]:
         values = row_of(table, entry)
@@ -84,7 +84,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 class SqlRecordings(SqlRepository):
-    """Contents of requests, only of projects that keep them, for as long as they keep them."""
+    """Recorded contents of requests of the projects that keep them, until they expire."""
 
     async def put(self, kept: Sequence[Recording]) -> None:
         names = sorted({each.project_id for each in kept})
@@ -101,7 +101,7 @@ class SqlRecordings(SqlRepository):
             await self._execute(recordings.insert(), rows)
 
     async def find(self, id: str) -> Recording | None:
-        """Return a recording; raise :class:`NotFound` for one that no key decrypts."""
+        """Return an unexpired recording; raise :class:`NotFound` for one that no key decrypts."""
         row = await self._read_first_row(
             self._skip_expired(select(recordings)).where(recordings.c.id == id)
         )
@@ -117,19 +117,19 @@ class SqlRecordings(SqlRepository):
             ) from failure
 
     async def several(self, project_id: str, ids: Sequence[str]) -> Sequence[Recording]:
-        """Return the recordings of these ids that a key decrypts."""
+        """Return a project's recordings with these ids, but not expired or undecryptable ones."""
         query = self._skip_expired(select(recordings), project_id).where(recordings.c.id.in_(ids))
         rows = (await self._execute(query)).mappings().all()
         return await asyncio.to_thread(self._decrypt_readable_recordings, rows)
 
     async def users(self, project_id: str, ids: Sequence[str]) -> Mapping[str, str]:
-        """Return the users of the stored recordings of these ids, by id."""
+        """Return the user id of each unexpired recording among these ids, by recording id."""
         of = recordings.c
         query = self._skip_expired(select(of.id, of.user_id), project_id).where(of.id.in_(ids))
         return {row.id: row.user_id for row in await self._execute(query)}
 
     async def forget(self, project_id: str) -> None:
-        await self._delete(recordings, project_id=project_id)
+        await self._delete_where(recordings, project_id=project_id)
 
     async def shorten(self, project_id: str, kept: timedelta) -> None:
         end = type_coerce(recordings.c.at, BigInteger) + kept // _MICROSECOND
@@ -145,7 +145,7 @@ class SqlRecordings(SqlRepository):
     async def page(
         self, project_id: str, after: str, most: int
     ) -> tuple[Sequence[Recording], str | None]:
-        """Return recordings after an id, by id, and the last id read; ``None`` at the end."""
+        """Return a page of recordings after an id, and its last id, ``None`` on the last page."""
         query = self._skip_expired(select(recordings), project_id)
         if after:
             query = query.where(recordings.c.id > after)
@@ -158,12 +158,12 @@ class SqlRecordings(SqlRepository):
         return query.where(recordings.c.project_id == project_id) if project_id else query
 
     def _encrypt_recordings(
-        self, new_recordings: Sequence[Recording], retention_days: Mapping[str, int]
+        self, new_recordings: Sequence[Recording], days_by_project: Mapping[str, int]
     ) -> list[dict[str, Any]]:
         return [
             {
                 **row_of(recordings, each),
-                "expires_at": each.at + timedelta(days=retention_days[each.project_id]),
+                "expires_at": each.at + timedelta(days=days_by_project[each.project_id]),
                 "request": self.cipher.seal(each.request, f"request:{each.id}"),
                 "reply": self.cipher.seal(each.reply, f"reply:{each.id}"),
             }
@@ -185,12 +185,12 @@ class SqlRecordings(SqlRepository):
 
 
 async def seal_secrets(database: Database, cipher: Cipher) -> tuple[int, Sequence[str]]:
-    """Encrypt again with the first key what older keys encrypted; return the number of secrets.
+    """Re-encrypt secrets of older keys with the first key; return how many, and unreadable entries.
 
     The former values are overwritten in the file, so that an old key opens nothing of it. Raises
     :class:`WrongKey`, without a change, if no key opens a two-factor secret, and
     :class:`~causerie.errors.StoreUnavailable`. A credential that no key opens stays as it is; its
-    entry is shown as broken, and returned too, as kind and name.
+    entry is shown as broken, and returned as kind and name.
     """
     async with database.reading() as connection:
         stale, unopened = await _plan_reencryption(connection, cipher)

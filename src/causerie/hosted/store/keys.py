@@ -1,6 +1,4 @@
-"""API keys, their secrets and bounds, and the numbered list of what has changed; and credits,
-which are only added to.
-"""
+"""API keys with secrets and bounds, operator keys, credits, and the numbered list of changes."""
 
 from __future__ import annotations
 
@@ -67,7 +65,7 @@ class SqlOperatorKeys(SqlRows[OperatorKey]):
     table, kind = operator_keys, OperatorKey
 
     async def every(self) -> Sequence[OperatorKey]:
-        """Return the keys that are not deleted, newest first."""
+        """Return the operator keys that are not deleted, newest first."""
         query = select(operator_keys).where(operator_keys.c.deleted_at.is_(None))
         query = query.order_by(operator_keys.c.created_at.desc(), operator_keys.c.id)
         return await self._read_records(query)
@@ -86,7 +84,7 @@ class SqlKeys(SqlRepository):
     """
 
     async def add(self, key: ApiKey, secret: KeySecret) -> None:
-        """Insert a key without its bounds."""
+        """Insert a key and its secret, but not its bounds."""
         await self._insert(api_keys, key)
         await self._insert(key_secrets, secret)
 
@@ -95,7 +93,7 @@ class SqlKeys(SqlRepository):
         await self._update(api_keys, key)
 
     async def find(self, id: str) -> ApiKey | None:
-        """Return a key, also a deleted one."""
+        """Return a key with its bounds, also a deleted one."""
         if self.writing:  # a row is locked by itself, without those that are joined to it
             await self._read_first_row(self._select_by_id(api_keys, id))
         row = await self._read_first_row(_keys_query().where(api_keys.c.id == id))
@@ -132,7 +130,7 @@ class SqlKeys(SqlRepository):
         return [replace(key, bounds=bounds[f"key:{key.id}"]) for key in keys]
 
     async def counts(self, by: Literal["project_id", "person"]) -> Mapping[str, int]:
-        """Return the numbers of keys by project or person (empty: of nobody)."""
+        """Count undeleted keys by project or person id; keys of nobody count under the empty id."""
         place = api_keys.c[by]
         query = select(place, func.count()).where(api_keys.c.deleted_at.is_(None)).group_by(place)
         return {row[0]: row[1] for row in await self._execute(query)}
@@ -142,14 +140,14 @@ class SqlKeys(SqlRepository):
         await self._execute(withdrawn.values(withdrawn_at=self.now))
 
     async def rotate(self, secret: KeySecret, old_until: datetime) -> None:
-        """Add a secret; older ones expire at ``old_until`` at the latest."""
+        """Add a secret to its key, whose older secrets expire at ``old_until`` at the latest."""
         of = key_secrets.c
         later = of.key_id == secret.key_id, or_(of.expires_at.is_(None), of.expires_at > old_until)
         await self._execute(key_secrets.update().where(*later).values(expires_at=old_until))
         await self._insert(key_secrets, secret)
 
     async def set_bounds(self, bounds: Mapping[str, LimitsAndBudgets]) -> None:
-        """Replace the bounds of these owners."""
+        """Replace the limits and budgets of the owners, which are the keys of ``bounds``."""
         owners = [*bounds]
         for first in range(0, len(owners), _OWNERS_AT_ONCE):
             some = owners[first : first + _OWNERS_AT_ONCE]
@@ -164,7 +162,7 @@ class SqlKeys(SqlRepository):
         await self._insert_rows(budgets, budgeted)
 
     async def scoped(self) -> Mapping[str, LimitsAndBudgets]:
-        """Return the bounds of all tags and providers."""
+        """Return the limits and budgets of all tags and providers with a budget, by owner."""
         of = budgets.c.owner
         query = select(of).where(or_(*(of.startswith(f"{kind}:") for kind in SCOPES))).distinct()
         return await self.bounds_of([*(await self._execute(query)).scalars()])
@@ -193,18 +191,18 @@ class SqlKeys(SqlRepository):
         }
 
     async def set_access(self, owner: str, access: Access) -> None:
-        await self._delete(access_rules, owner=owner)
+        await self._delete_where(access_rules, owner=owner)
         if access != ALL:
             await self._execute(access_rules.insert().values(owner=owner, **structs.asdict(access)))
 
     async def access(self, owners: Sequence[str]) -> Mapping[str, Access]:
-        """Return the restricting rules of these owners; a member is `member:PROJECT/USER`."""
+        """Return restrictions of access by owner, where any; a member is `member:PROJECT/USER`."""
         query = select(access_rules).where(access_rules.c.owner.in_(owners))
         found = (await self._execute(query)).mappings()
         return {values.pop("owner"): Access(**values) for values in map(dict, found)}
 
     async def access_rules(self, project_id: str, user_id: str) -> tuple[AccessRule, ...]:
-        """Return the rules for keys of a user (empty: of nobody) in a project."""
+        """Return the access rules of a project, and of a user in general and as its member."""
         whose = {f"project:{project_id}": "project"}
         if user_id:
             whose |= {f"user:{user_id}": "person", own_bounds(project_id, user_id): "member"}
@@ -226,7 +224,7 @@ class SqlKeys(SqlRepository):
         await self._execute(changes.delete().where(changes.c.at < self.now - _CHANGES_KEPT))
 
     async def changes(self, after: int) -> tuple[int, Sequence[str] | None]:
-        """Return the number of the latest change, and the subjects of all since ``after``.
+        """Return the number of the latest change, and the subjects of changes since ``after``.
 
         They are ``None`` if not all of them are stored.
         """
@@ -267,7 +265,7 @@ class SqlKeys(SqlRepository):
     async def granted(
         self, key: ApiKey, *, networks: tuple[str, ...] | None, recorded: bool
     ) -> Grant:
-        """Return what a key may do that works, in a project with these networks."""
+        """Return the grant of a working key: bounds, access rules, and the project's networks."""
         project, person = key.project_id, key.person
         names = [f"key:{key.id}", f"project:{project}", own_bounds(project)]
         names += [f"user:{person}", own_bounds(project, person)] if person else []

@@ -1,6 +1,4 @@
-"""Alerts, their deliveries, results of probes and measurements of targets, shared by all processes;
-and deletion of rows whose time is over, a bounded number at a time: the sums of usage stay.
-"""
+"""Alerts, deliveries, probe results and target measurements, and the deletion of old rows."""
 
 from __future__ import annotations
 
@@ -34,7 +32,7 @@ from causerie.routing.measurements import Row, Sums
 
 
 class SqlAlertBook(Struct, frozen=True):
-    """Implements :class:`AlertBook`: of several processes, the one that changes the row decides."""
+    """Implements :class:`AlertBook`; of racing processes, the one whose update comes first wins."""
 
     _database: Database
 
@@ -87,7 +85,9 @@ class SqlAlertBook(Struct, frozen=True):
 
     async def claim(self, now: datetime, until: datetime, most: int) -> Sequence[Delivery]:
         table = alert_deliveries
-        query = _alert_query().where(table.c.next_at <= now).order_by(table.c.next_at).limit(most)
+        query = (
+            _delivery_query().where(table.c.next_at <= now).order_by(table.c.next_at).limit(most)
+        )
         due = [Delivery(**row) for row in await self._database.rows(query)]
         if not due:
             return ()
@@ -108,7 +108,7 @@ class SqlAlertBook(Struct, frozen=True):
 
     async def deliveries(self, most: int) -> Sequence[Delivery]:
         table = alert_deliveries
-        query = _alert_query().order_by(table.c.at.desc(), table.c.id).limit(most)
+        query = _delivery_query().order_by(table.c.at.desc(), table.c.id).limit(most)
         return [Delivery(**row) for row in await self._database.rows(query)]
 
     async def forget(self, before: datetime) -> None:
@@ -120,7 +120,7 @@ class SqlAlertBook(Struct, frozen=True):
             )
 
 
-def _alert_query() -> Select[Any]:
+def _delivery_query() -> Select[Any]:
     # A newer version has other kinds and states.
     columns = alert_deliveries.c
     known = columns.kind.in_(AlertKind) & columns.state.in_(DeliveryState)
@@ -134,7 +134,7 @@ async def _insert_deliveries(connection: AsyncConnection, deliveries: Sequence[D
 
 
 class SqlProbeResults(Struct, frozen=True):
-    """Implements :class:`ResultStore`."""
+    """Implements :class:`ResultStore` in the database."""
 
     _database: Database
 
@@ -154,7 +154,7 @@ _NAMES = [column.name for column in target_quarters.c]
 
 
 class SqlMeasurements(Struct, frozen=True):
-    """Implements :class:`MeasurementStore`."""
+    """Implements :class:`MeasurementStore` in the database."""
 
     _database: Database
 
@@ -190,7 +190,7 @@ class SqlMeasurements(Struct, frozen=True):
 
 
 class SqlRetention(Struct, frozen=True):
-    """Deletes at most ``most`` rows that are too old, and returns their number."""
+    """Each method deletes at most ``most`` rows that are too old, and returns their number."""
 
     _database: Database
 

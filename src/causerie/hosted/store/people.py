@@ -1,6 +1,4 @@
-"""Users and their sign-in, groups that directories provision, projects, and the audit log, which
-only grows.
-"""
+"""Users and their sign-in, provisioned groups, projects, and the audit log, which only grows."""
 
 from __future__ import annotations
 
@@ -65,7 +63,7 @@ PERSON_STATUS = (
 
 
 def person_status_of(row: RowMapping) -> PersonStatus:
-    """Return the status in a row with the columns ``PERSON_STATUS``."""
+    """Return the status of a person from a row with the columns ``PERSON_STATUS``."""
     return PersonStatus(
         name=row["person_name"],
         operator=row["person_operator"],
@@ -76,7 +74,7 @@ def person_status_of(row: RowMapping) -> PersonStatus:
 
 
 class SqlPeople(SqlRows[User]):
-    """Users and their identities; ``link`` raises :class:`Taken` for a known one."""
+    """Users and their identities; ``link`` raises :class:`Taken` if the identity is linked."""
 
     table, kind = users, User
 
@@ -86,13 +84,13 @@ class SqlPeople(SqlRows[User]):
     async def search(
         self, where: Mapping[str, str], start: int, count: int
     ) -> tuple[int, Sequence[User]]:
-        """Return the number of users who fit, and a part of them, oldest first; none is deleted."""
+        """Return the number of matching users, without deleted ones, and one page, oldest first."""
         gone = and_(users.c.disabled_at.is_not(None), users.c.user_name == "")
-        query = select(users).where(not_(gone), *(_match_field(*each) for each in where.items()))
-        return await self._read_page(query, start, count)
+        query = select(users).where(not_(gone), *(_user_field_is(*each) for each in where.items()))
+        return await self._count_and_read_page(query, start, count)
 
     async def person_status(self, user_id: str, project_id: str | None) -> PersonStatus | None:
-        """Return the status of a user, read without a lock."""
+        """Return the status of a user, with the role in the project, read without a lock."""
         query = (
             select(*PERSON_STATUS)
             .select_from(users)
@@ -102,10 +100,10 @@ class SqlPeople(SqlRows[User]):
             )
             .where(users.c.id == user_id)
         )
-        return await self._read_one(query, person_status_of)
+        return await self._find_one(query, person_status_of)
 
     async def operators(self) -> int:
-        """Return the number of enabled operators."""
+        """Count the enabled operators, and lock their rows until the transaction ends."""
         active = users.c.operator, users.c.disabled_at.is_(None)
         query = select(users.c.id).where(*active).order_by(users.c.id)
         return len((await self._execute(query.with_for_update())).all())
@@ -129,10 +127,10 @@ class SqlPeople(SqlRows[User]):
         return [LinkedIdentity(**row) for row in found.mappings()]
 
     async def unlink(self, identity: LinkedIdentity) -> None:
-        await self._delete(identities, issuer=identity.issuer, subject=identity.subject)
+        await self._delete_where(identities, issuer=identity.issuer, subject=identity.subject)
 
 
-def _match_field(name: str, value: str) -> ColumnElement[bool]:
+def _user_field_is(name: str, value: str) -> ColumnElement[bool]:
     if name == "user_name":  # not case-exact; without one it is the address (RFC 7643, section 4.1)
         own = func.lower(users.c.user_name) == value.lower()
         return or_(own, and_(users.c.user_name == "", users.c.email == value.lower()))
@@ -140,7 +138,7 @@ def _match_field(name: str, value: str) -> ColumnElement[bool]:
 
 
 class SqlProjects(SqlRows[Project]):
-    """Projects and memberships; several are by name."""
+    """Projects and memberships; lists of projects and members are sorted by name."""
 
     table, kind = projects, Project
 
@@ -175,7 +173,7 @@ class SqlProjects(SqlRows[Project]):
 
     async def membership(self, project_id: str, user_id: str) -> Membership | None:
         member = equal(memberships, project_id=project_id, user_id=user_id)
-        return await self._read_one(
+        return await self._find_one(
             select(memberships).where(*member), lambda row: Membership(**row)
         )
 
@@ -194,7 +192,7 @@ class SqlProjects(SqlRows[Project]):
         )
 
     async def join(self, membership: Membership) -> None:
-        """Add a member, or change the role of one."""
+        """Add a membership, or change the role of the existing one."""
         values = row_of(memberships, membership)
         given = {"role": membership.role, "from_group": membership.from_group}
         await upsert(self.connection, memberships, values, given)
@@ -202,7 +200,7 @@ class SqlProjects(SqlRows[Project]):
     async def leave(self, project_id: str, user_id: str) -> None:
         member = {"project_id": project_id, "user_id": user_id}
         await upsert(self.connection, departures, {**member, "at": self.now})
-        await self._delete(memberships, **member)
+        await self._delete_where(memberships, **member)
 
     async def left(self, project_id: str, user_id: str) -> datetime | None:
         """Return when a user left a project for the last time."""
@@ -210,7 +208,7 @@ class SqlProjects(SqlRows[Project]):
         return cast(datetime | None, await self._scalar(select(departures.c.at).where(*member)))
 
     async def owners(self, project_id: str) -> int:
-        """Return the number of owners."""
+        """Count a project's owners, and lock their memberships until the transaction ends."""
         owned = equal(memberships, project_id=project_id, role=Role.OWNER)
         query = select(memberships.c.user_id).where(*owned).with_for_update()
         return len((await self._execute(query)).all())
@@ -254,11 +252,11 @@ class SqlAudit(SqlRepository):
         project_id: str | None = None,
         **details: str,
     ) -> None:
-        """Add an entry of what an actor does now."""
+        """Add an audit entry of what an actor does now."""
         await self.add(entry(self.now, actor, action, subject, project_id, **details))
 
     async def find(self, filter: AuditFilter) -> Sequence[AuditEntry]:
-        """Return the entries that match, newest first."""
+        """Return the audit entries that match the filter, newest first."""
         query = select(audit).order_by(audit.c.id.desc()).limit(filter.count)
         for name in ("project_id", "actor", "action", "subject"):
             if (wanted := getattr(filter, name)) is not None:
@@ -289,7 +287,7 @@ class SqlAudit(SqlRepository):
 
 
 class SqlGroups(SqlRows[IdentityGroup]):
-    """Groups of directories; ``join`` raises :class:`Taken` for an unknown user."""
+    """Groups that directories provision; ``join`` raises :class:`Taken` for unknown users."""
 
     table, kind = groups, IdentityGroup
 
@@ -305,7 +303,7 @@ class SqlGroups(SqlRows[IdentityGroup]):
                 query = query.where(func.lower(groups.c.name) == value.lower())
             else:
                 query = query.where(groups.c[name] == value)
-        return await self._read_page(query, start, count)
+        return await self._count_and_read_page(query, start, count)
 
     async def members(self, group_ids: Collection[str]) -> Mapping[str, Sequence[User]]:
         found: dict[str, list[User]] = {id: [] for id in group_ids}
@@ -328,10 +326,10 @@ class SqlGroups(SqlRows[IdentityGroup]):
         await self._execute(members.delete().where(*of_group))
 
     async def leave_all(self, user_id: str) -> None:
-        await self._delete(members, user_id=user_id)
+        await self._delete_where(members, user_id=user_id)
 
     async def names(self, provider: str, user_id: str) -> frozenset[str]:
-        """Return the names and external ids of a user's groups."""
+        """Return the names and external ids of a user's groups at a provider, as one set."""
         query = (
             select(groups.c.name, groups.c.external_id)
             .join(members, members.c.group_id == groups.c.id)
@@ -348,10 +346,10 @@ class SqlLinks(SqlRows[OneTimeLink]):
     async def use(self, id: str) -> bool:
         """Mark a link as used; return false if it was used before."""
         unused = one_time_links.update().where(*equal(one_time_links, id=id, used_at=None))
-        return await self._execute_on_one_row(unused.values(used_at=self.now))
+        return await self._changes_one_row(unused.values(used_at=self.now))
 
     async def withdraw(self, links: Iterable[OneTimeLink]) -> int:
-        """Delete links; return their number."""
+        """Delete the given links; return their number."""
         ids = [link.id for link in links]
         await self._execute(one_time_links.delete().where(one_time_links.c.id.in_(ids)))
         return len(ids)
@@ -384,7 +382,7 @@ class SqlSessions(SqlRows[Session]):
         return await self._read_records(query.order_by(sessions.c.seen_at.desc(), sessions.c.id))
 
     async def last_seen(self) -> Mapping[str, datetime]:
-        """Return when each user was seen last, by their ids."""
+        """Return when each user was last seen in a stored session, by user id."""
         of = sessions.c
         query = select(of.user_id, func.max(of.seen_at)).group_by(of.user_id)
         return {row[0]: row[1] for row in await self._execute(query)}
@@ -402,7 +400,7 @@ class SqlSessions(SqlRows[Session]):
 
 class SqlFactors(SqlRepository):
     async def find(self, user_id: str) -> Authenticator | None:
-        """Return a user's factor; raise :class:`StoreUnavailable` for one by an unknown key."""
+        """Return a user's second factor; raise :class:`StoreUnavailable` if no key decrypts it."""
         row = await self._read_first_row(select(totp).where(totp.c.user_id == user_id))
         if row is None:
             return None
@@ -421,35 +419,35 @@ class SqlFactors(SqlRepository):
         await upsert(self.connection, totp, {**asdict(authenticator), "secret": sealed})
 
     async def step(self, user_id: str, step: int) -> bool:
-        """Mark a time step as used; return false if it or a later one was used."""
+        """Mark a user's TOTP time step as used; return false if this or a later step was used."""
         earlier = totp.c.user_id == user_id, totp.c.last_step < step
-        return await self._execute_on_one_row(totp.update().where(*earlier).values(last_step=step))
+        return await self._changes_one_row(totp.update().where(*earlier).values(last_step=step))
 
     async def remove(self, user_id: str) -> None:
-        """Remove a user's factor with its recovery codes."""
+        """Delete a user's second factor and recovery codes."""
         await self.put_recovery(user_id, [])
-        await self._delete(totp, user_id=user_id)
+        await self._delete_where(totp, user_id=user_id)
 
     async def users(self) -> frozenset[str]:
-        """Return the ids of users with a confirmed factor."""
+        """Return the ids of the users with a confirmed second factor."""
         found = await self._execute(select(totp.c.user_id).where(totp.c.confirmed_at.is_not(None)))
         return frozenset(found.scalars())
 
     async def put_recovery(self, user_id: str, digests: Sequence[bytes]) -> None:
-        await self._delete(recovery_codes, user_id=user_id)
+        await self._delete_where(recovery_codes, user_id=user_id)
         rows = [{"user_id": user_id, "digest": digest} for digest in digests]
         await self._insert_rows(recovery_codes, rows)
 
     async def use_recovery(self, user_id: str, digest: bytes) -> bool:
         """Delete a recovery code; return false if the user does not have it."""
-        return await self._delete(recovery_codes, user_id=user_id, digest=digest)
+        return await self._delete_where(recovery_codes, user_id=user_id, digest=digest)
 
 
 class SqlAttempts(SqlRows[Failures]):
     table, kind = attempts, Failures
 
     async def lock(self, scopes: Sequence[str]) -> Sequence[Failures]:
-        """Return the failures of some scopes, which are locked until the block ends."""
+        """Lock the failures of these scopes until the block ends, and return their counts."""
         for scope in scopes:  # a row that is not there cannot be locked, so it is made first
             values = {"scope": scope, "failures": 0, "last_at": self.now}
             await upsert(self.connection, attempts, values, {"scope": scope})
@@ -457,14 +455,14 @@ class SqlAttempts(SqlRows[Failures]):
         return [Failures(**row) for row in (await self._execute(query)).mappings()]
 
     async def failed(self, scope: str) -> None:
-        """Count a failure; the count starts anew after :data:`FORGET_FAILURES_AFTER`."""
+        """Count a scope's failure; the count starts anew after :data:`FORGET_FAILURES_AFTER`."""
         forgotten = attempts.c.last_at < self.now - FORGET_FAILURES_AFTER
         count = case((forgotten, 1), else_=attempts.c.failures + 1)
         values = {"scope": scope, "failures": 1, "last_at": self.now}
         await upsert(self.connection, attempts, values, {"failures": count, "last_at": self.now})
 
     async def forgive(self, scope: str) -> None:
-        """Subtract a failure."""
+        """Subtract one from the failures of a scope, but not below zero."""
         failed = attempts.c.scope == scope, attempts.c.failures > 0
         values = {"failures": attempts.c.failures - 1}
         await self._execute(attempts.update().where(*failed).values(values))

@@ -1,4 +1,4 @@
-"""The base class of the repositories in the database, and rows as objects.
+"""The base classes of database repositories, and conversions between records and rows.
 
 Columns and fields have the same names.
 """
@@ -52,14 +52,14 @@ class SqlRepository:
         row: RowMapping | None = (await self._execute(query)).mappings().first()
         return row
 
-    async def _read_one(self, query: Executable, build: Callable[[RowMapping], T]) -> T | None:
+    async def _find_one(self, query: Executable, build: Callable[[RowMapping], T]) -> T | None:
         row = await self._read_first_row(query)
         return build(row) if row else None
 
-    async def _execute_on_one_row(self, statement: Executable) -> bool:
+    async def _changes_one_row(self, statement: Executable) -> bool:
         return (await self._execute(statement)).rowcount == 1
 
-    async def _delete(self, table: Table, **values: Any) -> bool:
+    async def _delete_where(self, table: Table, **values: Any) -> bool:
         return (await self._execute(table.delete().where(*equal(table, **values)))).rowcount > 0
 
     async def _scalar(self, query: Executable) -> Any:
@@ -91,13 +91,13 @@ class SqlRepository:
 
 
 class SqlRows(SqlRepository, Generic[T]):
-    """A repository of the rows of one table, with their ids."""
+    """A repository of one table, whose rows are read and written as records."""
 
     table: ClassVar[Table]
     kind: ClassVar[Callable[..., Any]]
 
     async def add(self, value: T, /) -> None:
-        """Insert a row; raise :class:`Taken` for a unique value that exists."""
+        """Insert a record as a row; raise :class:`Taken` for a unique value that exists."""
         await self._insert(self.table, value)
 
     async def change(self, value: T, /) -> None:
@@ -107,20 +107,22 @@ class SqlRows(SqlRepository, Generic[T]):
         return await self._read_record(self._select_by_id(self.table, id))
 
     async def one(self, **values: Any) -> T | None:
-        """Return the row with these values of its columns, without a lock."""
+        """Return the record whose columns have these values or ``None``, without a lock."""
         return await self._read_record(select(self.table).where(*equal(self.table, **values)))
 
     async def remove(self, **values: Any) -> bool:
         """Delete the rows with these values of their columns; return whether there were any."""
-        return await self._delete(self.table, **values)
+        return await self._delete_where(self.table, **values)
 
     async def _read_record(self, query: Executable) -> T | None:
-        return await self._read_one(query, self._build_record)
+        return await self._find_one(query, self._build_record)
 
     async def _read_records(self, query: Select[Any]) -> list[T]:
         return await self._read_all(query, self._build_record)
 
-    async def _read_page(self, query: Select[Any], start: int, count: int) -> tuple[int, list[T]]:
+    async def _count_and_read_page(
+        self, query: Select[Any], start: int, count: int
+    ) -> tuple[int, list[T]]:
         total = await self._scalar(select(func.count()).select_from(query.subquery()))
         page = query.order_by(self.table.c.created_at, self.table.c.id).offset(start).limit(count)
         return total, await self._read_records(page)
@@ -131,7 +133,7 @@ class SqlRows(SqlRepository, Generic[T]):
 
 
 def equal(table: Table, **values: Any) -> list[ColumnElement[bool]]:
-    """Return the conditions of these values of columns."""
+    """Return one condition for each given column, that it equals its value."""
     return [table.c[name] == value for name, value in values.items()]
 
 

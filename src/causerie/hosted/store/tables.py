@@ -1,4 +1,4 @@
-"""The tables for the queries, with column types that mean the same on SQLite and PostgreSQL.
+"""The database tables, with column types that mean the same on SQLite and PostgreSQL.
 
 Tables of records have a column for each field of the record.
 Times and money are whole numbers in the database, so that no driver or column type rounds them.
@@ -60,19 +60,19 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def microseconds(moment: datetime) -> int:
-    """Return microseconds since 1970; raise :class:`ValueError` without a time zone."""
+    """Return a time as microseconds since 1970; raise :class:`ValueError` without a time zone."""
     if moment.tzinfo is None:
         raise ValueError("a moment needs a time zone; use datetime.now(UTC)")
     return (moment - _EPOCH) // _MICROSECOND
 
 
 def moment_of(stored: int) -> datetime:
-    """Return the UTC time of microseconds since 1970."""
+    """Return the UTC time that is given as microseconds since 1970."""
     return _EPOCH + timedelta(microseconds=stored)
 
 
 class ConvertedColumn(TypeDecorator[Any]):
-    """Type of a column whose values are stored as others; ``None`` is stored as ``NULL``."""
+    """Column type that converts values when they are stored and read; ``None`` is ``NULL``."""
 
     impl: Any = Text
     cache_ok = True
@@ -121,7 +121,7 @@ def _new_table(table_name: str, *parts: SchemaItem) -> Table:
     return Table(table_name, METADATA, *parts)
 
 
-def _build_time_table(table_name: str, owner_column: str, *parts: SchemaItem) -> Table:
+def _table_by_owner_and_start(table_name: str, owner_column: str, *parts: SchemaItem) -> Table:
     start = Column("start", BigInteger, primary_key=True, autoincrement=False, index=True)
     return Table(table_name, METADATA, *_key_columns(Text, owner_column), start, *parts)
 
@@ -130,7 +130,7 @@ def _key_columns(column_type: Any, *names: str) -> Iterator[Column[Any]]:
     return (Column(name, column_type, primary_key=True, autoincrement=False) for name in names)
 
 
-def _required_columns(column_type: Any, *names: str) -> Iterator[Column[Any]]:
+def _not_null_columns(column_type: Any, *names: str) -> Iterator[Column[Any]]:
     return (Column(name, column_type, nullable=False) for name in names)
 
 
@@ -231,7 +231,7 @@ departures = _new_table(
     "departures",
     _project_column(primary_key=True),
     _user_column(primary_key=True),
-    *_required_columns(MOMENT, "at"),
+    *_not_null_columns(MOMENT, "at"),
 )
 
 sessions = _table_for(Session, "sessions", _digest_column(), _user_column(index=True))
@@ -321,7 +321,7 @@ budgets = _table_for(
     Budget,
     "budgets",
     *_key_columns(Text, "owner"),
-    *_required_columns(BigInteger, "amount"),
+    *_not_null_columns(BigInteger, "amount"),
     keys=("model", "unit", "period"),
 )
 
@@ -343,7 +343,7 @@ schema_state = _new_table(
 # One row, raised by whoever changes a key or project: its lock makes the order of
 # numbers the order of commits, which a sequence does not.
 change_counter = _new_table(
-    "change_counter", *_key_columns(Integer, "id"), *_required_columns(BigInteger, "number")
+    "change_counter", *_key_columns(Integer, "id"), *_not_null_columns(BigInteger, "number")
 )
 _execute_after_create(schema_state, "INSERT INTO schema_state (id) VALUES (1)")
 _execute_after_create(change_counter, "INSERT INTO change_counter (id, number) VALUES (1, 0)")
@@ -351,7 +351,7 @@ _execute_after_create(change_counter, "INSERT INTO change_counter (id, number) V
 changes = _new_table(
     "changes",
     *_key_columns(BigInteger, "number"),
-    *_required_columns(Text, "subject"),
+    *_not_null_columns(Text, "subject"),
     Column("at", MOMENT, nullable=False, index=True),
 )
 
@@ -392,59 +392,59 @@ usage_records = _table_for(
 _SEARCHED = ("key_id", "user_id", "tag", "served_by")
 
 
-def _build_sums_table(table_name: str, *places: str) -> Table:
-    return _build_time_table(
+def _build_usage_sums_table(table_name: str, *places: str) -> Table:
+    return _table_by_owner_and_start(
         table_name,
         "project_id",
         *_key_columns(Text, *places),
-        *_required_columns(BigInteger, "requests", "refused", "failed", "aborted"),
-        *_required_columns(BigInteger, "prompt", "cached", "completion", "reasoning"),
-        *_required_columns(MONEY, "cost"),
-        *_required_columns(BigInteger, "first_token_us", "first_tokens", "duration_us"),
-        *_required_columns(BigInteger, "charged", "written"),
+        *_not_null_columns(BigInteger, "requests", "refused", "failed", "aborted"),
+        *_not_null_columns(BigInteger, "prompt", "cached", "completion", "reasoning"),
+        *_not_null_columns(MONEY, "cost"),
+        *_not_null_columns(BigInteger, "first_token_us", "first_tokens", "duration_us"),
+        *_not_null_columns(BigInteger, "charged", "written"),
         *(Index(None, each, "start") for each in _SEARCHED if each in places),
     )
 
 
-usage_hourly = _build_sums_table("usage_hourly", "key_id", "user_id", "model", "door")
-usage_daily = _build_sums_table("usage_daily", "key_id", "user_id", "model", "door")
+usage_hourly = _build_usage_sums_table("usage_hourly", "key_id", "user_id", "model", "door")
+usage_daily = _build_usage_sums_table("usage_daily", "key_id", "user_id", "model", "door")
 
 # By what clients say of their requests, which may be very many: apart from all others, so that
 # pages which do not ask for them cost the same. By the hour.
-usage_apps = _build_sums_table("usage_apps", "app", "model")
-usage_tags = _build_sums_table("usage_tags", "tag", "user_id", "model")
+usage_apps = _build_usage_sums_table("usage_apps", "app", "model")
+usage_tags = _build_usage_sums_table("usage_tags", "tag", "user_id", "model")
 
 # By who answered, for rankings. By the hour.
-usage_targets = _build_sums_table("usage_targets", "model", "served_by")
+usage_targets = _build_usage_sums_table("usage_targets", "model", "served_by")
 
 # What was charged for, by day, as the invoices of providers list it. Statements are made of it.
-usage_charged = _build_time_table(
+usage_charged = _table_by_owner_and_start(
     "usage_charged",
     "project_id",
     *_key_columns(Text, "tag", "model", "served_by"),
-    *_required_columns(
+    *_not_null_columns(
         BigInteger, "requests", "prompt", "cached", "written", "completion", "reasoning"
     ),
-    *_required_columns(BigInteger, "units"),
-    *_required_columns(MONEY, "cost"),
+    *_not_null_columns(BigInteger, "units"),
+    *_not_null_columns(MONEY, "cost"),
 )
 
 # Counts by time to the first token: the histogram that percentiles come from.
-usage_first_token = _build_time_table(
+usage_first_token = _table_by_owner_and_start(
     "usage_first_token",
     "project_id",
     *_key_columns(Text, "model", "key_id", "user_id"),
     *_key_columns(Integer, "bucket"),
-    *_required_columns(BigInteger, "requests"),
+    *_not_null_columns(BigInteger, "requests"),
 )
 
 
 def _measurements_table(table_name: str) -> Table:
-    return _build_time_table(
+    return _table_by_owner_and_start(
         table_name,
         "target",
-        *_required_columns(BigInteger, "answered", "failed"),
-        *_required_columns(BigInteger, "first_tokens", "first_token_us", "speeds", "speed"),
+        *_not_null_columns(BigInteger, "answered", "failed"),
+        *_not_null_columns(BigInteger, "first_tokens", "first_token_us", "speeds", "speed"),
     )
 
 
@@ -463,5 +463,5 @@ alert_deliveries = _table_for(
 
 
 probe_results = _new_table(
-    "probe_results", *_key_columns(Text, "provider", "model"), *_required_columns(Text, "kept")
+    "probe_results", *_key_columns(Text, "provider", "model"), *_not_null_columns(Text, "kept")
 )

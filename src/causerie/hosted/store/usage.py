@@ -70,17 +70,17 @@ _TO_DOUBLE = 4  # buckets to a doubling of the time: a percentile is right to wi
 
 
 def bucket_of(microseconds: int) -> int:
-    """Return the bucket of a time; the scale is the same for all hours and processes."""
+    """Return the histogram bucket of a duration; all hours and processes have the same scale."""
     return max(math.ceil(math.log2(microseconds) * _TO_DOUBLE), 0) if microseconds > 0 else 0
 
 
 def upper_bound(bucket: int) -> float:
-    """Return the longest time of a bucket, in microseconds."""
+    """Return the longest duration of a histogram bucket, in microseconds."""
     return math.pow(2.0, bucket / _TO_DOUBLE)
 
 
 def percentile(counts: Mapping[int, int], share: float) -> float | None:
-    """Return the time in microseconds that ``share`` (0 to 1) of the counts stay within.
+    """Return the duration in microseconds that ``share`` (0 to 1) of the counts stay within.
 
     It is interpolated within its bucket; ``None`` without counts.
     """
@@ -142,7 +142,7 @@ def _build_record_sums(record: UsageRecord, multiplier: int) -> tuple[int, ...]:
 
 
 class SqlUsage:
-    """The store of the ledger.
+    """Stores the ledger's usage records in the database, and adds them to the sums.
 
     A record whose id is stored changes nothing, except that a failure replaces a success: the
     answer to the first commit was lost, and the client was told of the failure. Sums are updated in
@@ -156,7 +156,7 @@ class SqlUsage:
         self._database = database
         dialect = database.dialect
         self._record_sql = str(usage_records.insert().compile(dialect=dialect))
-        self._sum_statements = [
+        self._sums_columns_and_upsert_sql = [
             (_Columns.of(table, span), str(adding(database, table).compile(dialect=dialect)))
             for span, table in _SUMS
         ]
@@ -174,18 +174,18 @@ class SqlUsage:
                 asked = select(of.id, of.status, of.code, of.cost).where(of.id.in_(list(unique)))
                 found = await connection.execute(asked)
                 stored = {id: (status, code, cost) for id, status, code, cost in found}
-                await self._correct_sums(connection, unique, stored)
+                await self._replace_successes_by_failures(connection, unique, stored)
                 new = [each for id, each in unique.items() if id not in stored]
                 await self._add_records(connection, [(each, 1) for each in new])
 
-    async def _correct_sums(
+    async def _replace_successes_by_failures(
         self,
         connection: AsyncConnection,
         records_by_id: Mapping[str, UsageRecord],
-        stored_by_id: Mapping[str, tuple[int, str | None, int]],
+        stored_outcomes_by_id: Mapping[str, tuple[int, str | None, int]],
     ) -> None:
         changes: list[_Change] = []
-        for id, (status, code, cost) in stored_by_id.items():
+        for id, (status, code, cost) in stored_outcomes_by_id.items():
             each = records_by_id[id]
             # An interrupted request is only what was written when it began.
             if each.status < 500 or each.code == INTERRUPTED or status >= 500:
@@ -213,8 +213,8 @@ class SqlUsage:
         return tuple(row)
 
     async def _add_to_sums(self, connection: AsyncConnection, changes: Sequence[_Change]) -> None:
-        sums = _sum_changes_by_place(changes)
-        for columns, statement in self._sum_statements:
+        sums = _sum_by_dimensions(changes)
+        for columns, statement in self._sums_columns_and_upsert_sql:
             if rows := _aggregate_sum_rows(sums, columns):
                 await self._execute_many(connection, statement, rows)
         if first := _count_first_token_buckets(changes):
@@ -239,7 +239,7 @@ _ID, _TRIED = _NAMES.index("id"), _NAMES.index("tried")
 _json = msgspec.json.Encoder().encode
 
 
-def _sum_changes_by_place(changes: Iterable[_Change]) -> Mapping[tuple[Any, ...], Sequence[int]]:
+def _sum_by_dimensions(changes: Iterable[_Change]) -> Mapping[tuple[Any, ...], Sequence[int]]:
     sums: dict[tuple[Any, ...], Sequence[int]] = {}
     for each, times in changes:
         if each.code in _UNCHOSEN:  # a client's words are no place of a sum
@@ -251,7 +251,7 @@ def _sum_changes_by_place(changes: Iterable[_Change]) -> Mapping[tuple[Any, ...]
 
 
 class _Columns(Struct, frozen=True):
-    """Columns of a table of sums, as their places and sums have them, in its order."""
+    """Picks the key values and sums for one table of sums, in the order of its columns."""
 
     span: int
     places: Callable[[tuple[Any, ...]], tuple[Any, ...]]  # without the project and the start
@@ -267,10 +267,10 @@ class _Columns(Struct, frozen=True):
 
 
 def _aggregate_sum_rows(
-    sums_by_place: Mapping[tuple[Any, ...], Sequence[int]], columns: _Columns
+    sums_by_dimensions: Mapping[tuple[Any, ...], Sequence[int]], columns: _Columns
 ) -> list[tuple[Any, ...]]:
     rows: dict[tuple[Any, ...], Sequence[int]] = {}
-    for place, one in sums_by_place.items():
+    for place, one in sums_by_dimensions.items():
         project, start, *_, charged = place
         if columns.charged and not charged:
             continue
@@ -293,7 +293,7 @@ def _count_first_token_buckets(changes: Iterable[_Change]) -> list[tuple[Any, ..
 
 
 def adding(database: Database, table: Table) -> Any:
-    """Return the statement that inserts a row, or adds to the one with its primary key."""
+    """Return the statement that inserts a row, or adds its sums to the row of the same key."""
     statement = (sqlite.insert if database.sqlite else postgresql.insert)(table)
     summed = [column.name for column in table.columns if not column.primary_key]
     return statement.on_conflict_do_update(
@@ -309,7 +309,7 @@ _BEGINNING = moment_of(0)
 
 @dataclass(eq=False)
 class SqlUsageReader:
-    """Reads usage: sums by start and then group, records newest first.
+    """Reads usage: sums sorted by start and then group, records newest first.
 
     ``used`` and ``spent`` count from a midnight UTC. ``used`` is by user, project or key; ``spent``
     is that of an owner of budgets, with an empty ``model`` for all models.
@@ -354,7 +354,7 @@ class SqlUsageReader:
         )
 
     async def charged_failures(self, project: str, since: datetime, suffix: str) -> int:
-        """Count the charged requests of models with this suffix that were rejected or failed."""
+        """Count a project's failed but charged requests since a time, for models of a suffix."""
         # As :attr:`UsageRecord.charged` says it, of records in the index of failures.
         of = usage_records.c
         delivered = and_(of.stream, of.first_token_us.is_not(None))
@@ -382,7 +382,7 @@ class SqlUsageReader:
 
 
 def last_used_query(project: str) -> Select[Any]:
-    """Select the time of each key's last request, or its hour if the records are gone."""
+    """Select the time of each key's last request, or its hour if its records are gone."""
     hourly, records = usage_hourly.c, usage_records.c
     latest = func.max(hourly.start, type_=hourly.start.type).label("hour")
     used = select(hourly.key_id, latest).where(hourly.project_id == project)
@@ -395,7 +395,7 @@ def last_used_query(project: str) -> Select[Any]:
 
 
 def charged_query(question: ChargedQuery) -> Select[Any]:
-    """Select what was charged for by place, from the end of the last piece."""
+    """Select charged sums by project, tag, model and target, from where the last page ended."""
     table = usage_charged
     places = [table.c[name] for name in ("project_id", "tag", "model", "served_by")]
     sums = [func.sum(column).label(column.name) for column in table.c if not column.primary_key]
@@ -409,7 +409,7 @@ def charged_query(question: ChargedQuery) -> Select[Any]:
 
 
 def sums_query(question: UsageQuery, names: Sequence[str] = _SUMMED) -> Select[Any]:
-    """Select sums: by labels from their tables, else from the days if all days are whole."""
+    """Select usage sums from a label's table, else by days if all days are whole, else by hours."""
     midnights = (BudgetPeriod.DAY.start(each) == each for each in (question.since, question.until))
     days = question.step is Step.DAY or all(midnights)
     table = usage_daily if days and question.step is not Step.HOUR else usage_hourly
@@ -425,7 +425,7 @@ def sums_query(question: UsageQuery, names: Sequence[str] = _SUMMED) -> Select[A
 
 
 def first_token_query(question: UsageQuery) -> Select[Any]:
-    """Select the histogram: start (0 for :attr:`Step.ALL`), group, bucket, requests."""
+    """Select first-token histograms: start (0 for :attr:`Step.ALL`), group, bucket, requests."""
     table = usage_first_token
     starts = [] if question.step is Step.ALL else [_choose_start_column(table, question)]
     groups: list[ColumnElement[Any]] = [table.c[_column_name(by)] for by in question.by]
@@ -439,7 +439,7 @@ def first_token_query(question: UsageQuery) -> Select[Any]:
 
 
 def records_query(filter: RecordFilter) -> Select[Any]:
-    """Select records, newest first, from the end of the last page."""
+    """Select matching usage records, newest first, from where the last page ended."""
     table = usage_records
     query = select(table).where(
         table.c.at >= microseconds(filter.since), table.c.at < microseconds(filter.until)
@@ -457,9 +457,9 @@ def records_query(filter: RecordFilter) -> Select[Any]:
 
 
 def spent_query(owner: str, model: str, since: datetime) -> Select[Any]:
-    """Select cost and charged tokens of a key, a user, a member, a project, a tag or a provider.
+    """Select the cost and charged tokens of an owner of budgets since a time.
 
-    A member is ``PROJECT/USER``.
+    Owners are a key, a user, a member (``PROJECT/USER``), a project, a tag and a provider.
     """
     kind, _, id = owner.partition(":")
     table = {"tag": usage_tags, "provider": usage_targets}.get(kind, usage_daily)
@@ -514,13 +514,13 @@ def _build_usage_sums(rows: Iterable[RowMapping], query: UsageQuery) -> Sequence
     # Without a group there is a row even where there is nothing to add up.
     found: Sequence[Mapping[str, Any]] = [dict(row) for row in rows if row["requests"] is not None]
     if By.PROVIDER in query.by:
-        found = _merge_by_provider(found, query)
+        found = _merge_target_rows_by_provider(found, query)
     sums = [_build_usage_sum(row, query) for row in found]
     # Not by the database, which may sort text as some language does; cursors do not.
     return sorted(sums, key=lambda sum: (sum.start or _BEGINNING, *sum.group.values()))
 
 
-def _merge_by_provider(
+def _merge_target_rows_by_provider(
     rows: Iterable[Mapping[str, Any]], query: UsageQuery
 ) -> Sequence[Mapping[str, Any]]:
     # Rows are by target: of one provider there are as many as it has models that were asked.

@@ -1,5 +1,4 @@
-"""Styles, scripts, pictures, typeface: read once, named by content, kept by browsers for a year;
-and the headers of pages and files, by which a browser may do little with them.
+"""Static files of the pages, whose addresses have a hash of the content, and security headers.
 
 A page loads the style sheets and scripts that it needs: see `SHEETS` and the templates. Scripts
 are ES modules, and a page preloads all that its script imports.
@@ -88,33 +87,33 @@ _TYPEFACE = re.compile(r"url\(\./([a-z]+\.woff2)\)")
 
 class Statics:
     def __init__(self, prefix: str, last_style: bytes = b"") -> None:
-        """Read and name all files; ``last_style`` follows the styles of every page."""
-        self._addresses: dict[str, str] = {}
+        """Read and address all files; ``last_style`` is added to the style sheet of every page."""
+        self._address_by_name: dict[str, str] = {}
         self._files_by_address: dict[str, CachedPage] = {}
         others, texts = _read_static_files()
         for name, content in others.items():
             self._add_file(prefix, name, content)
         for name, parts in SHEETS.items():
             style = "".join(texts[f"{part}.css"] for part in parts)
-            located = _TYPEFACE.sub(lambda found: f"url({self._addresses[found[1]]})", style)
+            located = _TYPEFACE.sub(lambda found: f"url({self._address_by_name[found[1]]})", style)
             self._add_file(prefix, name, located.encode() + last_style)
             last_style = b""
-        self._scripts = {name: text for name, text in texts.items() if name.endswith(".js")}
-        for name in self._scripts:
+        self._js_texts = {name: text for name, text in texts.items() if name.endswith(".js")}
+        for name in self._js_texts:
             self._add_script(prefix, name)
 
     def address(self, name: str) -> str:
-        return self._addresses[name]
+        return self._address_by_name[name]
 
     def imports(self, name: str) -> Sequence[str]:
         found: dict[str, None] = {}
         waiting = [name]
         while waiting:
-            text = self._scripts[waiting.pop()]
+            text = self._js_texts[waiting.pop()]
             new = [each for each in _STATIC_IMPORT.findall(text) if each not in found]
             found |= dict.fromkeys(new)
             waiting += new
-        return [self._addresses[each] for each in found]
+        return [self._address_by_name[each] for each in found]
 
     async def answer(self, exchange: Exchange) -> None:
         file = self._files_by_address.get(exchange.path)
@@ -126,20 +125,22 @@ class Statics:
 
     def _add_script(self, prefix: str, file_name: str) -> None:
         # Imports come first, as an address names content: no script meets one of another version.
-        if file_name in self._addresses:
+        if file_name in self._address_by_name:
             return
 
         def addressed(found: re.Match[str]) -> str:
             self._add_script(prefix, found[2])
-            return found[1] + self._addresses[found[2]] + found[3]
+            return found[1] + self._address_by_name[found[2]] + found[3]
 
-        self._add_file(prefix, file_name, _IMPORT.sub(addressed, self._scripts[file_name]).encode())
+        self._add_file(
+            prefix, file_name, _IMPORT.sub(addressed, self._js_texts[file_name]).encode()
+        )
 
     def _add_file(self, prefix: str, file_name: str, content: bytes) -> None:
         stem, _, kind = file_name.rpartition(".")
         hashed = hashlib.sha256(content).hexdigest()[:16]
         address = f"{prefix}/{stem}.{hashed}.{kind}"
-        self._addresses[file_name] = address
+        self._address_by_name[file_name] = address
         self._files_by_address[address] = CachedPage(content, f'W/"{hashed}"', lasting=True)
 
 

@@ -1,6 +1,4 @@
-"""Branding of the pages: the name, colour and links that they bear, and the logos of authors and
-providers.
-"""
+"""Branding of the pages: their name, colour and links, and logos of authors and providers."""
 
 from __future__ import annotations
 
@@ -37,7 +35,7 @@ class Branding(Struct, frozen=True):
         return f"mailto:{self.contact}"
 
     def style(self) -> bytes:
-        """Return the rules that follow the style sheet; empty without a colour."""
+        """Return the CSS rules that set the accent colour; empty if there is none."""
         if self.accent is None:
             return b""
         red, green, blue = map(float, bytes.fromhex(self.accent.removeprefix("#")))
@@ -132,5 +130,5 @@ def initials(name: str) -> str:
 
 
 def hue(name: str) -> int:
-    """Return the colour of a mark without an image, from 1 to 7: the same for the same name."""
+    """Return the number, from 1 to 7, of the colour that marks a name without a logo."""
     return 1 + sum(name.casefold().encode()) % 7

@@ -20,7 +20,7 @@ _FINEST = 0.01  # step of a number with a fraction
 
 
 class NumberField(Struct, frozen=True):
-    """One field: its parameter, label, range, step, and the hint that an empty one shows."""
+    """A number field of the form: its parameter, label, range, step, and the hint while empty."""
 
     name: str
     label: str
@@ -32,7 +32,7 @@ class NumberField(Struct, frozen=True):
 
 
 def number_fields() -> tuple[NumberField, ...]:
-    """Return a field for every number by which tokens are drawn, and for others that want one."""
+    """Return a form field for each numeric parameter that is for sampling or declares a control."""
     drawn = {each.name for each in SAMPLING}
     return tuple(
         _build_number_field(one, one.number, one.facts.control or Control())

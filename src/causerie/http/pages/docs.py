@@ -33,7 +33,7 @@ _GROUP_OF = {
 
 
 class Field(Struct, frozen=True):
-    """A parameter or field. Several with the same type and meaning are one, with all names."""
+    """A parameter or field of a request, or several that differ in name only, with all names."""
 
     names: tuple[str, ...]
     required: bool
@@ -82,7 +82,7 @@ class Operation(Struct, frozen=True):
         return [each for each in self.described.get("parameters", []) if each["in"] in places]
 
     def responses(self, *, errors: bool) -> list[tuple[str, Any]]:
-        """Return statuses and responses: errors, or else those that only this operation has."""
+        """Return pairs of status and response: those with the error schema, or else all others."""
         responses = self.described["responses"].items()
         return [each for each in responses if ("Error" in references(each[1])) is errors]
 
@@ -102,7 +102,7 @@ class DocsPage(StandalonePage):
     async def show(
         self, exchange: Exchange, base_urls: tuple[str, ...], router: str, home: str = ""
     ) -> None:
-        """Send the page for these doors; without a ``router`` it omits its operations.
+        """Send the page for these base URLs; without a ``router`` it omits the router's operations.
 
         ``home`` is the title of the page for people at ``/``, if there is one.
         """
@@ -132,14 +132,14 @@ class DocsPage(StandalonePage):
 
 
 def operations(document: Any) -> Sequence[Operation]:
-    """Return the operations of a document, those with the same base together."""
+    """Return the operations of an OpenAPI document, sorted by the base of their paths."""
     schemas, found = document["components"]["schemas"], []
     bodies: dict[str, Sequence[Field]] = {}
     for full, methods in document["paths"].items():
         base = next(each for each in _TITLES if full.startswith(f"{each}/"))
         for method, described in methods.items():
             body = fields(schemas.get(_find_body_schema_name(described), {}))
-            own, like = _find_added_fields(body, bodies)
+            own, like = _diff_with_similar_body(body, bodies)
             bodies[described["operationId"]] = body
             path = full.removeprefix(base)
             found.append(Operation(base, path, method.upper(), described, grouped(own), like))
@@ -156,7 +156,7 @@ def _find_body_schema_name(operation: Any) -> str:
 
 
 # A body that shares more than half of its fields with one before is shown by its differences.
-def _find_added_fields(
+def _diff_with_similar_body(
     body_fields: Sequence[Field], earlier_bodies: dict[str, Sequence[Field]]
 ) -> tuple[Sequence[Field], str]:
     for operation, known in earlier_bodies.items():
@@ -167,7 +167,7 @@ def _find_added_fields(
 
 
 def references(schema: Any) -> Iterator[str]:
-    """Yield the names of the objects that a schema mentions, some more than once."""
+    """Yield the names of the component schemas that a schema refers to, some repeatedly."""
     if isinstance(schema, dict):
         if isinstance(name := schema.get("$ref"), str):
             yield name.removeprefix(_REFERENCE)
@@ -206,7 +206,7 @@ def _build_field(name: str, schema: Any, required: bool, text: str) -> Field:
 
 
 def grouped(found: Sequence[Field]) -> Sequence[tuple[str, Sequence[Field]]]:
-    """Return the fields of a request by their purpose; required ones first, without a title."""
+    """Group the fields of a request under titles; required fields come first, without a title."""
     groups: dict[str, list[Field]] = {t: [] for t in ("", *_GROUP_OF.values(), "More")}
     for each in found:
         groups["" if each.required else _GROUP_OF.get(each.names[0], "More")].append(each)
@@ -222,14 +222,14 @@ def _merge_equal_fields(group: Sequence[Field]) -> Iterator[Field]:
 
 
 def kind(schema: Any) -> Markup:
-    """Return a type in a few words. That ``null`` means leaving out is said once on the page."""
+    """Return the type of a schema in a few words of HTML, without ``null``."""
     if "$ref" in schema:
         name = schema["$ref"].removeprefix(_REFERENCE)
         return Markup('<a href="#{}">{}</a>').format(name, name)
     if branches := schema.get("oneOf") or schema.get("anyOf"):
         return _join_by_or(kind(one) for one in branches if one != {"type": "null"})
     if "enum" in schema:
-        return _render_code_list(_format_json(one) for one in schema["enum"] if one is not None)
+        return _render_code_list(_text_or_json(one) for one in schema["enum"] if one is not None)
     types = schema.get("type", "anything")
     words = [word for word in ([types] if isinstance(types, str) else types) if word != "null"]
     if words == ["array"] and "items" in schema:
@@ -248,7 +248,7 @@ def _join_by_or(words: Iterable[str]) -> Markup:
 
 
 def bounds(schema: Any) -> str:
-    """Return the range of a number, or the length of a text or list; empty if anything goes."""
+    """Describe a schema's number range, length bounds and pattern; empty if anything goes."""
     found = [_describe_number_range(schema), _describe_length_bounds(schema)]
     if pattern := schema.get("pattern"):
         found.append(f"matching {pattern}")
@@ -281,12 +281,12 @@ def _describe_length_bounds(schema: Any) -> str:
 # The value where none is sent. A sampling parameter has the model's before its own.
 def _format_default(parameter_name: str, schema: Any) -> str:
     if schema.get("default") is not None:
-        return _format_json(schema["default"])
+        return _text_or_json(schema["default"])
     declared = PARAMETERS.get(parameter_name)
     neutral = declared.facts.neutral if declared else ()
     if not neutral or neutral[0] in ([], {}):
         return ""
-    value = _format_json(neutral[0]).removesuffix(".0")
+    value = _text_or_json(neutral[0]).removesuffix(".0")
     return f"the model's, else {value}" if parameter_name in _MODEL_DEFAULTS else value
 
 
@@ -294,5 +294,5 @@ def _render_code_list(words: Iterable[str]) -> Markup:
     return Markup(", ").join(Markup("<code>{}</code>").format(word) for word in words)
 
 
-def _format_json(value: object) -> str:
+def _text_or_json(value: object) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()

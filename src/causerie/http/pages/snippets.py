@@ -1,6 +1,4 @@
-"""Requests as code that people can run, in each API, by the table ``snippets.toml``, which
-static/snippets.js gets too.
-"""
+"""Code examples of requests in each API, filled into the templates of ``snippets.toml``."""
 
 from __future__ import annotations
 
@@ -82,7 +80,7 @@ BLANKS = tuple(
 
 
 def request_snippets(base: str, key: str, model: str) -> list[SnippetGroup]:
-    """Return a first request to the door at ``base`` in each API, and settings of agents."""
+    """Return the code of a first request to ``base`` in each API, and settings of coding agents."""
     toml = _fill_template(_TABLE["codex"], base=_quote_json(base), model=_quote_json(model))
     codex = f"export CAUSERIE_API_KEY={shlex.quote(key)}"
     files = [Snippet("file", "config.toml", toml), Snippet("environment", "Environment", codex)]
@@ -100,7 +98,7 @@ def request_snippets(base: str, key: str, model: str) -> list[SnippetGroup]:
 
 
 def first_bodies(base: str, model: str) -> dict[str, dict[str, Any]]:
-    """Return address and body of a first request in each API, for a script."""
+    """Return the URL and body of a first request in each API, by the id of the API."""
     return {api.id: {"url": base + api.path, "body": {"model": model, **api.first}} for api in APIS}
 
 

@@ -54,12 +54,12 @@ class Templates(Environment):
     compiled: frozenset[str] = frozenset()
 
     async def ready(self, name: str) -> Template:
-        """Return a template, compiled beside the event loop with all that it names."""
+        """Return a template, compiled in a thread with the templates that it refers to."""
         if name not in self.compiled:
-            self.compiled |= await offload(self._compile_template, name, frozenset())
+            self.compiled |= await offload(self._compile_tree, name, frozenset())
         return self.get_template(name)
 
-    def _compile_template(self, name: str, compiled: frozenset[str]) -> frozenset[str]:
+    def _compile_tree(self, name: str, compiled: frozenset[str]) -> frozenset[str]:
         assert self.loader is not None
         source, _, _ = self.loader.get_source(self, name)
         self.get_template(name)
@@ -67,12 +67,12 @@ class Templates(Environment):
         named = meta.find_referenced_templates(self.parse(source))  # None: one of the frames
         others = {each for one in named for each in ((one,) if one else _FRAMES)}
         for other in others - self.compiled:
-            compiled = compiled if other in compiled else self._compile_template(other, compiled)
+            compiled = compiled if other in compiled else self._compile_tree(other, compiled)
         return compiled
 
 
 def environment(statics: Statics, brand: Branding, logos: Mapping[str, str] = {}) -> Templates:
-    """Make the templates; ``logos`` are addresses by the names of authors and providers."""
+    """Return the template environment; ``logos`` are URLs by names of authors and providers."""
     made = Templates(
         loader=PackageLoader("causerie.http.pages"),
         autoescape=True,
@@ -106,18 +106,18 @@ class StandalonePage:
         templates = environment(self.statics, brand)
         templates.filters |= filters
         self._template = templates.get_template(template)
-        self._cached_page_by_key: dict[Hashable, CachedPage] = {}
+        self._last_page_by_key: dict[Hashable, CachedPage] = {}
 
     async def send(
         self, exchange: Exchange, key: Hashable, values: Callable[[], dict[str, object]], vary: str
     ) -> None:
         """Send the page, rendered with ``values`` if the last one had another ``key``."""
-        page = self._cached_page_by_key.get(key)
+        page = self._last_page_by_key.get(key)
         if page is None:
             body = self._template.render(values()).encode()
             etag = f'W/"{blake2b(body, digest_size=12).hexdigest()}"'
             page = CachedPage(body, etag, lasting=True)
-            self._cached_page_by_key = {key: page}
+            self._last_page_by_key = {key: page}
         headers = {**PAGE_HEADERS, "cache-control": "no-cache"} | ({"vary": vary} if vary else {})
         await send_cached(exchange, page, headers, content_type="text/html; charset=utf-8")
 
@@ -129,7 +129,7 @@ def _render_module_script(statics: Statics, script_name: str) -> Markup:
 
 
 def coded(words: str) -> Markup:
-    """Mark words between backticks as code."""
+    """Return HTML in which words between backticks are marked as code."""
     parts = words.split("`")
     if len(parts) % 2 == 0:  # one of them has no other
         return escape(words)
@@ -140,7 +140,7 @@ def coded(words: str) -> Markup:
 
 
 def ago(at: datetime | None, empty: str = "never") -> Markup:
-    """Return the time since or until then; the full time is in its title."""
+    """Return a time relative to now as HTML, like 2 hours ago; its title has the full time."""
     return _render_time("ago", at, empty, since(at, datetime.now(UTC)) if at is not None else "")
 
 
@@ -159,12 +159,12 @@ def since(at: datetime, now: datetime) -> str:
 
 
 def count(number: int | Decimal) -> str:
-    """Write a whole number with separators of thousands."""
+    """Format a whole number with commas between thousands."""
     return f"{int(number):,}"
 
 
 def price(amount: Decimal | str) -> Markup:
-    """Return an amount for a list: aligned at its point, and exact in its title."""
+    """Return an amount as HTML, rounded and aligned at its point, with the exact one as title."""
     try:
         value = money(amount) if isinstance(amount, str) else amount
     except ValueError:  # as a provider lists it
@@ -191,7 +191,7 @@ def short(number: float | Decimal) -> str:
 
 
 def seconds(amount: float) -> str:
-    """Write a duration with about three digits: 12 ms, 1.5 s, 4 min 10 s."""
+    """Format a duration with about three digits: 12 ms, 1.5 s, 4 min 10 s."""
     if 0 < amount < 0.0095:
         return f"{amount * 1000:.2g} ms"
     if amount < 0.9995:
@@ -203,7 +203,7 @@ def seconds(amount: float) -> str:
 
 
 def written(at: date, look: str = "date") -> str:
-    """Write a time, in UTC; without a ``look`` its day, like 29 Nov 2026."""
+    """Format a time in UTC by the pattern named ``look``; the default is like 29 Nov 2026."""
     return _LOOKS[look].format(at.astimezone(UTC) if isinstance(at, datetime) else at)
 
 

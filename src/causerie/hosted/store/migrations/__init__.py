@@ -1,1 +1,1 @@
-"""Every version that the tables have had, and the way from each to the next and back."""
+"""Migrations of the tables: the steps from each released version to the next."""

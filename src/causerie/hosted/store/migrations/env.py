@@ -1,4 +1,4 @@
-"""Alembic's way in: runs the steps on the connection that the database hands over."""
+"""Alembic's entry point: runs the migrations on the connection that the database hands over."""
 
 from __future__ import annotations
 

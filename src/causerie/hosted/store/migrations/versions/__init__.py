@@ -1,1 +1,1 @@
-"""One file a step; a step is never changed once it is released."""
+"""One file for each migration step; a step is never changed once it is released."""
