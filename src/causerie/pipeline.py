@@ -1,4 +1,4 @@
-"""THE REQUEST, top to bottom. Read this first.
+"""Answer a request, stage by stage, from the door to the record of its usage. Read this first.
 
     which door · who (401) · which model (403, 404) · within its limits (429) and budgets (402)
     · which target, is there room (503)
@@ -61,11 +61,11 @@ class PipelineDoor(Locked, Protocol):
     def reasoning_object(self) -> bool: ...
     @property
     def accounts(self) -> bool:
-        """Return true if it takes the keys of accounts."""
+        """Return true if the door accepts the API keys of accounts."""
 
     @property
     def separate_caches(self) -> bool:
-        """Return true if projects reuse nothing of each other's prompts."""
+        """Return true if the door keeps projects from reusing each other's cached prompts."""
 
 
 CallSink = Callable[[str, Callable[[], Sequence[tuple[str, str]]], Sequence[Tool]], None]
@@ -99,7 +99,7 @@ class _Exchange(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Scopes:
-    """Limits of models by their ids, and of doors by their names."""
+    """Rate limits of models by id, of doors by name, and of free variants of models."""
 
     models: Mapping[str, RateScope]
     doors: Mapping[str, RateScope]
@@ -178,7 +178,7 @@ class Pipeline:
     async def count_tokens(
         self, door: PipelineDoor, caller: Caller, request: ChatRequest
     ) -> tuple[int, bool]:
-        """Return the tokens of a prompt, and whether they are those that a reply would report.
+        """Return the number of tokens of a prompt, and whether it was counted, not estimated.
 
         They are estimated for targets that cannot count. Raises ``ServiceError``.
         """
@@ -206,10 +206,10 @@ class Pipeline:
         record.model, record.entry, record.stream = model.recorded, model.id, request.stream
         days = self.members.free_days if resolved.free and self.members is not None else None
         if days is not None and exchange.caller.project:
-            return self._answer_within_allowance(exchange, resolved, days)
+            return self._answer_within_free_allowance(exchange, resolved, days)
         return self._answer_by_model(exchange, resolved)
 
-    async def _answer_within_allowance(
+    async def _answer_within_free_allowance(
         self, exchange: _Exchange, resolved: _Resolved, allowance: FreeAllowance
     ) -> None:
         hold = await allowance.take(exchange.caller.project)
@@ -417,7 +417,7 @@ class Pipeline:
         return candidates
 
     def listed(self, door: PipelineDoor, caller: Caller | None) -> Sequence[Listing]:
-        """Return the router's catalog behind a door, or what the caller may use of it."""
+        """Return the catalog entries of a router door that the caller, if one is given, may use."""
         mine = None if caller is None else caller.models
         return [
             one
@@ -446,7 +446,7 @@ class Pipeline:
         return entries
 
     def shown(self, door: PipelineDoor, caller: Caller | None, name: str) -> Model:
-        """Return the entry of a model by any of its names; raise like :meth:`allowed`."""
+        """Return the ``GET /models`` entry of a model by any of its names, or raise an error."""
         if caller is None:
             model = self.catalog.resolve(door.models, name)
         else:
@@ -455,7 +455,7 @@ class Pipeline:
 
 
 def scoped(door: PipelineDoor, caller: Caller, request: ChatRequest) -> ChatRequest:
-    """Return the request with the cache scope of the project, or else of the key."""
+    """Return the request with the cache scope of the project or key, if the door uses scopes."""
     if not door.separate_caches or not (owner := caller.project or caller.key):
         return request
     return structs.replace(request, cache_scope=_derive_cache_scope(owner))
@@ -475,7 +475,7 @@ def _may_use_model(caller: Caller | None, model: Entry) -> bool:
 def unspent(
     model: Entry, candidates: Sequence[Candidate], spent: SpentProviders
 ) -> Sequence[Candidate]:
-    """Return candidates of providers whose budget is not ``spent``; raise :class:`OverBudget`."""
+    """Return candidates of providers not in ``spent``; raise :class:`OverBudget` if none stays."""
     resting = {one.target: one.provider for one in model.offers if one.provider in spent}
     found = [one for one in candidates if one.name not in resting]
     if found or not candidates:
@@ -487,7 +487,7 @@ def unspent(
 
 
 def another_may(failure: ServiceError) -> bool:
-    """Return true for failures at which another model may succeed: overload, limits, upstream."""
+    """Return true if another model may succeed with a request that failed with this error."""
     kinds = (OverBudget, Overloaded, RateLimited, UpstreamFailed)
     return isinstance(failure, kinds) or failure.code in _OF_THE_MODEL
 
@@ -529,7 +529,7 @@ def answer_headers(
     execution: Execution,
     attempt: Attempt,
 ) -> dict[str, str]:
-    """Return all headers, and record the first token; ``request`` is ``asked`` as adapted."""
+    """Return the response headers and record the first token; ``request`` is ``asked``, adapted."""
     queue, upstream = attempt.queued_seconds, attempt.upstream_seconds
     route = execution.routed_seconds(attempt) if len(execution.tried) > 1 else 0.0
     overhead = record.first_token(queue + route + upstream)
@@ -566,7 +566,7 @@ def change_headers(
     *,
     verbatim: bool = False,
 ) -> dict[str, str]:
-    """Return the header that lists changes, if any; ``verbatim`` leaves out the parser's."""
+    """Return the header that lists request changes, without the parser's if ``verbatim``."""
     if request is not asked:
         changes = [*model.changes(asked), *changes]
     if asked.changes and not verbatim:

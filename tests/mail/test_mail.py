@@ -60,7 +60,7 @@ async def test_where_tls_fails_nothing_is_sent(
 ) -> None:
     trust = trusted(certificates) if case == "a stranger's certificate" else None
     async with smtp(trust) as box, outbox(box, tls="starttls") as out:
-        await out._deliver_letter(LETTER)
+        await out._send_letter_with_retries(LETTER)
         assert box.letters.empty()
         assert box.asked == 0
     said = capsys.readouterr()
@@ -81,9 +81,9 @@ async def test_where_tls_fails_nothing_is_sent(
 )
 async def test_a_letter_goes_to_one_recipient_or_none(to: str) -> None:
     async with smtp() as box, outbox(box) as out:
-        await out._deliver_letter(Letter(to, "Subject", "Text"))
+        await out._send_letter_with_retries(Letter(to, "Subject", "Text"))
         assert (box.recipients, box.letters.empty()) == ([], True)
-        await out._deliver_letter(LETTER)
+        await out._send_letter_with_retries(LETTER)
         assert box.recipients == ["ada@example.org"]
 
 

@@ -45,7 +45,7 @@ def test_a_name_with_one_typing_error_has_a_nearest_name(
     wrong = misspelt(name, min(at, len(name) - 1), kind, letter)
     found = nearest(wrong, INDEX.around(wrong), 0.4)
     assert found is not None
-    assert module._compute_name_distance(wrong, found) <= module._compute_name_distance(wrong, name)
+    assert module._compute_unlike_share(wrong, found) <= module._compute_unlike_share(wrong, name)
 
 
 @given(st.text(max_size=300))
@@ -63,13 +63,13 @@ def test_an_unknown_model_is_compared_with_few(
         ServedModel(ModelCard(f"maker-{n % 7}/model-{n:05}", "M"), [target]) for n in range(models)
     )
     compared: list[str] = []
-    distance = module._compute_name_distance
+    distance = module._compute_unlike_share
 
     def counted(one: str, other: str) -> float:
         compared.append(other)
         return distance(one, other)
 
-    monkeypatch.setattr(module, "_compute_name_distance", counted)
+    monkeypatch.setattr(module, "_compute_unlike_share", counted)
     for asked in ("maker-3/model-0000", "x" * 5000, "", "model-00003", "maker-3/modle-00003"):
         compared.clear()
         with pytest.raises(NotFound):

@@ -96,7 +96,7 @@ def wanted(level: Level) -> bool:
 
 
 def lines_of() -> tuple[TextIO, bool]:
-    """Return the stream of log lines, and whether they are JSON; stderr before it is set up."""
+    """Return the stream of log lines and whether they are JSON; before setup stderr and false."""
     for handler in logging.getLogger().handlers:
         if isinstance(handler, logging.StreamHandler) and handler.name in ("json", "console"):
             return cast(TextIO, handler.stream), handler.name == "json"
@@ -143,7 +143,7 @@ RequestLevel = Literal["info", "warning"]
 
 
 class LineFormat(Protocol[_Subject]):
-    """Formats subjects of one kind as JSON lines, and as lines for a terminal."""
+    """Interface of a formatter of one kind of subjects, as JSON lines and as terminal lines."""
 
     def line(self, subject: _Subject, when: datetime) -> object: ...
     def text(self, subject: _Subject, clock: str, *, colours: bool) -> str: ...
@@ -157,7 +157,7 @@ class LogBuffer:
         self._flush_timer: asyncio.TimerHandle | None = None
 
     def tell(self, level: RequestLevel, form: LineFormat[_Subject], subject: _Subject) -> None:
-        """Queue a line if its level is written; it is formatted when it is written."""
+        """Queue a line, still unformatted, if lines of its level are written."""
         if not wanted(level):
             return
         self._unwritten_lines.append((form, subject, datetime.now(UTC)))
@@ -178,7 +178,8 @@ class LogBuffer:
         kept, self._unwritten_lines = self._unwritten_lines, []
         out, is_json = lines_of()
         if is_json:
-            for piece in _encode_lines([form.line(subject, when) for form, subject, when in kept]):
+            lines = [form.line(subject, when) for form, subject, when in kept]
+            for piece in _encode_lines_in_pieces(lines):
                 out.write(piece)
                 out.flush()
             return
@@ -189,7 +190,7 @@ class LogBuffer:
         out.flush()
 
 
-def _encode_lines(lines: Sequence[object]) -> Iterator[str]:
+def _encode_lines_in_pieces(lines: Sequence[object]) -> Iterator[str]:
     piece: list[bytes] = []
     size = 0
     for line in lines:
@@ -215,14 +216,14 @@ class Outage:
         self._next_warning_time = 0.0
 
     def seen(self, **facts: object) -> None:
-        """Record that it could not be used."""
+        """Record that the thing could not be used; log a warning, at most one a minute."""
         self.lasts = True
         if (now := monotonic()) >= self._next_warning_time:
             self._next_warning_time = now + _OUTAGE_SECONDS
             structlog.get_logger(__name__).warning(f"{self.what} cannot be used", **facts)
 
     def over(self) -> None:
-        """Record that it could be used."""
+        """Record that the thing could be used; log this if an outage was recorded before."""
         if self.lasts:
             self.lasts = False
             structlog.get_logger(__name__).info(f"{self.what} can be used again")
@@ -240,37 +241,37 @@ class _Heedless:
     # room again.
 
     def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
+        self._wrapped_stream = stream
         self._waits_for_reader = _can_poll(stream)
-        self._reader_wait_seconds = _PATIENCE
+        self._max_reader_wait_seconds = _PATIENCE
 
     def __getattr__(self, name: str) -> object:
-        return getattr(self._stream, name)
+        return getattr(self._wrapped_stream, name)
 
     def write(self, text: str) -> int:
         with suppress(OSError):
             if self._waits_for_reader:
                 self._write_while_ready(text)
             else:
-                self._stream.write(text)
+                self._wrapped_stream.write(text)
         return len(text)
 
     def _write_while_ready(self, text: str) -> None:
-        ends = monotonic() + self._reader_wait_seconds
-        for piece in _split_into_pieces(text):
-            _, room, _ = select([], [self._stream], [], max(ends - monotonic(), 0))
-            self._reader_wait_seconds = _PATIENCE if room else 0.0
+        ends = monotonic() + self._max_reader_wait_seconds
+        for piece in _split_at_line_ends(text):
+            _, room, _ = select([], [self._wrapped_stream], [], max(ends - monotonic(), 0))
+            self._max_reader_wait_seconds = _PATIENCE if room else 0.0
             if not room:
                 return
-            self._stream.write(piece)
-            self._stream.flush()
+            self._wrapped_stream.write(piece)
+            self._wrapped_stream.flush()
 
     def flush(self) -> None:
         with suppress(OSError):
-            self._stream.flush()
+            self._wrapped_stream.flush()
 
 
-def _split_into_pieces(text: str) -> Iterator[str]:
+def _split_at_line_ends(text: str) -> Iterator[str]:
     most = _PIECE if text.isascii() else _PIECE // 4
     start = 0
     while start < len(text):

@@ -22,7 +22,7 @@ _T = TypeVar("_T")
 
 
 async def in_thread(work: Callable[[], _T], stop_seconds: float = STOP_SECONDS) -> _T:
-    """Return what ``work`` returns in a thread of its own, or raise what it raises.
+    """Run ``work`` in a thread of its own; return its result, or raise its exception.
 
     When cancelled, wait ``stop_seconds`` for a result, which is returned, to be recorded;
     the cancellation comes again at the next ``await``.
@@ -49,7 +49,7 @@ _TRIES = 3
 
 @dataclass(frozen=True, slots=True)
 class MailServer:
-    """Server and sender of letters."""
+    """Connection settings of an SMTP server, and the sender of the e-mails."""
 
     host: str
     port: int
@@ -64,7 +64,7 @@ class MailServer:
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """One letter, in plain text, and in HTML too if there is ``html``."""
+    """One e-mail, in plain text, and in HTML too if there is ``html``."""
 
     to: str = field(repr=False)
     subject: str
@@ -84,7 +84,7 @@ class Outbox:
         self, server: MailServer, *, retry_seconds: float = 10.0, stop_seconds: float = STOP_SECONDS
     ) -> None:
         self._server = server
-        self._stop_seconds = stop_seconds
+        self._stop_wait_seconds = stop_seconds
         self._first_retry_seconds = retry_seconds
         self._letter_queue: asyncio.Queue[Letter] = asyncio.Queue(_WAITING)
 
@@ -102,16 +102,16 @@ class Outbox:
             while True:
                 letter = await self._letter_queue.get()
                 sending = 1
-                await self._deliver_letter(letter)
+                await self._send_letter_with_retries(letter)
                 sending = 0
         finally:
             if left := self._letter_queue.qsize() + sending:
                 log.warning("mail.left", letters=left, reason="the service stops")
 
-    async def _deliver_letter(self, letter: Letter) -> None:
+    async def _send_letter_with_retries(self, letter: Letter) -> None:
         for attempt in range(1, _TRIES + 1):
             try:
-                await in_thread(partial(send_now, self._server, letter), self._stop_seconds)
+                await in_thread(partial(send_now, self._server, letter), self._stop_wait_seconds)
             except NOT_SENT as failure:
                 refused = isinstance(failure, smtplib.SMTPRecipientsRefused | ValueError)
                 last = attempt == _TRIES or refused
@@ -187,7 +187,7 @@ def reason(failure: Exception) -> str:
 
 
 def is_final(failure: Exception) -> bool:
-    """Return true if the address is refused for good."""
+    """Return true if the server has refused the recipient's address permanently (5xx)."""
     if not isinstance(failure, smtplib.SMTPRecipientsRefused):
         return False
     code, _ = next(iter(failure.recipients.values()))

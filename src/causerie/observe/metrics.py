@@ -67,7 +67,7 @@ QueueSize = Callable[[], Iterable[tuple[str, int]]]
 
 
 class StoreStatus(Struct, frozen=True):
-    """State of the database of accounts and of what is on its way there.
+    """State of the account database and its journal, and the number of records not yet stored.
 
     ``budgets`` counts budgets by owner and the share in percent that is used at least.
     """
@@ -91,7 +91,7 @@ class MetricsCounters(Collector):
         shared: Callable[[], bool | None] = lambda: None,
         store: Callable[[], StoreStatus | None] = lambda: None,
     ) -> None:
-        """Collect states by these functions; ``None`` stands for a store that is not used."""
+        """Set the functions that return current states; their ``None``: that store is not used."""
         self._get_store_status = store
         self._get_engine_statuses = engines
         self._get_queue_lengths = queue
@@ -100,7 +100,7 @@ class MetricsCounters(Collector):
         self._uncounted_records: list[Record] = []
         self._wildcard_model_labels: set[str] = set()  # that labels have below wildcards
         self._counts_by_door_and_model: defaultdict[tuple[str, str], _Counts] = defaultdict(_Counts)
-        self._refused_counts: Counter[tuple[str, str, str]] = Counter()
+        self._refusals_by_door_status_and_code: Counter[tuple[str, str, str]] = Counter()
         self._registry = CollectorRegistry()
         self._registry.register(self)
         ProcessCollector(registry=self._registry)
@@ -112,7 +112,7 @@ class MetricsCounters(Collector):
 
     def refused(self, door: str, code: str, status: int) -> None:
         """Count one request that was refused before the pipeline."""
-        self._refused_counts[door, str(status), code] += 1
+        self._refusals_by_door_status_and_code[door, str(status), code] += 1
 
     def outcomes(self) -> Mapping[str, tuple[int, int]]:
         """Return how many requests each model has had, and how many of them failed (5xx)."""
@@ -132,9 +132,9 @@ class MetricsCounters(Collector):
 
     def collect(self) -> Iterator[Metric]:
         yield from self._collect_gauges()
-        yield from self._collect_counters()
+        yield from self._collect_counters_and_histograms()
 
-    def _collect_counters(self) -> Iterator[Metric]:
+    def _collect_counters_and_histograms(self) -> Iterator[Metric]:
         places = self._counts_by_door_and_model.items()
         ended = [((*place, *end), n) for place, it in places for end, n in it.ended()]
         yield _new_family("requests", ended)
@@ -142,7 +142,7 @@ class MetricsCounters(Collector):
         yield _new_family("tokens", tokens)
         yield _new_family("continued", [(place, it.continued) for place, it in places])
         yield _new_family("cost", [(place, it.cost / BILLION) for place, it in places])
-        yield _new_family("refused", self._refused_counts.items())
+        yield _new_family("refused", self._refusals_by_door_status_and_code.items())
         for name in _TIMES:
             row = _FAMILIES[name]
             family = HistogramMetricFamily(f"causerie_{name}", row.words, labels=row.labels)
@@ -286,7 +286,7 @@ def merged(texts: Sequence[str], past: str, *, workers: int, restarts: int) -> s
 
 
 def counts(texts: Sequence[str]) -> str:
-    """Merge the counters and histograms, which stay when a process ends."""
+    """Return the merged counters and histograms of these expositions, without their gauges."""
     return _encode_exposition(
         [each for each in _merge_families(texts) if each.type in ("counter", "histogram")]
     )
@@ -311,10 +311,10 @@ def _merge_families(expositions: Sequence[str]) -> Iterator[Metric]:
 
 class _GivenFamilies(Collector):
     def __init__(self, families: Sequence[Metric]) -> None:
-        self._metric_families = families
+        self._given_families = families
 
     def collect(self) -> Iterator[Metric]:
-        yield from self._metric_families
+        yield from self._given_families
 
 
 def _encode_exposition(families: Sequence[Metric]) -> str:

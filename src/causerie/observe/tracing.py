@@ -118,7 +118,7 @@ Facts = Mapping[str, str | int]
 
 
 class TracedTarget:
-    """A target whose replies are spans with ``facts`` as attributes."""
+    """A wrapper of a target that opens a span, with ``facts`` as attributes, for each reply."""
 
     def __init__(self, target: Target, tracer: Tracer, model: str, facts: Facts) -> None:
         self.target = target
@@ -166,10 +166,10 @@ class _TracedReply:
     def __init__(self, reply: TargetReply, span: Span, began: float) -> None:
         self._target_reply = reply
         self._span = span
-        self._start_time = began
+        self._request_started_at = began
         self._batches = reply.events
         self._finish_reasons: list[str] = []
-        self._awaits_first = True
+        self._no_batch_yet = True
 
     @property
     def events(self) -> AsyncIterator[Batch]:
@@ -193,15 +193,15 @@ class _TracedReply:
 
     async def __anext__(self) -> Batch:
         try:
-            batch = await (self._read_first_batch() if self._awaits_first else anext(self._batches))
+            batch = await (self._read_first_batch() if self._no_batch_yet else anext(self._batches))
         except StopAsyncIteration:
             raise
         except BaseException as failure:
             _record_failure(self._span, failure)
             raise
-        if self._awaits_first and batch:
-            self._awaits_first = False
-            seconds = time.monotonic() - self._start_time
+        if self._no_batch_yet and batch:
+            self._no_batch_yet = False
+            seconds = time.monotonic() - self._request_started_at
             self._span.set_attribute("gen_ai.response.time_to_first_chunk", seconds)
         self._finish_reasons += [event.reason for event in batch if isinstance(event, Finished)]
         return batch

@@ -1,4 +1,4 @@
-"""The interview: questions one after another, within limits, their cost, and the entry found.
+"""Interview of one model: its questions, asked in turn within time limits, and its result.
 
 The client sends one request and records what comes back, within limits of time and size. Any
 behaviour of a server ends in a :class:`ProbeReply`: one that hangs, sends without end or
@@ -107,7 +107,7 @@ class ProbeClient:
         await self._root_http_client.close()
 
     async def put(self, ask: ProbeRequest, seconds: float | None = None) -> ProbeReply:
-        """Return the reply to ``ask``, in at most ``seconds`` (unset: the bounds' own)."""
+        """Send a request and return its reply, within ``seconds`` and the limit of the bounds."""
         await asyncio.sleep(ask.wait_seconds)
         limit = min(seconds or self._limits.seconds, self._limits.seconds)
         patience = limit if ask.leave_after is None else min(limit, ask.leave_after)
@@ -181,7 +181,7 @@ class RequestSender(Protocol):
     """Interface to a sender of requests."""
 
     async def put(self, ask: ProbeRequest, seconds: float | None = None) -> ProbeReply:
-        """Return the reply within ``seconds``; no behaviour of the server raises an exception."""
+        """Send a request; return its reply within ``seconds``, whatever the server does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,17 +236,17 @@ class Interview:
     def __post_init__(self) -> None:
         # By whether the names are ours, and the request.
         self._reply_cache: dict[tuple[bool, ProbeRequest], ProbeReply] = {}
-        self._silences = 0
-        self._end_reason = ""
+        self._unanswered_in_a_row = 0
+        self._early_end_reason = ""
         self._can_complete_chats = True
         self._serves_any_operation = False
-        self._was_busy = False
+        self._stayed_busy = False
         self._deadline = time.monotonic() + self._patience.total_seconds
 
     @property
     def complete(self) -> bool:
         """Return whether an operation was served, and no question lacked time or capacity."""
-        return self._serves_any_operation and not self._end_reason and not self._was_busy
+        return self._serves_any_operation and not self._early_end_reason and not self._stayed_busy
 
     async def run(self, questions: Sequence[ProbeQuestion] = QUESTIONS) -> CompletedInterview:
         """Ask all questions; return what was found and what it took."""
@@ -263,7 +263,7 @@ class Interview:
     async def findings(self, questions: Sequence[ProbeQuestion]) -> AsyncIterator[Found]:
         for question in questions:
             self._on_question(question)
-            reason = self._end_reason
+            reason = self._early_end_reason
             if not reason and not question.alone and not self._can_complete_chats:
                 reason = "no completion came"
             elif not reason and question.loud and self.subject.loud is None:
@@ -271,17 +271,17 @@ class Interview:
             if reason:
                 yield Found.of(question, unclear(f"not asked: {reason}"))
                 continue
-            found = await self._ask_question_with_dialect(question)
+            found = await self._ask_then_retry_with_dialect(question)
             if question.id == "completion":
                 self._can_complete_chats = found.good
             if question.id in _OPERATIONS:
                 self._serves_any_operation = self._serves_any_operation or found.good
             yield found
 
-    async def _ask_question_with_dialect(self, question: ProbeQuestion) -> Found:
+    async def _ask_then_retry_with_dialect(self, question: ProbeQuestion) -> Found:
         verdict, seen = await self._ask_question(question, self._sender)
         self.subject = verdict.learned or self.subject
-        if self.dialect is None or not question.decides or verdict.good or self._end_reason:
+        if self.dialect is None or not question.decides or verdict.good or self._early_end_reason:
             return Found.of(question, verdict, seen)
         other, more = await self._ask_question(question, DialectPreview(self._sender, self.dialect))
         if other.good:
@@ -298,13 +298,14 @@ class Interview:
             while isinstance(found := step(script, reply), ProbeRequest):
                 if not self._seconds_left:
                     total = self._patience.total_seconds
-                    self._end_reason = f"the {total:g} s for all questions were over"
-                    return unclear(self._end_reason), tuple(seen)
+                    self._early_end_reason = f"the {total:g} s for all questions were over"
+                    return unclear(self._early_end_reason), tuple(seen)
                 reply = await self._send_with_retries(found, sender)
                 seen.append(exchange(found, reply))
-                self._silences = self._silences + 1 if reply.ended in ("late", "broken") else 0
-                if self._silences >= _MAX_SILENT:
-                    self._end_reason = f"the server went silent ({reply.trouble})"
+                failed = reply.ended in ("late", "broken")
+                self._unanswered_in_a_row = self._unanswered_in_a_row + 1 if failed else 0
+                if self._unanswered_in_a_row >= _MAX_SILENT:
+                    self._early_end_reason = f"the server went silent ({reply.trouble})"
         finally:
             script.close()
         return found, tuple(seen)
@@ -326,7 +327,7 @@ class Interview:
             pause = min(pause, self._patience.busy_seconds, self._seconds_left)
             await asyncio.sleep(pause)
             reply = await self._send_and_count(request, sender)
-        self._was_busy = self._was_busy or reply.status in BUSY
+        self._stayed_busy = self._stayed_busy or reply.status in BUSY
         if request.reuse:
             self._reply_cache[as_kept] = reply
         return reply
@@ -350,8 +351,7 @@ def _read_total_tokens(reply: ProbeReply) -> int:
 
 
 class ProbedModel(Struct, frozen=True, kw_only=True):
-    """One model at one provider. ``supported_parameters`` are honoured, not only accepted;
-    ``overclaimed`` are listed as supported by the provider, and have no effect."""
+    """Probe result of one model at one provider: its abilities and honoured parameters."""
 
     model: str
     context_length: int | None
@@ -360,7 +360,7 @@ class ProbedModel(Struct, frozen=True, kw_only=True):
     continues: bool | None
     probed: date
     evidence: str
-    overclaimed: tuple[str, ...] = ()
+    overclaimed: tuple[str, ...] = ()  # listed as supported by the provider, without effect
     operations: tuple[str, ...] = ()  # empty if it is not clear which it serves
 
     def values(self) -> dict[str, object]:
@@ -377,7 +377,7 @@ class ProbedModel(Struct, frozen=True, kw_only=True):
 
 
 class CompletedInterview(ProbedModel, frozen=True, kw_only=True):
-    """The result; ``complete`` if all questions were asked, ``tokens`` as the provider counts."""
+    """Result of an interview; ``tokens`` is the sum of those that the provider reported."""
 
     complete: bool
     requests: int
@@ -385,7 +385,7 @@ class CompletedInterview(ProbedModel, frozen=True, kw_only=True):
     findings: tuple[Found, ...]
 
     def report(self, base_url: str) -> dict[str, object]:
-        """Return all of it as data: findings in the order of asking, and what follows from them."""
+        """Return the result as data: cost, findings in the order of asking, and catalog entry."""
         return {
             "base_url": base_url,
             "model": self.model,
@@ -448,7 +448,7 @@ LARGE = 80_000
 
 @dataclass(frozen=True, slots=True)
 class ProbeBudget:
-    """Upper bounds, in requests and tokens (prompt and output together).
+    """Upper bounds of what interviews cost, in requests and tokens (prompt and output together).
 
     ``if_taken`` comes on top where a prompt that is too long is not refused,
     ``if_thinking`` where the model cannot be kept from thinking.
@@ -477,7 +477,7 @@ def cost(
     *,
     dialect_preview: bool = False,
 ) -> ProbeBudget:
-    """Return the maximum cost for these subjects; ``dialect_preview`` counts parameters twice."""
+    """Return the most requests and tokens that asking all subjects all questions may take."""
     if dialect_preview:
         questions = [*questions, *(question for question in questions if question.decides)]
     completions = sum(question.asks for question in questions if question.tokens)
@@ -504,7 +504,7 @@ class DialectPreview:
     dialect: Dialect
 
     async def put(self, ask: ProbeRequest, seconds: float | None = None) -> ProbeReply:
-        """Return the reply; a request that the dialect refuses is never sent."""
+        """Send a request in the dialect's terms if it can be; return the reply or the refusal."""
         if ask.path != "/chat/completions" or not ask.body:
             return await self.asks.put(ask, seconds)
         try:
@@ -527,6 +527,6 @@ _OWNERS = {
 
 
 def guess_dialect(listed: ProbeReply, model: str) -> Dialect | None:
-    """Return the dialect of the server that names itself the owner of its models."""
+    """Return the dialect of the server named by ``owned_by`` in its list of models, if known."""
     owner = dig(entry_of(listed, model), "owned_by") or dig(entries(listed), 0, "owned_by")
     return DIALECTS.get(_OWNERS.get(str(owner), ""))

@@ -42,7 +42,7 @@ def dig(value: object, *path: str | int) -> object:
 
 @dataclass(frozen=True, slots=True)
 class ProbeReply:
-    """One reply, read as a completion: whole, as a stream, or as a refusal."""
+    """One reply of a server, with methods that read it as completion, stream or refusal."""
 
     status: int = 0  # 0 if none came
     headers: Mapping[str, str] = field(default_factory=dict)  # by lower-case name
@@ -69,7 +69,7 @@ class ProbeReply:
 
     @property
     def message(self) -> str:
-        """Return the words of an error, shortened."""
+        """Return the reply's error message, or the start of its body, shortened."""
         document = self.document()
         for path in (("error", "message"), ("message",), ("detail",), ("error",)):
             found = dig(document, *path)
@@ -161,7 +161,7 @@ Credential = Literal["ours", "none", "wrong"]
 
 @dataclass(frozen=True, slots=True)
 class ProbeRequest:
-    """Request to a provider."""
+    """One HTTP request of the probe to a provider."""
 
     method: Literal["GET", "POST"]
     path: str  # follows the base URL, or the root of its host if `at_root` is set
@@ -216,7 +216,7 @@ def weighed(missing: list[str], *, of: int, how: str = "") -> ProbeVerdict:
 
 
 def checked(*checks: tuple[object, str]) -> ProbeVerdict:
-    """Return the verdict of checks, each a condition that is true of a fault, and its words."""
+    """Return yes if no check has found a fault, no if all have, otherwise partly."""
     return weighed([words for is_fault, words in checks if is_fault], of=len(checks))
 
 
@@ -238,7 +238,7 @@ def user(content: object) -> dict[str, object]:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """One model at one provider."""
+    """The model under test at one provider, with what the questions have learned about it."""
 
     base_url: str
     model: str
@@ -256,7 +256,7 @@ class Subject:
     continues: bool | None = None
 
     def ask(self, said: str | Messages, most: int, /, **fields: object) -> ProbeRequest:
-        """Build a completion of ``most`` tokens, steady and quiet; leave out ``None`` fields."""
+        """Build a chat request of at most ``most`` tokens, repeatable and without thinking."""
         messages = [user(said)] if isinstance(said, str) else said
         usual = {**self.steady, **self.quiet, self.limit: most + self.room}
         body: dict[str, object] = {"model": self.model, "messages": messages, **fields}
@@ -264,7 +264,7 @@ class Subject:
         return chat({name: value for name, value in body.items() if value is not None})
 
     def loudly(self, said: str | Messages, most: int, /, **fields: object) -> ProbeRequest:
-        """Build such a completion with thinking on; ``most`` counts the thinking too."""
+        """Build a chat request with thinking on, of at most ``most`` tokens, thinking included."""
         on = {**dict.fromkeys(self.quiet), **(self.loud or {})}
         return self.ask(said, most, **{**on, **fields})
 
@@ -277,7 +277,7 @@ MakeScript = TypeVar("MakeScript", bound=Callable[..., Script])
 
 @dataclass(frozen=True, slots=True)
 class ProbeQuestion:
-    """A question to a provider about a model."""
+    """A question about a model: its script, the parameters it decides, limits of its cost."""
 
     id: str
     rule: str  # its place in the interface or the contract
@@ -296,7 +296,7 @@ SCRIPTS: dict[str, Callable[..., Script]] = {}
 
 
 def script(name: str) -> Callable[[MakeScript], MakeScript]:
-    """Enter a function into the scripts under a name, which is the id of its only question."""
+    """Return a decorator that enters a function into ``SCRIPTS`` under a name."""
 
     def register(function: MakeScript) -> MakeScript:
         SCRIPTS[name] = function
@@ -306,7 +306,7 @@ def script(name: str) -> Callable[[MakeScript], MakeScript]:
 
 
 def step(script: Script, reply: ProbeReply | None) -> ProbeRequest | ProbeVerdict:
-    """Advance the script: return its next request, or its result."""
+    """Send the reply into the script; return its next request, or its verdict at the end."""
     try:
         return next(script) if reply is None else script.send(reply)
     except StopIteration as stop:
@@ -387,7 +387,7 @@ class ProbeStream:
         return [reason for one in choices if (reason := dig(one, "finish_reason")) is not None]
 
     def answer(self) -> ProbeAnswer:
-        """Return the first choice, put together."""
+        """Return the first choice, assembled from the chunks of the stream."""
         return _parse_answer(self.document())
 
     def document(self) -> dict[str, object]:

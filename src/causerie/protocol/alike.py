@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 def alike(kind: type[T], source: object, **others: Any) -> T:
-    """Return a dataclass or struct with the source's values of its fields, and the ``others``."""
+    """Return a new ``kind`` with ``others`` as fields, and the rest copied from ``source``."""
     names: Iterable[str] = getattr(kind, "__struct_fields__", ())
     names = names or getattr(kind, "__dataclass_fields__", ())
     same = [name for name in names if name not in others and hasattr(source, name)]

@@ -99,7 +99,7 @@ class ObjectReader(Struct, frozen=True):
     def required_string(
         self, name: str, *, most: int | None = None, expected: str = "a string"
     ) -> str:
-        """Return a string of at least one character, which errors call ``expected``."""
+        """Return the non-empty string in a field; the error for a missing one says ``expected``."""
         value = self.string(name, most=most)
         if value is None:
             raise missing(self.param(name), expected)
@@ -165,7 +165,7 @@ def text(value: object, param: str, most: int | None = None) -> str:
 
 
 def integer(value: object, param: str, least: int, most: int) -> int:
-    """Return an integer; ``16.0`` is one too, as in JSON Schema."""
+    """Return an integer from ``least`` to ``most``; ``16.0`` is one too, as in JSON Schema."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
@@ -193,7 +193,7 @@ _read_over = msgspec.json.Decoder(_Object).decode
 
 
 def is_object(arguments: object) -> bool:
-    """Return true for the JSON text of an object, as arguments must be."""
+    """Return true if ``arguments`` is a string that holds a JSON object."""
     if arguments == "{}":
         return True
     if not isinstance(arguments, str):
@@ -206,13 +206,13 @@ def is_object(arguments: object) -> bool:
 
 
 def read_parameter(body: ObjectReader, name: str) -> Any:
-    """Return a number, a text or a boolean by its declaration; ``None`` if it is not given."""
+    """Return a parameter of the body, checked by its declaration; ``None`` if it is not given."""
     if body.values.get(name) is None:
         return None
     return _READERS[name](body)
 
 
-def _new_reader(parameter: Parameter) -> Callable[[ObjectReader], Any] | None:
+def _build_reader(parameter: Parameter) -> Callable[[ObjectReader], Any] | None:
     name, number, most = parameter.name, parameter.number, parameter.most_characters
     if number is not None and number.kind is float:
         return lambda body: body.number(name, number.least, number.most, above=number.above)
@@ -227,7 +227,7 @@ def _new_reader(parameter: Parameter) -> Callable[[ObjectReader], Any] | None:
 
 
 _READERS: Mapping[str, Callable[[ObjectReader], Any]] = {
-    name: reader for name, each in PARAMETERS.items() if (reader := _new_reader(each)) is not None
+    name: reader for name, each in PARAMETERS.items() if (reader := _build_reader(each)) is not None
 }
 
 
@@ -299,7 +299,7 @@ def _reject_compressed_body(body: bytes) -> None:
 
 
 def decode_marked(body: bytes) -> tuple[dict[str, object], str]:
-    """Return the object in a checked body, and the mark of halves in it; see ``mark_halves``."""
+    """Return the object in the body, and the mark of unpaired surrogates; see ``mark_halves``."""
     try:
         return decode_object(body), ""
     except InvalidRequest:
@@ -310,7 +310,7 @@ def decode_marked(body: bytes) -> tuple[dict[str, object], str]:
 
 
 def mark_halves(body: bytes) -> tuple[bytes, str]:
-    """Return the body with a mark in place of each half of a surrogate pair, and the mark.
+    """Return the body with a mark in place of each unpaired surrogate escape, and the mark.
 
     The mark is a character that the body has nowhere else; it is empty where there are no halves.
     """

@@ -20,7 +20,7 @@ Effect = Literal["", "narrows", "penalises"]
 
 
 class Control(Struct, frozen=True):
-    """A parameter's field in the playground."""
+    """Input field of a parameter in the playground: its label, place and text while unset."""
 
     label: str = ""  # empty: the name of the parameter in words
     first: bool = False
@@ -73,7 +73,7 @@ class Parameter(Struct, frozen=True):
 
     @property
     def number(self) -> Number | None:
-        """Type and range of a number, or ``None`` for any other parameter."""
+        """Return type and range of a numeric parameter, ``None`` for any other parameter."""
         if self.bare not in (int, float):
             return None
         bounds = {

@@ -68,7 +68,7 @@ class Finished(Struct, frozen=True, gc=False):
 
 
 class Usage(Struct, frozen=True, gc=False):
-    """Tokens; ``impossible``: the target told wrong numbers, which were estimated instead."""
+    """Token counts of prompt and reply; ``impossible``: estimated, since wrong ones were told."""
 
     prompt: int
     completion: int
@@ -93,7 +93,7 @@ class PassedBytes(Struct, frozen=True, gc=False):
 
 
 class PassedReply(PassedBytes, frozen=True, gc=False):
-    """A whole reply that passes and is not streamed; the end of its choice and its usage follow."""
+    """A whole reply, passed on unstreamed as bytes; events of its end and its usage follow."""
 
 
 ContentEvent = ReasoningDelta | TextDelta | ToolCallStarted | ToolCallDelta
@@ -173,7 +173,7 @@ _CALL_SIZE = 64  # likewise, as a call without its name and arguments
 
 
 def in_portions(batch: Batch) -> list[Batch]:
-    """Split events into batches of about ``PORTION``, and long texts too; blocks stay whole."""
+    """Split a batch, and long texts in it, into batches of about ``PORTION`` characters."""
     portions: list[Batch] = []
     portion: list[Event] = []
     room = PORTION

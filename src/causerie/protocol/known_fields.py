@@ -55,7 +55,7 @@ _LONGEST_PATH = 16 * (_LONGEST_NAME + 1)
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """Known names in a value, or in an element of it; all others are denied."""
+    """Known field names of a value or of its elements; ``others`` says which more may pass."""
 
     fields: Mapping[str, Known] = field(default_factory=dict)
     others: Literal["closed", "passed", "open"] = "closed"
@@ -160,7 +160,7 @@ class _Found(Struct, eq=False):
     message: int = 0  # index of the message that is read, if one is
 
     def note(self, path: str, value: Mapping[str, Any], known: Known, count: int) -> None:
-        """Note ``count`` unknown fields of an object; ``null`` ones get no name."""
+        """Record the paths of an object's ``count`` unknown fields; beyond 32, their number."""
         if path == _MESSAGES or path.startswith(f"{_MESSAGES}."):
             path = f"{_MESSAGES}[{self.message}]{path.removeprefix(_MESSAGES)}"
         for name in value:
@@ -196,7 +196,7 @@ def _drop_unknown_in_object(
     fields = known.fields
     kept: dict[str, Any] | None = None
     if not members.keys() <= fields.keys() or any(
-        _is_scalar(members, name) for name in known.objects
+        _is_or_contains_non_object(members, name) for name in known.objects
     ):
         kept = _select_known_fields(members, known)
         if len(kept) < len(members):
@@ -225,11 +225,11 @@ def _select_known_fields(members: Mapping[str, Any], known: Known) -> dict[str, 
 
 def _may_keep_field(name: str, members: Mapping[str, Any], known: Known) -> bool:
     if name in known.fields:
-        return name not in known.objects or not _is_scalar(members, name)
+        return name not in known.objects or not _is_or_contains_non_object(members, name)
     return known.others == "open" or (known.others == "passed" and privilege_of(name) is None)
 
 
-def _is_scalar(members: Mapping[str, Any], name: str) -> bool:
+def _is_or_contains_non_object(members: Mapping[str, Any], name: str) -> bool:
     waiting = [members[name]] if name in members else []
     while waiting:
         each = waiting.pop()
@@ -274,7 +274,7 @@ def without_past(body: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def past_roles(values: Sequence[Any]) -> Mapping[int, Role]:
-    """Return roles by index: of assistants and tools, and before the last user or tool."""
+    """Return past roles by index: assistant, tool, or before the last user or tool message."""
     roles = {index: role for index, value in enumerate(values) if (role := role_of(value))}
     last = max((index for index, role in roles.items() if role in ("user", "tool")), default=0)
     return {

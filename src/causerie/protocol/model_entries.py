@@ -34,7 +34,7 @@ Percent = Annotated[float, Meta(ge=0, le=100)]
 
 
 class TokenPricing(Struct, frozen=True, kw_only=True):
-    """Money for one token as text: decimal numbers, without exponents."""
+    """Prices of one token as text: decimal numbers, without exponents."""
 
     prompt: Price
     completion: Price
@@ -50,14 +50,14 @@ class PricingTier(TokenPricing, frozen=True, kw_only=True):
 
 
 class Pricing(TokenPricing, frozen=True, kw_only=True):
-    """Money as text: decimal numbers, without exponents."""
+    """Prices of a token and of a request as text: decimal numbers, without exponents."""
 
     request: Price
     tiers: Sequence[PricingTier] | UnsetType = UNSET
 
 
 class Model(Struct, frozen=True, kw_only=True):
-    """An entry of ``GET /models``, of either kind."""
+    """An entry of ``GET /models``: a model of the router's catalog, or any other."""
 
     id: str
     object: Literal["model"] = "model"
@@ -122,7 +122,7 @@ ParameterEvidence = Annotated[
 
 
 class ServedModelEntry(Model, frozen=True, kw_only=True):
-    """A model that is not of the router's catalog. Its name for people is not part of it."""
+    """A model outside of the router's catalog in ``GET /models``, without its display name."""
 
     created: int
     owned_by: str
@@ -153,7 +153,7 @@ class Architecture(Modalities, frozen=True, kw_only=True):
 
 
 class TopProvider(Struct, frozen=True, kw_only=True):
-    """The cheapest endpoint."""
+    """Limits of the cheapest endpoint."""
 
     context_length: int | None
     max_completion_tokens: int | None
@@ -161,7 +161,7 @@ class TopProvider(Struct, frozen=True, kw_only=True):
 
 
 class Links(Struct, frozen=True, kw_only=True):
-    """``details`` is below the base URL."""
+    """Links of a model; ``details`` is a path below the base URL."""
 
     details: str
 
@@ -220,7 +220,7 @@ class Count(Struct, frozen=True, kw_only=True):
 
 
 class RouterEndpoint(Struct, frozen=True, kw_only=True):
-    """Times are in milliseconds, throughputs in tokens per second, uptimes in percent."""
+    """An endpoint; times in milliseconds, throughputs in tokens per second, uptimes in percent."""
 
     name: str
     model_id: str

@@ -19,13 +19,13 @@ def amount_of(count: int) -> Decimal:
 
 
 def exact(amount: Decimal) -> str:
-    """Return the amount with all of its digits, two decimals at least: ``$0.00001``."""
+    """Return the amount as text with all digits, two decimals at least: ``$0.00001``."""
     whole, _, rest = f"{abs(amount):,f}".partition(".")
     return f"{'-' if amount < 0 else ''}${whole}.{rest.rstrip('0').ljust(2, '0')}"
 
 
 def rounded(amount: Decimal | float) -> str:
-    """Return the amount to three significant digits below 1, else to a hundredth."""
+    """Return the amount as text, to three significant digits below $1, else to a cent."""
     value = Decimal(amount)
     if not value:
         return "$0.00"

@@ -10,37 +10,37 @@ ALIKE = 0.65  # the distance up to which a word is taken for one of a few known 
 
 
 class NameIndex:
-    """Known names, in the order of their beginnings and in that of their ends."""
+    """Known names, sorted by their beginnings and by their endings, to find similar names."""
 
     def __init__(self, names: Iterable[str]) -> None:
-        folded = [(_fold_case(name), name) for name in names]
+        folded = [(_fold_case_and_cut(name), name) for name in names]
         self._names_sorted_by_start = sorted(folded)
         self._names_sorted_by_end = sorted((text[::-1], name) for text, name in folded)
 
     def around(self, text: str) -> Iterator[str]:
         """Yield the names that begin or end most like ``text``, at most ``4 * AROUND``."""
-        wanted = _fold_case(text)
+        wanted = _fold_case_and_cut(text)
         yield from _find_neighbours(self._names_sorted_by_start, wanted)
         yield from _find_neighbours(self._names_sorted_by_end, wanted[::-1])
 
 
 def nearest(text: str, names: Iterable[str], most: float) -> str | None:
-    """Return the name with the least distance, if that is at most this share of the longer name.
+    """Return the name least distant from ``text``, ``None`` if its distance exceeds ``most``.
 
-    The distance is the length of what differs between common beginning and end. ``maker/NAME`` is
-    the same as ``NAME``. Of two names that are as near, the one that begins more alike is meant.
+    The distance is the share of the longer name between common beginning and end. ``maker/NAME``
+    is the same as ``NAME``. Of two names that are as near, the one that begins more alike is meant.
     """
-    wanted = _fold_case(text)
+    wanted = _fold_case_and_cut(text)
 
     def order(name: str) -> tuple[float, int, str]:
-        known = _fold_case(name)
-        return _compute_name_distance(wanted, known), -_common_prefix_length(wanted, known), name
+        known = _fold_case_and_cut(name)
+        return _compute_unlike_share(wanted, known), -_common_prefix_length(wanted, known), name
 
     least, _, name = min(map(order, names), default=(1.0, 0, ""))
     return name if least <= most else None
 
 
-def _compute_name_distance(name: str, known_name: str) -> float:
+def _compute_unlike_share(name: str, known_name: str) -> float:
     if name == known_name.rpartition("/")[2]:
         return 0.0
     longest = max(len(name), len(known_name))
@@ -61,5 +61,5 @@ def _find_neighbours(sorted_names: Sequence[tuple[str, str]], folded_name: str) 
     return (name for _, name in sorted_names[max(at - AROUND, 0) : at + AROUND])
 
 
-def _fold_case(name: str) -> str:
+def _fold_case_and_cut(name: str) -> str:
     return name[:200].casefold()

@@ -29,7 +29,7 @@ _User = Annotated[
 
 
 class EmbeddingsRequest(Struct, kw_only=True):
-    """Ask for the vectors of texts."""
+    """Body of a request for the embedding vectors of texts."""
 
     model: ModelId
     input: Annotated[
@@ -53,7 +53,7 @@ class RerankDocument(Struct):
 
 
 class RerankRequest(Struct, kw_only=True):
-    """Ask for the order of documents by how well they answer a query."""
+    """Body of a request to order documents by how well they answer a query."""
 
     model: ModelId
     query: NotEmpty
@@ -68,7 +68,7 @@ class RerankRequest(Struct, kw_only=True):
 
 
 class CompletionsRequest(SamplingParams, frozen=True, kw_only=True):
-    """Ask for the continuation of a text, or what stands between it and a ``suffix``."""
+    """Body of a request for the continuation of a text, up to a ``suffix`` if one is given."""
 
     model: ModelId
     prompt: Annotated[

@@ -372,7 +372,7 @@ class RouterParameters(Struct):
 
 
 class HintParameters(Struct):
-    """Parameters that are accepted with any value and dropped: no answer depends on them.
+    """Parameters accepted with any value, since no answer depends on them.
 
     A provider that knows one gets it if its value has the type here.
     """
@@ -447,7 +447,7 @@ def refused_by(engine: str) -> frozenset[str]:
 
 
 class ParsingRules(Struct, frozen=True):
-    """Rules by which a body is read."""
+    """Rules by which a body is read: known fields, strictness, and bounds of work."""
 
     reasoning_object: bool = False  # the router's `reasoning` object is known
     router: bool = False  # `models`, `provider` and the like are known

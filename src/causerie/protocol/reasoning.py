@@ -23,7 +23,7 @@ _PLAIN = frozenset({"type", "text", "index", "format"})
 
 
 def block_of(text: str) -> dict[str, Any]:
-    """Return a block of text; with a format, since readers miss a signature otherwise."""
+    """Return a block of reasoning text; without its ``format`` readers would miss a signature."""
     return {"type": "reasoning.text", "text": text, "format": "unknown", "index": 0}
 
 
@@ -37,13 +37,13 @@ def text_of(value: object) -> str:
 
 
 def foreign_block(text: str, signature: str, index: int) -> dict[str, Any]:
-    """Return a block whose text only a server of the Messages API can check, and no other reads."""
+    """Return a block of signed reasoning, which only servers of the Messages API can read."""
     block = {"type": _FOREIGN, "thinking": text, "signature": signature}
     return {**block, "format": MESSAGES_FORMAT, "index": index}
 
 
 def with_foreign(blocks: Iterable[Block]) -> list[Block]:
-    """Return blocks for a server that checks signatures: foreign ones become blocks of text."""
+    """Return blocks for a server that checks signatures: foreign ones become signed text blocks."""
     return [
         {
             **{name: value for name, value in block.items() if name != "thinking"},

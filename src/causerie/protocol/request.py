@@ -16,7 +16,7 @@ from causerie.protocol.targets import NO_PREFERENCES, UNBOUNDED_TOKENS, Preferen
 
 
 class Labels(Struct, frozen=True):
-    """A client's labels; empty if it sent none."""
+    """What a client says of itself: program, trace and usage tag; empty if it says nothing."""
 
     app: str = ""  # name of the program
     referer: str = ""  # address of the program
@@ -199,26 +199,26 @@ class UnreadParts(Struct):
             self.tokens += min(_estimate_json_tokens(part), _MOST_OF_A_PART)
 
     def note_addresses(self, part: Mapping[str, Any], place: str) -> Mapping[str, str]:
-        found = dict(_find_addresses(part, place))
+        found = dict(_find_addresses_to_fetch(part, place))
         self.addresses.update(found)
         return found
 
 
-def _find_addresses(json_value: object, path: str) -> Iterator[tuple[str, str]]:
+def _find_addresses_to_fetch(json_value: object, path: str) -> Iterator[tuple[str, str]]:
     if isinstance(json_value, list):
         for at, each in enumerate(json_value):
-            yield from _find_addresses(each, f"{path}[{at}]")
+            yield from _find_addresses_to_fetch(each, f"{path}[{at}]")
     elif isinstance(json_value, dict):
         is_holder = path.endswith((".source", ".image_url"))
         for name, each in json_value.items():
             if not isinstance(each, str):
-                yield from _find_addresses(each, f"{path}.{name}")
+                yield from _find_addresses_to_fetch(each, f"{path}.{name}")
             elif (name in _ADDRESSES or (is_holder and name == "url")) and each[:5] != "data:":
                 yield f"{path}.{name}", each
 
 
 class ChatRequest(Struct, frozen=True, gc=False):
-    """A request; one whose body is ``passed`` through has no messages, its fields are ``sent``."""
+    """A parsed request; if its body is ``passed`` through, it has no messages, only ``sent``."""
 
     model: str
     messages: tuple[Message, ...]
@@ -278,12 +278,12 @@ class ChatRequest(Struct, frozen=True, gc=False):
         return self.document if self.unlisted is None else self.unlisted.body
 
     def check_translated(self) -> None:
-        """Raise :class:`InvalidRequest` if only a provider of the client's API can take it."""
+        """Raise :class:`InvalidRequest` if parts of the request exist in the client's API alone."""
         if self.unread is not None and (refused := self.unread.refused) is not None:
             raise InvalidRequest(refused.message, code=refused.code, param=refused.param)
 
     def without_optional_images(self) -> tuple[ChatRequest, Sequence[str]]:
-        """Return the request with words in place of such images, and the report of that."""
+        """Return the request with words in place of optional images, and the list of changes."""
         places = [place for place, image in images(self.messages) if image.optional]
         if not places:
             return self, ()
@@ -341,7 +341,7 @@ class FastStreamOptions(Struct, forbid_unknown_fields=True, omit_defaults=True, 
 
 
 class FastFields(Unread, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
-    """Fields of a plain request, which may be encoded again; their types are those declared."""
+    """Fields of a plain chat request, decoded in one step, which may be encoded again."""
 
     model: ModelId
     messages: Annotated[tuple[FastMessage, ...], Meta(min_length=1)]
@@ -386,7 +386,7 @@ def not_fetched(param: str) -> InvalidRequest:
 
 
 def without_billing_line(messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    """Return the messages without the line at the head of one of the first system messages."""
+    """Return the messages without the ``x-anthropic-billing-header`` line of a system message."""
     for at, message in enumerate(takewhile(lambda one: one.role == "system", messages)):
         if message.text.startswith("x-anthropic-billing-header:"):
             content: str | tuple[Part, ...] = message.content or ""
@@ -440,7 +440,7 @@ def prompt_estimate(request: ChatRequest) -> int:
 
 
 def output_estimate(request: ChatRequest) -> int:
-    """Return how many tokens all choices together may have, within the bounds of its target."""
+    """Return the output limit of all choices together, assuming 1,024 tokens each if unset."""
     tokens = request.max_tokens
     if tokens is None:
         most = request.bounds.max_output_tokens

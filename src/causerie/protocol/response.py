@@ -50,10 +50,10 @@ class StreamEncoder(Protocol):
         """Return the bytes of a batch; ``b""`` if it has nothing for the client yet."""
 
     def broken(self, error: ErrorDetails) -> bytes:
-        """Return the end of a stream that broke."""
+        """Return the bytes that end a broken stream with its error."""
 
     def end(self) -> bytes:
-        """Return what tells the client that the reply is complete; its usage is safe by then."""
+        """Return the bytes that end a complete stream, whose usage has been recorded by then."""
 
 
 class Reply(Protocol):
@@ -72,7 +72,7 @@ class Response(Protocol):
     def completion(self) -> ReplyFormat: ...
     @property
     def early_start(self) -> bool:
-        """Return true if its status was sent before the reply started."""
+        """Return true if the status of the response was sent before the reply started."""
 
     @property
     def begin(self) -> ResponseSink: ...

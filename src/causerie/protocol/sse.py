@@ -15,32 +15,32 @@ _END_OF_STRING = re.compile(r'(?:[^"\\]|\\.)*+"', re.DOTALL)
 
 @dataclass(slots=True, eq=False)
 class Brackets:
-    """Finds the end of one object or array; each piece is read once."""
+    """Finds the end of one JSON object or array that arrives in pieces, each read once."""
 
     strings: bool = False  # the value may also be a string
     _bracket_depth: int = 0
     quoted: bool = False  # in the middle of a string
-    _is_escaped: bool = False  # behind a backslash in one
+    _is_next_escaped: bool = False  # behind a backslash in one
     closed: bool = False  # the last bracket has been read
     empty: bool = True  # nothing but white space has been read
 
     def read(self, text: str) -> int:
-        """Read up to the end of the value, or of the text; return how much that is."""
+        """Read up to the end of the value, or of ``text``; return the number of characters read."""
         at = 0
         while at < len(text) and not self.closed:
             at = self._skip_string(text, at) if self.quoted else self._read_next_bracket(text, at)
         return at
 
     def _skip_string(self, text: str, position: int) -> int:
-        if self._is_escaped:
-            self._is_escaped = False
+        if self._is_next_escaped:
+            self._is_next_escaped = False
             return position + 1
         end = _END_OF_STRING.match(text, position)
         if end is not None:
             self.quoted = False
             self.closed = self.strings and not self._bracket_depth
             return end.end()
-        self._is_escaped = (len(text) - len(text[position:].rstrip("\\")) - position) % 2 == 1
+        self._is_next_escaped = (len(text) - len(text[position:].rstrip("\\")) - position) % 2 == 1
         return len(text)
 
     def _read_next_bracket(self, text: str, position: int) -> int:
@@ -72,7 +72,7 @@ def encode(data: bytes) -> bytes:
 
 
 class LineTooLong(ValueError):
-    """A line is longer than the decoder may hold."""
+    """Raised if a line or an event is longer than the decoder may hold."""
 
 
 class NamedEvent(bytes):
@@ -82,7 +82,7 @@ class NamedEvent(bytes):
 
     @classmethod
     def of(cls, lines: bytes) -> NamedEvent:
-        """Return the event of a line with a name and one with data."""
+        """Return the event in two lines, ``event: NAME`` and ``data: DATA``."""
         name, _, data = lines[len(_NAME) :].partition(b"\ndata: ")
         event = cls(data)
         event.name = name
@@ -90,7 +90,7 @@ class NamedEvent(bytes):
 
 
 class EventDecoder(Struct, eq=False):
-    """Decodes bytes as they arrive into the data of complete events.
+    """Decodes the bytes of server-sent events, as they arrive, into the data of whole events.
 
     The pieces may be cut anywhere. Comments, other fields and events without data are passed over;
     several ``data`` lines of one event are joined with a newline.
@@ -105,7 +105,7 @@ class EventDecoder(Struct, eq=False):
     _data_lines: list[bytes] = []
     _event_name: bytes = b""
     _data_byte_count: int = 0
-    _bracket_reader: Brackets | None = None  # of a value without a field name
+    _bare_json_brackets: Brackets | None = None  # of a value without a field name
     _is_past_byte_order_mark: bool = False
     _is_after_cr: bool = False  # a line feed that comes next belongs to the last line
     _small_piece_size: int = SMALL  # bytes of a piece that is read as one event
@@ -140,7 +140,7 @@ class EventDecoder(Struct, eq=False):
         return events
 
     def only(self, piece: bytes) -> bytes | None:
-        """Return the data of a small piece that is one event of one line; else feed nothing."""
+        """Return the data of a small piece that is just one event; else ``None``, unread."""
         if self.is_between and piece.startswith(BEFORE) and len(piece) <= self._small_piece_size:
             if piece.find(b"\n") != len(piece) - 2 or not piece.endswith(b"\n"):
                 return None
@@ -183,8 +183,8 @@ class EventDecoder(Struct, eq=False):
         if not self._data_lines and self._is_json_start(rest):
             return [rest]
         events = [self._read_line(rest), self._read_line(b"")]
-        if self._bracket_reader is not None:
-            events.append(self._finish_event())
+        if self._bare_json_brackets is not None:
+            events.append(self._take_event_data())
         return [event for event in events if event is not None]
 
     def _take_partial_line(self) -> bytes:
@@ -203,8 +203,8 @@ class EventDecoder(Struct, eq=False):
         return piece.removeprefix(b"\xef\xbb\xbf")
 
     def _read_line(self, line: bytes) -> bytes | None:
-        if self._bracket_reader is not None:
-            return self._read_json_line(line)
+        if self._bare_json_brackets is not None:
+            return self._read_bare_json_line(line)
         if line:
             name, _, value = line.partition(b":")
             if name == b"data":
@@ -212,11 +212,11 @@ class EventDecoder(Struct, eq=False):
             elif name == b"event":
                 self._event_name = value.strip()
             elif not self._data_lines and self._is_json_start(line):
-                self._bracket_reader = Brackets()
-                return self._read_json_line(line)
+                self._bare_json_brackets = Brackets()
+                return self._read_bare_json_line(line)
             return None
         name, self._event_name = self._event_name, b""
-        event = self._finish_event() if self._data_lines else None
+        event = self._take_event_data() if self._data_lines else None
         if event and name and name != b"message":
             event = NamedEvent(event)
             event.name = name
@@ -225,27 +225,27 @@ class EventDecoder(Struct, eq=False):
     def _is_json_start(self, line: bytes) -> bool:
         return self.values and line.lstrip()[:1] in (b"{", b"[")
 
-    def _read_json_line(self, line: bytes) -> bytes | None:
-        brackets = self._bracket_reader
+    def _read_bare_json_line(self, line: bytes) -> bytes | None:
+        brackets = self._bare_json_brackets
         assert brackets is not None
         if _FIELD_LINE.match(line):
-            value = self._finish_event()
+            value = self._take_event_data()
             self._read_line(line)
             return value
         self._append_data(line)
         brackets.read(line.decode("latin-1"))
-        return self._finish_event() if brackets.closed else None
+        return self._take_event_data() if brackets.closed else None
 
     def _append_data(self, data: bytes) -> None:
         self._data_lines.append(data)
         self._data_byte_count += len(data) + _LINE_BYTES
         self._check_held_size(self._data_byte_count)
 
-    def _finish_event(self) -> bytes:
+    def _take_event_data(self) -> bytes:
         event = b"\n".join(self._data_lines)
         self._data_lines.clear()
         self._data_byte_count = 0
-        self._bracket_reader = None
+        self._bare_json_brackets = None
         return event
 
     def _check_held_size(self, byte_count: int) -> None:

@@ -1,4 +1,4 @@
-"""Data on targets that several rooms share: candidates, preferences, statistics."""
+"""Data on targets that several packages share: candidates, preferences, statistics."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msgspec import Struct
 
 
 class TokenBounds(Struct, frozen=True):
-    """Bounds in tokens, ``None`` for those of the target; a context has prompt and output."""
+    """Token limits of context (prompt and output) and output; ``None``: the target's own."""
 
     context_length: int | None = None
     max_output_tokens: int | None = None
@@ -52,7 +52,7 @@ ANY_PRICE = MostPrice()
 
 
 class Preferences(Struct, frozen=True):
-    """``provider`` of a request: providers by their names, first to last."""
+    """Provider preferences of a request: order, exclusions, sorting and highest price."""
 
     order: tuple[str, ...] = ()
     only: frozenset[str] | None = None  # `None` is no bound
@@ -73,7 +73,7 @@ CallClass = Literal["fine", "invalid_json", "unknown_name", "schema_mismatch", "
 
 
 class CallCounts(Struct, frozen=True):
-    """Delivered calls, by class."""
+    """Numbers of delivered tool calls, by the result of their check."""
 
     fine: int = 0
     invalid_json: int = 0
@@ -128,7 +128,7 @@ WINDOWS = ("5 minutes", "hour", "24 hours")
 
 
 class Figure(Struct, frozen=True):
-    """A measurement, and the time that it is the median of: `5 minutes`, `hour`, `24 hours`."""
+    """A median of measurements and its window: `5 minutes`, `hour` or `24 hours`."""
 
     value: float
     window: str

@@ -32,10 +32,10 @@ from causerie.providers.wire import (
 
 
 class Separator(Protocol):
-    """Reads the content of one choice, however it is cut; never loses text."""
+    """Separates reasoning from text in the content of one choice, however the content is cut."""
 
     def feed(self, text: str) -> Sequence[ContentEvent]:
-        """Return reasoning and text as far as they can be told apart."""
+        """Read more content; return events of the reasoning and text that are told apart by now."""
 
     def finish(self) -> Sequence[ContentEvent]:
         """Return the events held back, at the end of the content."""
@@ -52,7 +52,7 @@ class Separators(Protocol):
 
 
 class Repetition:
-    """Compares new text with an earlier one, white space aside, until it is ``over``."""
+    """Drops from new text what repeats an earlier text, white space aside, until ``over``."""
 
     def __init__(self, text: str) -> None:
         self._unspaced_text = "".join(text.split())
@@ -62,7 +62,7 @@ class Repetition:
         self.repeated = False
 
     def feed(self, text: str) -> str:
-        """Return the new text: none while undecided, then all that does not repeat the other."""
+        """Return no text while undecided, then the new text that repeats nothing earlier."""
         if self.over:
             return text
         squeezed, left = "".join(text.split()), len(self._unspaced_text) - self._repeated_length
@@ -74,7 +74,7 @@ class Repetition:
             return ""
         self.over = self.repeated = True
         self._held_text.clear()
-        return _skip_visible_characters(text, left).lstrip()
+        return _drop_visible_characters(text, left).lstrip()
 
     def end(self) -> str:
         self.over = True
@@ -83,7 +83,7 @@ class Repetition:
         return held
 
 
-def _skip_visible_characters(text: str, count: int) -> str:
+def _drop_visible_characters(text: str, count: int) -> str:
     for at, character in enumerate(text):
         if not count:
             return text[at:]
@@ -115,13 +115,13 @@ class AnswerState(Struct, eq=False):
     _held_text: str = ""
     _logprobs: list[TokenLogprob] = []
     _is_rest_plain_text: bool = False  # whether text is nothing but text from here on
-    _has_signature: bool = False  # whether blocks of reasoning came that are more than their text
+    _has_non_text_blocks: bool = False  # of reasoning, such as signed ones
     _text_buffer: StringIO = field(default_factory=StringIO)
     _thoughts: StringIO = field(default_factory=StringIO)
     _tagged_echo_filter: Repetition | None = None  # of the reasoning, where the text begins
-    _echo_filter: Repetition | None = None  # of the reasoning, behind text
+    _reasoning_echo_filter: Repetition | None = None  # of the reasoning, behind text
     _compared_character_count: int = 0  # characters of reasoning with which later text was compared
-    _message_text: str | None = None  # the text so far, when the last whole message came
+    _text_at_last_message: str | None = None  # the text so far, when the last whole message came
     _is_first_piece_message: bool = False  # whether the first piece was a whole message
     _high_surrogates: dict[str, str] = {}  # by the field whose text ends with a first half
 
@@ -135,13 +135,13 @@ class AnswerState(Struct, eq=False):
 
     @property
     def length(self) -> int:
-        """Return the characters of text, reasoning and calls."""
+        """Return the number of characters of text, reasoning and calls."""
         length = self.reasoning_length + self.text_length
         return length if self._calls is None else length + self._calls.size
 
     @property
     def has_reasoning(self) -> bool:
-        return self.reasoning_length > 0 or self._has_signature
+        return self.reasoning_length > 0 or self._has_non_text_blocks
 
     def bytes(self) -> int:
         arguments = "" if self._calls is None else self._calls.arguments()
@@ -149,7 +149,7 @@ class AnswerState(Struct, eq=False):
         return sum(len(text.encode("utf-8", "replace")) for text in texts)
 
     def read(self, choice: ProviderChoice, events: list[Event], *, mended: bool = False) -> None:
-        """Add the events of a piece; raises :class:`UpstreamFailed` where it reports a failure.
+        """Read a choice of a chunk or reply into ``events``; raises :class:`UpstreamFailed`.
 
         Some servers have both a piece and a message: the piece is empty where the message is the
         whole reply, else the message repeats what was said. ``mended``: characters may be halves.
@@ -218,7 +218,8 @@ class AnswerState(Struct, eq=False):
         if self.text_length or self.reasoning_length or self._calls is not None:
             message, logprobs = self._remove_earlier_content(message), None
         else:
-            self._message_text, self._is_first_piece_message = _join_text(message.content), True
+            self._text_at_last_message = _join_text(message.content)
+            self._is_first_piece_message = True
         self._read_delta(message, events, logprobs, last=True, whole=True)
 
     def _remove_earlier_content(self, message: ProviderDelta) -> ProviderDelta:
@@ -227,12 +228,14 @@ class AnswerState(Struct, eq=False):
         known = self._thoughts.getvalue() if told_more else thought
         if message.content:
             text = _join_text(message.content)
-            if text.lstrip().startswith("<") and self._may_compare_reasoning():
+            if text.lstrip().startswith("<") and self._spend_comparison_budget():
                 text = Repetition(_TAGGED.format(thought or self._thoughts.getvalue())).feed(text)
-        before = self._text_buffer.getvalue() if self._message_text is None else self._message_text
-        more, self._message_text = "", before
+        before = self._text_at_last_message
+        if before is None:
+            before = self._text_buffer.getvalue()
+        more, self._text_at_last_message = "", before
         if text.startswith(before):
-            more, self._message_text = text[len(before) :], text
+            more, self._text_at_last_message = text[len(before) :], text
         elif self._is_first_piece_message and not before.startswith(text):
             more = text  # a server that calls its pieces messages
         return ProviderDelta(
@@ -248,7 +251,7 @@ class AnswerState(Struct, eq=False):
         return self._is_rest_plain_text and self.finish is None and not self._high_surrogates
 
     def goes_on(self, choice: ProviderChoice) -> ContentEvent | None:
-        """Return the event of a piece that continues the text; ``None`` if nothing was read."""
+        """Read a piece that only continues text or reasoning; return its event, else ``None``."""
         delta = choice.delta
         if delta is None or choice.finish_reason or self.finish is not None:
             return None
@@ -304,7 +307,7 @@ class AnswerState(Struct, eq=False):
         if self._calls is not None:
             self._calls.finish(events, cut=is_cut(self.finish))
             started = self._calls.started
-        said = self.length > 0 or self._has_signature
+        said = self.length > 0 or self._has_non_text_blocks
         reason = finish_reason(self.finish, calls=started > 0, said=said)
         events.append(Finished(reason, self.index, stop_sequence=self.stop_sequence))
 
@@ -322,18 +325,18 @@ class AnswerState(Struct, eq=False):
         events.append(self.more_reasoning(reasoning))
 
     def _remove_repeated_reasoning(self, reasoning: str, *, last: bool) -> str:
-        if self._echo_filter is not None and self._echo_filter.repeated and reasoning.isspace():
+        if (echo := self._reasoning_echo_filter) and echo.repeated and reasoning.isspace():
             return ""  # the end of what was repeated, whose white space is not compared
-        if self._echo_filter is None or self._echo_filter.repeated:
-            if not self._may_compare_reasoning():
+        if self._reasoning_echo_filter is None or self._reasoning_echo_filter.repeated:
+            if not self._spend_comparison_budget():
                 return reasoning
-            self._echo_filter = Repetition(self._thoughts.getvalue())
+            self._reasoning_echo_filter = Repetition(self._thoughts.getvalue())
             self._is_rest_plain_text = False
             if last and self._thoughts.getvalue().endswith(reasoning):
                 return ""
-        return self._echo_filter.feed(reasoning)
+        return self._reasoning_echo_filter.feed(reasoning)
 
-    def _may_compare_reasoning(self) -> bool:
+    def _spend_comparison_budget(self) -> bool:
         self._compared_character_count += self.reasoning_length
         return self._compared_character_count <= _MOST_COMPARED
 
@@ -346,7 +349,7 @@ class AnswerState(Struct, eq=False):
             self._add_reasoning(text, events)
             return
         self._finish_splitter(events)
-        self._has_signature = True
+        self._has_non_text_blocks = True
         self._thoughts.write(text)
         events.append(ReasoningDelta(text, self.index, blocks))
 
@@ -380,12 +383,12 @@ class AnswerState(Struct, eq=False):
             self._add_text(rest, events)
 
     def _add_text(self, text: str, events: list[Event]) -> None:
-        if self._echo_filter is not None:  # what began like a repetition of the reasoning was none
-            late, self._echo_filter = self._echo_filter.end(), None
+        if self._reasoning_echo_filter is not None:  # what began like a repetition was none
+            late, self._reasoning_echo_filter = self._reasoning_echo_filter.end(), None
             if late:
                 events.append(self.more_reasoning(late))
         if not self.text_length and self.reasoning_length and self._think_splitter is None:
-            text = self._remove_tagged_reasoning(text)
+            text = self._remove_reasoning_echo(text)
         if not text:
             return
         if self.separators is not None:  # the content begins
@@ -399,10 +402,10 @@ class AnswerState(Struct, eq=False):
         self._is_rest_plain_text = self.top_logprobs is None
         self._emit_text(text, events)
 
-    def _remove_tagged_reasoning(self, text: str) -> str:
+    def _remove_reasoning_echo(self, text: str) -> str:
         if self._tagged_echo_filter is None:
             tagged = text.isspace() or text.lstrip().startswith("<")
-            if not tagged or not self._may_compare_reasoning():
+            if not tagged or not self._spend_comparison_budget():
                 return text
             self._tagged_echo_filter = Repetition(_TAGGED.format(self._thoughts.getvalue()))
         new = self._tagged_echo_filter.feed(text)

@@ -1,4 +1,4 @@
-"""Calls put together from their pieces, whatever servers leave out or repeat.
+"""Tool calls put together from their pieces, whatever servers leave out or repeat.
 
 Seen: no index, no id, the same index for every call (without ids, too), several calls in one
 piece, a whole call in one piece, the name in pieces, or repeated in every piece, with a new id
@@ -49,7 +49,7 @@ class ConversationCallIds(Struct, eq=False):
     _used_call_ids: set[str] | None = None
 
     def take(self, given: str | None) -> str:
-        """Return the id that was given, or a new one if there is none, or it cannot be used."""
+        """Return the given id, or a new one if that is missing, unusable or already used."""
         if self._used_call_ids is None:
             calls = (call for message in self._messages for call in message.tool_calls)
             self._used_call_ids = {call.id for call in calls}
@@ -106,7 +106,7 @@ class _PendingCall:
 
 
 class ChoiceCalls(Struct, eq=False):
-    """The calls of one choice; ``functions`` are those of the request."""
+    """The tool calls of one choice of a reply, put together from their pieces."""
 
     _choice_index: int
     _call_id_allocator: ConversationCallIds

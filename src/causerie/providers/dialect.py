@@ -59,7 +59,7 @@ class Api:
     """The ``api-version`` of every request, for servers that have one."""
 
     def at(self, path: str, model: str = "") -> str:
-        """Return the path of a request about ``model``, with the version that it asks for."""
+        """Return the path for ``model``, with the server's API version if it has one."""
         path = path.replace("{model}", quote(model, safe=""))
         return f"{path}?api-version={self.version}" if self.version else path
 
@@ -81,7 +81,7 @@ CHAT = Api()
 
 @dataclass(frozen=True, slots=True)
 class ThinkingControl:
-    """Control of thinking."""
+    """How a kind of server controls thinking: the switch, words for efforts, budget field."""
 
     switch: Switch
     """``template`` (``chat_template_kwargs.enable_thinking``), ``effort`` (one of the words of
@@ -97,7 +97,7 @@ class ThinkingControl:
 
 @dataclass(frozen=True, slots=True)
 class CallIds:
-    """Ids of calls that a server takes; others are replaced, always by the same one."""
+    """Pattern of call ids that a server takes; any other id is replaced by one derived from it."""
 
     pattern: str  # a regular expression of the ids that are sent unchanged
     prefix: str = "call_"
@@ -112,7 +112,7 @@ class CallIds:
 
 @dataclass(frozen=True, slots=True)
 class HistoryStyle:
-    """Format of earlier messages."""
+    """How a kind of server takes earlier messages: reasoning, call ids, roles, names."""
 
     reasoning: tuple[str, ...] = ("reasoning_content",)
     """Fields of earlier reasoning (none: it is left out)."""
@@ -132,7 +132,7 @@ class HistoryStyle:
 
 @dataclass(frozen=True, slots=True)
 class Continuing:
-    """Continuation of a partial reply."""
+    """How a kind of server continues a partial reply."""
 
     way: Literal["none", "as_sent", "flag", "prefix"] = "none"
     """``flag`` (``continue_final_message``), ``prefix`` (``prefix: true`` on the last message),
@@ -145,7 +145,7 @@ class Continuing:
 
 @dataclass(frozen=True)
 class Dialect:
-    """One kind of server.
+    """Data on one kind of server: what it accepts, and how requests are written for it.
 
     Parameters of the interface that it does not list are dropped if they are hints and rejected if
     not. Every other field is dropped.
@@ -194,7 +194,7 @@ class Dialect:
     """Prompts are reused in steps so long that its report tells nobody another one's prompt."""
 
     def reported(self, usage: Usage, scope: str) -> Usage:
-        """Return the usage to report to a request with this cache scope.
+        """Return the usage, without cached tokens if they may tell of another scope's prompts.
 
         Without cached tokens, if the server may have reused a prompt of another scope and would
         tell it token by token.
@@ -204,7 +204,7 @@ class Dialect:
         return structs.replace(usage, cached=0)
 
     def passing(self, passes: Collection[str], privileged: Collection[str]) -> Dialect:
-        """Return the dialect of a provider that gets more fields, ``privileged`` ones too."""
+        """Return a dialect that also sends the fields ``passes`` and ``privileged``."""
         harmless = {path for path in passes if privilege_in(path) is None}
         ours = (harmless | set(privileged)) & (HONOURED | HINT_NAMES)
         return replace(
@@ -236,7 +236,7 @@ class Dialect:
         return self.growing(KNOWN)
 
     def growing(self, known: Known) -> Known:
-        """Return the known fields of a body with those that this server gets besides."""
+        """Return ``known`` with the further fields that this server gets."""
         for path in sorted(self.knows):
             known = grown(known, path, PASSED)
         for path in sorted(self.privileged):

@@ -57,7 +57,7 @@ GENERIC = DIALECTS["generic"]
 
 @dataclass(frozen=True, slots=True)
 class KnownProvider:
-    """Values that the setting ``known`` fills in, as ``known.toml`` has them."""
+    """A provider of ``known.toml``, whose values the setting ``known`` fills in."""
 
     name: str
     title: str  # its name for people

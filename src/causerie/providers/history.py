@@ -31,7 +31,7 @@ Entry = Mapping[str, Any]
 
 
 def write_messages(draft: RequestDraft, partial: Partial | None) -> None:
-    """Write the messages, and with ``partial`` the reply so far, to be continued."""
+    """Write the messages, and the partial reply to be continued, into the draft."""
     if draft.request.characters is None:
         check_addresses(draft.request, {}, draft.dialect)
     history = draft.dialect.history
@@ -182,7 +182,7 @@ def _adapt_tool_call(
 
 
 def in_strict_order(messages: Sequence[Message]) -> bool:
-    """Return true if servers that are not lenient take these messages, which have no calls."""
+    """Return true if strict servers take the messages: no empty or final answer is among them."""
     said = all(message.content for message in messages if message.role == "assistant")
     return said and messages[-1].role != "assistant"
 
@@ -258,7 +258,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def check_references(fields: Mapping[str, Any]) -> None:
-    """Raise :class:`InvalidRequest` where a schema leads out of itself; most are not walked."""
+    """Raise :class:`InvalidRequest` if a request's schema has a reference that leads out of it."""
     walk = _SchemaWalk()
     for param, schema in _list_request_schemas(fields):
         if isinstance(schema, dict) and _may_reference_outside(_encode(schema)):
@@ -294,7 +294,7 @@ class _SchemaWalk:
         self._checked_node_count = self._resolved_address_count = 0  # of all schemas of a request
 
     def check(self, root: dict[str, Any]) -> None:
-        """Raise :class:`ValueError` for a reference or a dialect outside the schema."""
+        """Raise :class:`ValueError` for a reference out of the schema, or an unknown dialect."""
         self._root_schema = root
         self._schemas_by_address: dict[str, dict[str, Any]] = {"": root}
         self._unchecked_references: list[tuple[str, str]] = []
@@ -316,7 +316,7 @@ class _SchemaWalk:
                 'what it names into `$defs`, and write "#/$defs/NAME".'
             )
 
-    def _check_schema_size(self, new_nodes: int = 0, new_addresses: int = 0) -> None:
+    def _count_and_check_schema_size(self, new_nodes: int = 0, new_addresses: int = 0) -> None:
         self._checked_node_count += new_nodes
         self._resolved_address_count += new_addresses
         if self._checked_node_count > _MOST_NODES or self._resolved_address_count > _MOST_ADDRESSES:
@@ -330,7 +330,7 @@ class _SchemaWalk:
                 left += [(one, base_address, False) for one in each if isinstance(one, dict | list)]
             if not isinstance(each, dict) or (not by_name and id(each) in self._visited_object_ids):
                 continue
-            self._check_schema_size(new_nodes=1)
+            self._count_and_check_schema_size(new_nodes=1)
             if not by_name:
                 self._visited_object_ids.add(id(each))
                 base_address = self._register_schema(each, base_address)
@@ -376,7 +376,7 @@ class _SchemaWalk:
     def _resolve_reference(self, base_address: str, reference: str) -> tuple[str, str]:
         if reference.startswith("#"):
             return base_address, reference[1:]
-        self._check_schema_size(new_addresses=1)
+        self._count_and_check_schema_size(new_addresses=1)
         try:
             address, fragment = urldefrag(urljoin(base_address, reference))
         except ValueError:  # it is no address

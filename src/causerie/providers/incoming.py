@@ -62,7 +62,7 @@ _MOST_OF_CHOICE = 1_048_576  # tokens, where no limit is known
 
 
 class ReportedUsage(Struct, frozen=True, gc=False):
-    """The last usage that the server reported, after so many pieces and characters."""
+    """The last usage that a server reported, and how many pieces and characters it covers."""
 
     usage: ProviderUsage
     pieces: int
@@ -75,7 +75,7 @@ _UNTOLD = ReportedUsage(ProviderUsage(), 0, 0)
 def counted(
     last: ReportedUsage, pieces: int, answers: Collection[AnswerState], request: ChatRequest
 ) -> Usage:
-    """Return the tokens so far; ``pieces`` counts the pieces with content."""
+    """Return the token usage so far, as reported last, with estimates for what is missing."""
     told = last.usage
     reasoned = size = 0
     for answer in answers:
@@ -93,7 +93,7 @@ def counted(
     if prompt and cached > prompt:  # counted apart
         prompt += cached
     impossible = False
-    if completion and not _is_plausible(completion, reasoning or 0, size, answers, request):
+    if completion and not _are_counts_plausible(completion, reasoning or 0, size, answers, request):
         impossible, completion, reasoning = True, None, None
     if prompt and prompt > BELIEVED_PROMPT and prompt > most_of_prompt(request):
         impossible, prompt, cached = True, None, 0
@@ -113,7 +113,7 @@ def counted(
     )
 
 
-def _is_plausible(
+def _are_counts_plausible(
     completion: int,
     reasoning: int,
     size: int,
@@ -165,7 +165,7 @@ _SHORTEST_TEXT = 3  # bytes, with its quotes
 
 
 class ChunkForm(Struct, frozen=True, gc=False):
-    """The bytes of an event before and behind the text, and what keeps the text of its choice."""
+    """Bytes around the text of chunks that differ in their text alone, and where texts go."""
 
     before: bytes
     behind: bytes
@@ -223,10 +223,10 @@ PlainRead = tuple[tuple[*tuple[Event, ...], Usage], str | None]
 
 @dataclass(eq=False, slots=True)  # a Struct is made for less, but writes its fields for more
 class Incoming:
-    """One reply. ``partial`` is what was there before it; ``fingerprint`` is the server's own.
+    """Reads one reply of a provider into events; ``partial`` is what came before that reply.
 
-    ``ended`` is set at the end that the server declares; ``complete`` says that
-    every choice has an end, so that only usage may be missing.
+    ``fingerprint`` is the server's own. ``ended`` is set at the end that the server declares;
+    ``complete`` says that every choice has an end, so that only usage may be missing.
     """
 
     request: ChatRequest
@@ -241,7 +241,7 @@ class Incoming:
     _content_piece_count: int = 0  # that brought content
     _reported_usage: ReportedUsage = _UNTOLD
     _chunk_template: ChunkForm | None = None  # of the chunk that came last
-    _template_misses: int = 0  # chunks in a row that had other forms
+    _template_misses_in_a_row: int = 0  # chunks in a row that had other forms
     _other_api_reader: MessagesReader | ResponsesReader | None = None  # of a server's other API
 
     def __post_init__(self) -> None:
@@ -262,7 +262,7 @@ class Incoming:
         return self.dialect.reported(found, self.request.cache_scope)
 
     def feed(self, stream: Iterable[bytes], events: list[Event]) -> None:
-        """Add the events of what came together: chunks of a stream, or a whole reply.
+        """Read chunks of a stream, or a whole reply, and add their events to ``events``.
 
         Raises :class:`ServiceError`, with what came before it added. Before the first
         content it may be the refusal of the request, after it it is :class:`UpstreamFailed`.
@@ -273,7 +273,7 @@ class Incoming:
             form, other = self._chunk_template, self._other_api_reader
             event = None if form is None else form.event(BEFORE + data + BEHIND)
             if event is not None:
-                self._template_misses = 0
+                self._template_misses_in_a_row = 0
                 self._content_piece_count += 1
             elif other is not None:
                 event = self._read_other_api_continuation(data, other)
@@ -358,7 +358,7 @@ class Incoming:
         if form is not None and decoder.is_between:
             event = form.event(piece)
             if event is not None:
-                self._template_misses = 0
+                self._template_misses_in_a_row = 0
                 self._content_piece_count += 1
                 return (event,)
         data = decoder.only(piece)
@@ -393,9 +393,10 @@ class Incoming:
             return None
         self._content_piece_count += 1
         self._record_usage_and_fingerprint(chunk)
-        self._template_misses += 1
+        self._template_misses_in_a_row += 1
         plain = chunk.usage is None and choice.usage is None and chunk.x_groq is None
-        forms = plain and self._template_misses < _MOST_UNLIKE and self._other_api_reader is None
+        alike = self._template_misses_in_a_row < _MOST_UNLIKE
+        forms = plain and alike and self._other_api_reader is None
         self._chunk_template = ChunkForm.of(chunk_json, choice.delta, answer) if forms else None
         return event
 

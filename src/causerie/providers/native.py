@@ -63,7 +63,7 @@ from causerie.providers.wire import (
 
 
 class NativeApi(Struct, frozen=True):
-    """Fields that pass in an API; tokens are ``counted_at`` a path, by the fields ``counted``."""
+    """Fields that an API passes, its output limit, and how it counts the tokens of a prompt."""
 
     fields: frozenset[str]
     limit: str  # name of the output limit
@@ -88,7 +88,7 @@ _UNREADABLE = (ValueError, RecursionError)  # msgspec's errors are among them
 
 
 def native_of(request: ChatRequest, dialect: Dialect) -> NativeRequest | None:
-    """Return the request as it was sent if the provider speaks the API that it came by."""
+    """Return the request as sent if the provider speaks the API of the client, else ``None``."""
     native = request.native
     return native if native is not None and native.shape in dialect.native else None
 
@@ -96,7 +96,7 @@ def native_of(request: ChatRequest, dialect: Dialect) -> NativeRequest | None:
 def native_request(
     request: ChatRequest, native: NativeRequest, dialect: Dialect, model: str
 ) -> Outgoing:
-    """Return the request for a provider, with the report of what was left out."""
+    """Return the request for a provider of the client's API, with a report of its changes."""
     api, sent = NATIVE_APIS[native.shape], native.sent
     # The limit is lowered where the model writes less.
     own = {"model": model, api.limit: request.max_tokens, **api.writes}
@@ -127,9 +127,9 @@ def _filter_native_fields(
         for name, value in sent.items()
         if value is not None and name not in listed and name not in own
     ]
-    body = _drop_mcp_tools(kept, "", changes)
+    body = _drop_mcp_tools_and_models(kept, "", changes)
     if "input" in body:
-        body["input"] = _drop_mcp_tools(body["input"], "input", changes)
+        body["input"] = _drop_mcp_tools_and_models(body["input"], "input", changes)
     if body.get(api.limit) == -1:  # which says that there is none
         body[api.limit] = api.demanded_limit
         changes.append(f"{api.limit} -1 dropped")
@@ -137,10 +137,13 @@ def _filter_native_fields(
     return body, changes
 
 
-def _drop_mcp_tools(holder: Any, path: str, changes: list[str]) -> Any:
-    """Return a body, items or a tool whose tools name no host with credentials and no model."""
+def _drop_mcp_tools_and_models(holder: Any, path: str, changes: list[str]) -> Any:
+    """Return the body, items or tool without MCP tools, and with no ``model`` in other tools."""
     if isinstance(holder, list):
-        return [_drop_mcp_tools(each, f"{path}[{at}].", changes) for at, each in enumerate(holder)]
+        return [
+            _drop_mcp_tools_and_models(each, f"{path}[{at}].", changes)
+            for at, each in enumerate(holder)
+        ]
     tools = holder.get("tools") if isinstance(holder, dict) else None
     if not isinstance(tools, list):
         return holder
@@ -153,7 +156,7 @@ def _drop_mcp_tools(holder: Any, path: str, changes: list[str]) -> Any:
         if isinstance(tool, dict) and "model" in tool:
             changes.append(f"{here}.model dropped")
             tool = {name: value for name, value in tool.items() if name != "model"}
-        kept.append(_drop_mcp_tools(tool, f"{here}.", changes))
+        kept.append(_drop_mcp_tools_and_models(tool, f"{here}.", changes))
     return {**holder, "tools": kept}
 
 
@@ -208,7 +211,7 @@ class NativeIncoming(Incoming):
         self._text_event_prefix = b"event: %b\ndata: " % reader.text_event
 
     def feed(self, stream: Iterable[bytes], events: list[Event]) -> None:
-        """Add the events; texts that came together are one event, as are their bytes."""
+        """Add the events of a stream, joining the texts, and their bytes, that came together."""
         passed: list[bytes] = []
         texts: list[str] = []
         for data in stream:
@@ -266,7 +269,8 @@ class NativeIncoming(Incoming):
             raise unreadable_reply("no reply of this API")
         self.finish(events)
         *said, finished, usage = events
-        return [*said, PassedReply(_replace_model(body, "", self.request.model)), finished, usage]
+        passed = PassedReply(_hide_model_and_prices(body, "", self.request.model))
+        return [*said, passed, finished, usage]
 
     def _read_choices(
         self, choices: Sequence[ProviderChoice], events: list[Event], *, mended: bool
@@ -287,7 +291,7 @@ class NativeIncoming(Incoming):
     def _rename_model_in_event(self, data: bytes) -> PassedBytes:
         kind = data.name.decode("latin-1") if isinstance(data, NamedEvent) else _read_type(data)
         if (holder := _EDITED_EVENTS.get(kind)) is not None:
-            data = _replace_model(data, holder, self.request.model)
+            data = _hide_model_and_prices(data, holder, self.request.model)
         lines, name = data.replace(b"\n", b"\ndata: "), kind.encode("latin-1", "replace")
         named = b"event: %b\n" % name if name and kind.isprintable() else b""
         return PassedBytes(named + sse.encode(lines), last=kind in _ENDS)
@@ -300,8 +304,8 @@ def _read_type(event_json: bytes) -> str:
         return ""
 
 
-def _replace_model(body: bytes, holder_field: str, our_model: str) -> bytes:
-    """Return a reply or an event with our name of the model and without a provider's prices.
+def _hide_model_and_prices(body: bytes, holder_field: str, our_model: str) -> bytes:
+    """Return a reply or event with our name of the model, and without the provider's prices.
 
     ``holder_field`` is the member that holds both; empty: the reply itself.
     """
@@ -386,7 +390,7 @@ def read_plain(body: bytes, native: NativeRequest, request: ChatRequest) -> Plai
     made, most = usage.completion, request.max_tokens
     if made > len(text) + UNSHOWN or (most is not None and made > most):
         return None
-    whole = _replace_model(body, "", request.model)
+    whole = _hide_model_and_prices(body, "", request.model)
     return (TextDelta(text), PassedReply(whole), finished, usage), None
 
 
@@ -451,7 +455,7 @@ _decode_choices = msgspec.json.Decoder(list[_Choice]).decode
 
 
 class PassedReader(Struct, eq=False):
-    """Reads one reply to ``request``, as :class:`~causerie.providers.incoming.Incoming` does."""
+    """Reads one reply of an operation other than chat; its methods are those of ``Incoming``."""
 
     request: ChatRequest
     ended: bool = False

@@ -1,4 +1,4 @@
-"""Replies of other APIs, whole or as events of a stream, as chunks of chat completions."""
+"""Convert replies of the Messages and Responses APIs into chunks of chat completions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MOST_ITEMS = 4096  # of a reply, or of the content of one
 
 
 class ReplyReader(Struct, eq=False):
-    """Reads one reply. ``ended`` is set at the end that the server declares."""
+    """Base of readers of one reply; ``ended`` is set at the end that the server declares."""
 
     text_event: ClassVar[bytes]
     """Name of the events that only go on with a text; all of them have the ``text_mark``."""
@@ -43,7 +43,7 @@ class ReplyReader(Struct, eq=False):
     _merged_usage: ProviderUsage = field(default_factory=ProviderUsage)
 
     def text(self, data: bytes) -> str:
-        """Return the text of an event that only goes on with one; nothing for other events."""
+        """Return the text of an event that only continues a text; empty for other events."""
         if len(data) > SMALL or data.find(self.text_mark) < 0:
             return ""
         try:
@@ -85,7 +85,7 @@ class MessagesUsage(Struct, gc=False):
 
 
 class ContentBlock(Struct, gc=False):
-    """A block, a piece of one, or the end of a message."""
+    """A content block of the Messages API, a piece of a block, or the end of a message."""
 
     type: str = ""
     text: str = ""
@@ -108,7 +108,7 @@ class ReplyMessage(Struct, gc=False):
 
 
 class MessagesEvent(ReplyMessage, gc=False):
-    """An event of a stream, or a whole reply."""
+    """A stream event, or a whole reply, of the Messages API."""
 
     type: str = ""
     index: int = 0
@@ -127,7 +127,7 @@ class MessagesText(Struct, gc=False):
 
 
 class MessagesTextEvent(Struct, gc=False):
-    """An event that only goes on with a text."""
+    """An event of the Messages API that only continues a text."""
 
     type: Literal["content_block_delta"]
     delta: MessagesText
@@ -140,7 +140,7 @@ class MessagesReader(ReplyReader, eq=False):
     text_of: ClassVar = attrgetter("delta.text")
 
     def read(self, data: bytes) -> ProviderChunk:
-        """Return the chunk in ``data``; raises :class:`ValueError` where there is none."""
+        """Return the chat chunk for an event or a whole reply, or raise :class:`ValueError`."""
         event = _decode_event(data, decode_messages, "Messages")
         match event.type:
             case "message":
@@ -273,7 +273,7 @@ class ResponseObject(Struct, gc=False):
 
 
 class ResponsesEvent(ResponseObject, gc=False):
-    """An event of a stream, or a whole reply."""
+    """A stream event, or a whole reply, of the Responses API."""
 
     type: str = ""
     object: str = ""
@@ -287,7 +287,7 @@ decode_responses = msgspec.json.Decoder(ResponsesEvent).decode
 
 
 class ResponsesTextEvent(Struct, gc=False):
-    """An event that only goes on with a text."""
+    """An event of the Responses API that only continues a text."""
 
     type: Literal["response.output_text.delta"]
     text: str = field(name="delta")

@@ -34,7 +34,7 @@ class Overflow:
 
 
 def overflow(error: Mapping[str, object]) -> Overflow | None:
-    """Read from the error why a prompt does not fit; ``None`` for errors about other things."""
+    """Return the token counts in an error about a too long prompt; ``None`` for other errors."""
     words = " ".join(error_texts(error))
     known = bool({str(error.get("code")), str(error.get("type"))} & _CODES)
     if not known and _ANOTHER_ERROR.search(words):

@@ -36,11 +36,11 @@ _HOSTS = {
 
 
 class WrongList(ValueError):
-    """A text is no price list; the words say where and why."""
+    """Raised if a text is no valid price list; the message says where and why."""
 
 
 class ListedPrice(Struct, frozen=True):
-    """Prices of one model as texts, by the names of settings; ``above``: so many prompt tokens."""
+    """Prices of one model as texts, for requests of more than ``above`` prompt tokens."""
 
     provider: str
     model: str
@@ -51,7 +51,7 @@ class ListedPrice(Struct, frozen=True):
 
 
 class PriceList:
-    """Prices by provider and model: of each the rows, of which the first has no bound."""
+    """Price rows by provider and model, sorted by ``above``, which is 0 in the first row."""
 
     def __init__(self, rows: Iterable[ListedPrice]) -> None:
         ordered = sorted(rows, key=lambda one: (one.provider, one.model, one.above))
@@ -61,7 +61,7 @@ class PriceList:
         }
 
     def of(self, provider: str, model: str) -> Sequence[ListedPrice]:
-        """Return the rows of a model by any of its ids, or nothing."""
+        """Return the rows of a model by any of its ids; empty if there are none."""
         placed = _PLACED.sub("", model)
         names = (model, placed, _DATED.sub("", placed))
         return next((rows for name in names if (rows := self.models.get((provider, name)))), ())
@@ -76,7 +76,7 @@ class PriceList:
 
 
 def provider_at(base_url: str) -> str:
-    """Return the name in the list of the provider at an address, or nothing."""
+    """Return the price list's name of the provider at a base URL; empty if there is none."""
     host = urlsplit(base_url).hostname or ""
     if host.startswith("bedrock-runtime") and host.endswith(".amazonaws.com"):
         return "bedrock"

@@ -75,7 +75,7 @@ _CLASSES: Mapping[FailureKind, ErrorClass] = {
 
 @dataclass(frozen=True, slots=True)
 class Deadlines:
-    """Time limits, in seconds, kept to a quarter of one; that of connecting is the client's."""
+    """Time limits of a reply, in seconds, kept to a quarter second; connecting has its own."""
 
     first_token: float = 120.0  # from a request to be streamed until the first content
     between_chunks: float = 60.0
@@ -110,7 +110,7 @@ class KeyRenewal(Protocol):
         """Return whether the key is no longer valid, and there is no new one."""
 
     async def renewed(self, rejected: str | None) -> bool:
-        """Return whether the provider has another key than the rejected one, or gets one now."""
+        """Wait for a new key if the rejected one is in use; return whether there is another now."""
 
 
 class Provider:
@@ -158,7 +158,7 @@ class Provider:
             ("accept", "application/json, text/event-stream"),
         )
         by_model = "{model}" in api.path
-        self._request_head = None if by_model else self._build_request_head("")  # for all models
+        self._chat_head = None if by_model else self._build_request_head("")  # for all models
         self._heads_by_api = {one: self._build_native_head(one, {}) for one in self.dialect.native}
 
     async def renews(self, rejected: str | None) -> bool:
@@ -184,7 +184,7 @@ class Provider:
                 "The key of the provider has expired, and no new one could be had."
             ).caused_by(ErrorClass.REJECTED_KEY)
         if native is None:
-            head = self._request_head or self._build_request_head(model)
+            head = self._chat_head or self._build_request_head(model)
         elif isinstance(native, str):
             head = self._build_request_head(model, native)
         elif native.headers:
@@ -231,7 +231,7 @@ class Provider:
     async def check(
         self, path: str = "/models", seconds: float = 5.0, *, listing: bool = False
     ) -> None:
-        """Raise :class:`ServiceError` if the provider does not answer, or not to us.
+        """Raise :class:`ServiceError` if the provider does not answer, fails or turns us away.
 
         Not every server has that path. With ``listing`` the models in it are kept in ``listed``.
         """

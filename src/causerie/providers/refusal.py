@@ -198,7 +198,7 @@ _TRACE = re.compile(r"traceback|\bat 0x[0-9a-f]+|\.py\b.*\bline \d+", re.IGNOREC
 
 
 def phrase(words: object) -> str:
-    """Return ``words`` on one line, or nothing where they cannot be shown."""
+    """Return ``words`` on one line without secrets and addresses; empty if not fit to show."""
     if not isinstance(words, str) or _MARKUP.search(words) or _TRACE.search(words):
         return ""
     text = "".join(char if char.isprintable() else " " for char in words[: 4 * _MOST])
@@ -311,7 +311,7 @@ def refusal(
 
 
 def failure_in_reply(error: object, *, started: bool) -> errors.ServiceError:
-    """Return our error for one within a reply: at its beginning, or once it had ``started``."""
+    """Return our error for one inside a reply, before or after its content ``started``."""
     fields = _normalise_error(error)
     status = _read_error_status(fields)
     if not started and (status != 500 or overflow(fields) is not None):

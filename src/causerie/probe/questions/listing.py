@@ -1,5 +1,4 @@
-"""Questions on what a server has: the list of models, its address, operations besides chat
-(embeddings, rerank and plain completions), and the length of the context."""
+"""Questions on what a server has: models, address, context length, operations besides chat."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ _VERSION = re.compile(r"/v[0-9]+[a-z0-9]*/?\Z")
 
 
 def entries(reply: ProbeReply) -> list[object]:
-    """Return the entries of a list of models, empty where the reply is none."""
+    """Return the entries of a reply that is a list of models; empty for any other reply."""
     data = reply.at("data")
     return (
         [one for one in data if isinstance(dig(one, "id"), str)] if isinstance(data, list) else []
@@ -73,7 +72,7 @@ def _probe_model_list(subject: Subject) -> Script:
 
 
 @script("models.parameters")
-def _probe_claimed_parameters(subject: Subject) -> Script:
+def _probe_if_parameters_are_listed(subject: Subject) -> Script:
     yield from ()
     claimed = dig(subject.entry, "supported_parameters")
     if isinstance(claimed, list):
@@ -82,7 +81,7 @@ def _probe_claimed_parameters(subject: Subject) -> Script:
 
 
 @script("models.open")
-def _probe_list_without_key(subject: Subject) -> Script:
+def _probe_if_model_list_is_public(subject: Subject) -> Script:
     if not subject.keyed:
         return unclear("asked without a key anyway")
     reply = yield ProbeRequest("GET", "/models", credential="none")
@@ -102,7 +101,7 @@ _TOLD = re.compile(
 
 
 def longest_prompt(length: int) -> int:
-    """Return the number of words, about as many tokens, of a prompt too long for a context."""
+    """Return how many words (about as many tokens) make a prompt too long for this context."""
     return length + length // 8
 
 
@@ -144,7 +143,7 @@ def _build_length_verdict(
 
 
 @script(TOO_LONG)
-def _probe_long_prompt(subject: Subject) -> Script:
+def _probe_refusal_of_too_long_prompt(subject: Subject) -> Script:
     length = subject.context_length
     if length is None:
         return unclear("not asked: the context length is not known")

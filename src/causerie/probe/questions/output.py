@@ -1,5 +1,6 @@
-"""Questions on replies in a shape (interface R1, R2, T; contract 1): schemas and grammars, which
-must hold although nothing in the conversation asks for it, and calls of tools.
+"""Questions on the form of replies (interface R1, R2, T; contract 1): JSON, grammars, tool calls.
+
+A form must hold although nothing in the conversation asks for it.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _CHOICES = ["zebra-17", "okapi-23"]
 _CODE = re.compile(r"code-[0-9]{3}")
 
 
-def _build_response_format(schema: object) -> dict[str, object]:
+def _build_json_schema_format(schema: object) -> dict[str, object]:
     inner = {"name": "probe", "strict": True, "schema": schema}
     return {"type": "json_schema", "json_schema": inner}
 
@@ -69,7 +70,7 @@ def _matches_schema(schema: Mapping[str, object], text: str) -> bool:
 @script("schema")
 def _probe_json_schema(subject: Subject, *, loud: bool = False) -> Script:
     ask, most = (subject.loudly, 320) if loud else (subject.ask, 64)
-    answer = (yield ask(_SAID, most, response_format=_build_response_format(_SCHEMA))).answer()
+    answer = (yield ask(_SAID, most, response_format=_build_json_schema_format(_SCHEMA))).answer()
     if not _matches_schema(_SCHEMA, answer.text):
         if answer.finish == "length":
             return no(f"not done within the output limit: {answer.text!r:.80}")
@@ -80,9 +81,9 @@ def _probe_json_schema(subject: Subject, *, loud: bool = False) -> Script:
 
 
 @script("response_format.strict")
-def _probe_strict_schema(subject: Subject) -> Script:
+def _probe_rare_schema_keyword(subject: Subject) -> Script:
     # With a keyword that few providers enforce.
-    reply = yield subject.ask(_SAID, 48, response_format=_build_response_format(_UNIQUE))
+    reply = yield subject.ask(_SAID, 48, response_format=_build_json_schema_format(_UNIQUE))
     if (refused := reply.refusal) is not None:
         return yes(refused)
     if reply.status >= 500:
@@ -207,7 +208,7 @@ def _probe_tool_stream(subject: Subject) -> Script:
 
 
 @script("tools.exchange")
-def _probe_tool_exchange(subject: Subject) -> Script:
+def _probe_use_of_tool_result(subject: Subject) -> Script:
     said = {"role": "assistant", "content": "", "tool_calls": [_CALL]}
     talk: Messages = [user(WANTED), said, _RESULT]
     answer = (yield subject.ask(talk, 48, tools=_WEATHER)).answer()
@@ -219,7 +220,7 @@ def _probe_tool_exchange(subject: Subject) -> Script:
 
 
 @script("tools.history")
-def _probe_unusual_history(subject: Subject) -> Script:
+def _probe_unusual_call_history(subject: Subject) -> Script:
     broken = _CALL | {"function": {"name": "get_weather", "arguments": '{"city": '}}
     stray = _RESULT | {"tool_call_id": "call_nobody"}
     missing = []

@@ -1,6 +1,6 @@
-"""Questions of the probe on requests for chat completions: which are accepted, how the reply comes
-back, whole and as a stream, which are refused, with which status and error object (interface 5, 7;
-contract 3), and what happens when a client leaves.
+"""Questions on chat requests: what is accepted or refused, replies and streams, clients that leave.
+
+They belong to the interface, 5 and 7, and the contract, 3.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def _probe_optional_parameters(subject: Subject) -> Script:
 
 
 @script("unknown")
-def _probe_unknown_field(subject: Subject) -> Script:
+def _probe_report_of_unknown_field(subject: Subject) -> Script:
     reply = yield subject.ask("Say ok.", 4, zz_unknown_field=1)
     refused = reply.refusal
     if refused is not None:
@@ -131,7 +131,7 @@ def _probe_unknown_field(subject: Subject) -> Script:
 
 
 @script("lengthens")
-def _probe_prompt_growth(subject: Subject, *, least: int, what: str, **fields: object) -> Script:
+def _probe_longer_prompt(subject: Subject, *, least: int, what: str, **fields: object) -> Script:
     plain = (yield subject.ask(HELLO, 4)).answer()
     more = (yield subject.ask(HELLO, 4, **fields)).answer()
     if plain.prompt is None or more.prompt is None:
@@ -142,7 +142,7 @@ def _probe_prompt_growth(subject: Subject, *, least: int, what: str, **fields: o
 
 
 @script("accepted")
-def _probe_acceptance(subject: Subject, *, how: str, clear: bool, **fields: object) -> Script:
+def _probe_field_acceptance(subject: Subject, *, how: str, clear: bool, **fields: object) -> Script:
     (yield subject.ask("Say ok.", 4, **fields)).answer()
     return (yes if clear else unclear)(f"accepted; {how}")
 
@@ -220,7 +220,7 @@ def _probe_placeholder_key(subject: Subject) -> Script:
 
 
 @script("errors.param")
-def _probe_error_parameter(subject: Subject) -> Script:
+def _probe_if_error_names_parameter(subject: Subject) -> Script:
     reply = yield subject.ask("Say ok.", 4, temperature="hot")
     if reply.status == 200:
         return no("taken: status 200")
@@ -253,7 +253,7 @@ def _probe_stream_form(subject: Subject) -> Script:
 
 
 @script("stream.chunks")
-def _probe_stream_chunks(subject: Subject) -> Script:
+def _probe_stream_chunk_fields(subject: Subject) -> Script:
     stream = (yield _build_stream_request(subject)).stream()
     ids = {str(dig(chunk, "id") or "") for chunk in stream.chunks}
     objects = {str(dig(chunk, "object")) for chunk in stream.chunks}
@@ -324,19 +324,19 @@ _GAUGES = re.compile(
 )
 
 
-def _count_slot_requests(reply: ProbeReply) -> int | None:
+def _count_busy_slots(reply: ProbeReply) -> int | None:
     found = reply.document()
     if not isinstance(found, list) or not found:
         return None
     return sum(dig(one, "is_processing") is True for one in found)
 
 
-def _count_gauge_requests(reply: ProbeReply) -> int | None:
+def _sum_running_request_gauges(reply: ProbeReply) -> int | None:
     found = _GAUGES.findall(reply.body)
     return sum(map(int, found)) if found else None
 
 
-def _count_engine_requests(reply: ProbeReply) -> int | None:
+def _sum_busy_counts_of_engines(reply: ProbeReply) -> int | None:
     engines = reply.at("engines")
     if not isinstance(engines, list):
         return None
@@ -346,25 +346,25 @@ def _count_engine_requests(reply: ProbeReply) -> int | None:
 BusyReader = Callable[[ProbeReply], int | None]
 """Returns how many requests a page shows to be running; ``None`` if it is another page."""
 _PAGES: Mapping[str, BusyReader] = {
-    "/health": _count_engine_requests,
-    "/slots": _count_slot_requests,
-    "/metrics": _count_gauge_requests,
+    "/health": _sum_busy_counts_of_engines,
+    "/slots": _count_busy_slots,
+    "/metrics": _sum_running_request_gauges,
 }
 
 
 @script("left")
-def _probe_client_leaving(subject: Subject, *, stream: bool) -> Script:
+def _probe_stop_on_client_leaving(subject: Subject, *, stream: bool) -> Script:
     plain = replace(subject.ask(_LONG, _MOST), leave_after=0.5)
     streamed = replace(subject.ask(_LONG, _MOST, stream=True), leave_at_data=True)
     ask = streamed if stream else plain
     for path, busy_in in _PAGES.items():
         look = ProbeRequest("GET", path, at_root=True)
         if (before := busy_in((yield look))) is not None:
-            return (yield from _probe_leaving_by_page(look, busy_in, before, ask))
-    return (yield from _probe_leaving_by_time(subject, ask))
+            return (yield from _probe_stop_by_status_page(look, busy_in, before, ask))
+    return (yield from _probe_stop_by_time_of_next_request(subject, ask))
 
 
-def _probe_leaving_by_page(
+def _probe_stop_by_status_page(
     page: ProbeRequest, count_running: BusyReader, before: int, request: ProbeRequest
 ) -> Script:
     reply = yield request
@@ -380,7 +380,7 @@ def _probe_leaving_by_page(
     return no(f"{page.path} shows it busy {waited:.2g} s later")
 
 
-def _probe_leaving_by_time(subject: Subject, request: ProbeRequest) -> Script:
+def _probe_stop_by_time_of_next_request(subject: Subject, request: ProbeRequest) -> Script:
     alone = yield subject.ask("Say ok.", 4)
     for _ in range(_TRIES):
         left = yield request

@@ -1,5 +1,6 @@
-"""Questions on what is drawn and where it ends (contract 1, 2): each parameter by its effect on the
-text, output limits, stops, choices, the continuation of a reply, and thinking.
+"""Questions on sampling, length, choices, continuation and thinking, each judged by its effect.
+
+They belong to the contract, 1 and 2.
 """
 
 from __future__ import annotations
@@ -237,7 +238,7 @@ _FEW = 5  # tokens; saying all of it anew takes more
 _FIELDS: Mapping[str, object] = {"continue_final_message": True, "add_generation_prompt": False}
 
 
-def _build_talk(**fields: object) -> Messages:
+def _build_unfinished_talk(**fields: object) -> Messages:
     return [_ASKED, {"role": "assistant", "content": _STARTED} | fields]
 
 
@@ -251,19 +252,19 @@ def _is_continuation(answer: ProbeAnswer) -> bool:
 
 @script("continue_final_message")
 def _probe_continue_field(subject: Subject) -> Script:
-    answer = (yield subject.ask(_build_talk(), 8, **_FIELDS).with_reuse()).answer()
+    answer = (yield subject.ask(_build_unfinished_talk(), 8, **_FIELDS).with_reuse()).answer()
     if _is_continuation(answer):
         if answer.text.startswith(_STARTED):
             return partly("it goes on, and repeats what was sent")
         return yes(f"went on with {answer.text!r:.40}")
-    fewer = yield from _count_tokens_below_control(subject, answer)
+    fewer = yield from _count_prompt_tokens_saved(subject, answer)
     if fewer:
         return yes(f"{fewer} tokens between messages are left out")
     return no(f"accepted, began anew: {answer.text!r:.60}")
 
 
-def _count_tokens_below_control(subject: Subject, answer: ProbeAnswer) -> Steps[int]:
-    reply = yield subject.ask(_build_talk(), 8).with_reuse()
+def _count_prompt_tokens_saved(subject: Subject, answer: ProbeAnswer) -> Steps[int]:
+    reply = yield subject.ask(_build_unfinished_talk(), 8).with_reuse()
     if reply.refusal is not None:
         return 0
     other = reply.answer()
@@ -273,22 +274,18 @@ def _count_tokens_below_control(subject: Subject, answer: ProbeAnswer) -> Steps[
 @script("continues")
 def _probe_continuation(subject: Subject) -> Script:
     # Any of the three ways will do.
+    talk = _build_unfinished_talk()
     ways = (
-        (
-            "whenever an assistant message is the last one",
-            subject.ask(_build_talk(), 8, stream=True),
-        ),
-        ("by `continue_final_message`", subject.ask(_build_talk(), 8, **_FIELDS, stream=True)),
-        ("by `prefix`", subject.ask(_build_talk(prefix=True), 8, stream=True)),
+        ("whenever an assistant message is the last one", subject.ask(talk, 8, stream=True)),
+        ("by `continue_final_message`", subject.ask(talk, 8, **_FIELDS, stream=True)),
+        ("by `prefix`", subject.ask(_build_unfinished_talk(prefix=True), 8, stream=True)),
     )
     for how, ask in ways:
         reply = yield ask
         if reply.refusal is None and reply.stream().answer().text.startswith(_NEXT):
             return yes(how, learned=replace(subject, continues=True))
-    marked = yield subject.ask(_build_talk(), 8, **_FIELDS).with_reuse()
-    if marked.refusal is None and (
-        yield from _count_tokens_below_control(subject, marked.answer())
-    ):
+    marked = yield subject.ask(talk, 8, **_FIELDS).with_reuse()
+    if marked.refusal is None and (yield from _count_prompt_tokens_saved(subject, marked.answer())):
         return yes("by `continue_final_message`", learned=replace(subject, continues=True))
     return no("it begins anew", learned=replace(subject, continues=False))
 
@@ -317,7 +314,7 @@ _BY_TEMPLATE = _SWITCHES[0]["name"]
 
 
 def thought(answer: ProbeAnswer) -> bool:
-    """Return whether there is reasoning, in its field or in tags inside the text."""
+    """Return whether the answer has reasoning, in its own field or in tags inside the text."""
     return bool(answer.reasoning) or any(tag in answer.text for tag in _TAGS)
 
 
@@ -429,7 +426,7 @@ def _probe_include_reasoning(subject: Subject) -> Script:
 
 
 @script("reasoning.back")
-def _probe_returned_reasoning(subject: Subject) -> Script:
+def _probe_reasoning_sent_back(subject: Subject) -> Script:
     asked, said, result = SAMPLES["time"]["messages"]
     counts = []
     for extra in ({}, {"reasoning_content": "The user wants to know the time, so I ask. " * 3}):
