@@ -1,4 +1,4 @@
-"""Body of a request to a provider: tools and the form of the answer, as its server takes them."""
+"""Writes tools and output format into a provider request, in the fields that its server knows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from causerie.providers.dialect import Choice, Dialect, Shape, Shaping
 
 
 class Outgoing(Struct, frozen=True, gc=False):
-    """The request to a provider.
+    """An encoded request to a provider, with the changes that were made for its server.
 
     ``streamed`` says whether the reply was asked for as a stream, ``native`` is the client's
     request where that passes.
@@ -30,7 +30,7 @@ class Outgoing(Struct, frozen=True, gc=False):
 
 
 class RequestDraft(Struct, eq=False):
-    """``fields`` become the body; ``document`` is what the client sent of those that may go out."""
+    """Draft of a provider's request body: ``fields`` are filled from the client's ``document``."""
 
     request: requests.ChatRequest
     dialect: Dialect
@@ -39,7 +39,7 @@ class RequestDraft(Struct, eq=False):
     changes: list[str] = []
 
     def given(self, name: str) -> bool:
-        """Return true if the client sent it; ``null`` is not sending it."""
+        """Return true if the client sent the field ``name`` with a value other than ``null``."""
         return self.document.get(name) is not None
 
     def dropped(self, name: str) -> None:
@@ -49,7 +49,7 @@ class RequestDraft(Struct, eq=False):
         self.changes.append(f"{name}->{to}")
 
     def unsupported(self, param: str, advice: str = "") -> InvalidRequest:
-        """Return the error for a parameter whose effect the client relies on."""
+        """Return the error for a parameter that the provider of this model does not support."""
         words = f"The provider that serves this model does not support `{param}`."
         return InvalidRequest(
             f"{words} {advice}".rstrip(), code="unsupported_parameter", param=param
@@ -59,7 +59,7 @@ class RequestDraft(Struct, eq=False):
 def check_addresses(
     request: requests.ChatRequest, files: Mapping[str, str], dialect: Dialect
 ) -> None:
-    """Raise :class:`InvalidRequest` for an image or a file that may not be fetched from there."""
+    """Raise :class:`InvalidRequest` for an image or file URL that the provider must not fetch."""
     found = requests.images(request.messages)
     images = {f"{at}.image_url.url": image.url for at, image in found if not image.enclosed}
     for param, url in {**images, **files}.items():
@@ -135,7 +135,7 @@ FORMAT_PARAMETERS = frozenset({"response_format", "structured_outputs"})
 
 
 def write_shape(draft: RequestDraft) -> None:
-    """Ask for the shape; raises :class:`InvalidRequest` where the server knows none like it."""
+    """Write the output format that is asked for; raise :class:`InvalidRequest` if unsupported."""
     output = draft.request.output
     if output is None:
         if draft.given("response_format"):
@@ -147,7 +147,7 @@ def write_shape(draft: RequestDraft) -> None:
     way = draft.dialect.shapes.get(shape)
     if way is None:
         raise draft.unsupported(param, "It cannot hold an answer to that shape.")
-    _write_output_shape(way, draft)
+    _write_output_format(way, draft)
     if param.split(".", maxsplit=1)[0] not in draft.fields:
         draft.moved(param, next(name for name in reversed(draft.fields)))
 
@@ -161,9 +161,9 @@ _SHAPES: Mapping[type[Struct], tuple[Shape, str]] = {
 }
 
 
-def _write_output_shape(shaping: Shaping, draft: RequestDraft) -> None:
+def _write_output_format(provider_form: Shaping, draft: RequestDraft) -> None:
     fields = draft.fields
-    match shaping, draft.request.output:
+    match provider_form, draft.request.output:
         case "response_format", _:
             _write_response_format(draft)
         case "structured_outputs", _:
@@ -179,7 +179,7 @@ def _write_output_shape(shaping: Shaping, draft: RequestDraft) -> None:
         case "choice_grammar", requests.TextChoice(options=options):
             fields["grammar"] = "root ::= " + " | ".join(map(_encode_gbnf_literal, options))
         case "ebnf" | "grammar", requests.Grammar(text=text):
-            fields[shaping] = text
+            fields[provider_form] = text
 
 
 def _write_response_format(draft: RequestDraft) -> None:

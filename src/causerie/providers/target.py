@@ -1,5 +1,4 @@
-"""A model of a provider as a target of routing, and its running reply: whole, or a stream of events
-whose pieces become batches as they arrive."""
+"""A provider's model as a target of routing, and its running reply, whole or streamed."""
 
 from __future__ import annotations
 
@@ -79,14 +78,14 @@ class BodyStream:
         default_factory=partial(EventDecoder, MAX_EVENT_BYTES, values=True)
     )
     _content_timeout: float = _NEVER  # that the next content may take
-    _deadline: float = _NEVER  # when it has taken too long
+    _content_due: float = _NEVER  # when it has taken too long
     _arrival_sink: ArrivalSink | None = None
-    _buffer: memoryview | bytes = b""  # what has come and was not read yet
+    _unread: memoryview | bytes = b""  # what has come and was not read yet
     _pending_batches: deque[Batch] = field(default_factory=deque)  # read and not handed on yet
     _failure: ServiceError | None = None
 
     async def leave(self) -> None:
-        """Free the connection: for others where the reply has ended, else at once."""
+        """Return the connection to its pool if the reply has ended, else close it."""
         self._arrival_sink = self._response_body.taker = None
         if self._reply_reader.ended:
             await self._response_body.finish(_CLOSING_SECONDS)
@@ -94,7 +93,7 @@ class BodyStream:
             self._response_body.close()
 
     def on_arrival(self, sink: ArrivalSink) -> None:
-        """Hand to ``sink`` what only goes on with a text, while the next batch is awaited."""
+        """Pass batches that only continue a text to ``sink`` while the next batch is awaited."""
         self._arrival_sink = sink
         self._response_body.taker = self._emit_text_continuation
 
@@ -102,12 +101,12 @@ class BodyStream:
         return self
 
     async def __anext__(self) -> Batch:
-        """Return what arrived together; raise a failure only after the events before it."""
+        """Return the events that arrived together; raise a failure after the events before it."""
         if self._pending_batches:
             await asyncio.sleep(0)  # others have their turn
             return self._pending_batches.popleft()
         body, incoming, decoder = self._response_body, self._reply_reader, self._decoder
-        self._deadline = monotonic() + self._content_timeout  # whatever comes that is no content
+        self._content_due = monotonic() + self._content_timeout  # whatever comes without content
         while True:
             if self._failure is not None:
                 raise self._failure
@@ -116,21 +115,23 @@ class BodyStream:
             events: list[Event] = []
             large = decoder.held > LARGE
             try:
-                piece = b"" if self._buffer else self._check_size(await body.piece(self._deadline))
-                if self._buffer or len(piece) > _AT_ONCE:
-                    piece = await self._take_unread_bytes(piece)
+                piece = (
+                    b"" if self._unread else self._check_size(await body.piece(self._content_due))
+                )
+                if self._unread or len(piece) > _AT_ONCE:
+                    piece = await self._take_next_slice(piece)
                 if piece and not large:
                     incoming.feed(decoder.feed(piece), events)
                 else:
                     await self._decode_or_offload_piece(piece, events)
             except (TransportFailed, LineTooLong, ServiceError) as failure:
-                await self._record_failure(failure, events)
+                await self._finish_or_keep_failure(failure, events)
             if events:
                 body.due = self._reply_deadline
                 self._content_timeout = _TAIL_SECONDS if incoming.complete else self._chunk_seconds
-                return self._take_first_batch(events) if large else events
+                return self._split_off_first_batch(events) if large else events
             if incoming.complete:
-                self._deadline = min(self._deadline, monotonic() + _TAIL_SECONDS)
+                self._content_due = min(self._content_due, monotonic() + _TAIL_SECONDS)
 
     def _emit_text_continuation(self, piece: bytes) -> bool:
         sink, body = self._arrival_sink, self._response_body
@@ -141,7 +142,7 @@ class BodyStream:
         if not batch:
             return False
         self._remaining_reply_bytes = left
-        self._deadline = body.late = monotonic() + self._chunk_seconds
+        self._content_due = body.late = monotonic() + self._chunk_seconds
         if not sink(batch):
             self._arrival_sink = body.taker = None
         return True
@@ -152,12 +153,12 @@ class BodyStream:
             raise UpstreamFailed("The provider sent a longer reply than `max_reply_bytes` allows.")
         return piece
 
-    async def _take_unread_bytes(self, piece: bytes) -> bytes:
-        if self._buffer:
+    async def _take_next_slice(self, piece: bytes) -> bytes:
+        if self._unread:
             await asyncio.sleep(0)  # others have their turn
         else:
-            self._buffer = memoryview(piece)
-        part, self._buffer = bytes(self._buffer[:_AT_ONCE]), self._buffer[_AT_ONCE:]
+            self._unread = memoryview(piece)
+        part, self._unread = bytes(self._unread[:_AT_ONCE]), self._unread[_AT_ONCE:]
         return part
 
     async def _decode_or_offload_piece(self, piece: bytes, events: list[Event]) -> None:
@@ -174,12 +175,12 @@ class BodyStream:
             incoming.feed(decoder.close(), events)
             incoming.finish(events)
 
-    def _take_first_batch(self, events: list[Event]) -> Batch:
+    def _split_off_first_batch(self, events: list[Event]) -> Batch:
         first, *others = in_portions(events)
         self._pending_batches.extend(others)
         return first
 
-    async def _record_failure(
+    async def _finish_or_keep_failure(
         self, failure: TransportFailed | LineTooLong | ServiceError, events: list[Event]
     ) -> None:
         # A reply that lacks only its usage is complete.
@@ -208,7 +209,7 @@ _None = tuple[()] | None  # whose elements, where it has some, are not read
 
 
 class FastDelta(Struct, gc=False):
-    """A message that is all text."""
+    """The text-only message of a whole reply that :func:`read_fast_path` can parse."""
 
     content: Annotated[str, Meta(min_length=1)]
     reasoning_content: _Nothing = None
@@ -228,7 +229,7 @@ class FastChoice(Struct, gc=False):
 
 
 class FastUsage(Struct, gc=False):
-    """Token counts of a reply, under their usual names."""
+    """Token counts of a whole reply that :func:`read_fast_path` can parse."""
 
     prompt_tokens: Annotated[int, Meta(ge=1, le=BELIEVED_PROMPT)]
     completion_tokens: _Some
@@ -243,7 +244,7 @@ class FastUsage(Struct, gc=False):
 
 
 class FastChunk(Struct, gc=False):
-    """A whole reply with one choice."""
+    """A whole reply with one choice that :func:`read_fast_path` can parse."""
 
     choices: Annotated[list[FastChoice], Meta(min_length=1, max_length=1)]
     usage: FastUsage
@@ -257,7 +258,7 @@ _decode = msgspec.json.Decoder(FastChunk).decode
 def read_fast_path(
     body: bytes, separators: Separators | None, max_tokens: int | None = None
 ) -> PlainRead | None:
-    """Return the events and the server's fingerprint; ``None`` for other kinds of replies."""
+    """Parse a whole reply with one text choice to events and fingerprint; ``None`` for others."""
     try:
         reply = _decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -288,7 +289,7 @@ _MOST_BLANKS = 1024  # bytes before a reply, until it is read as a stream
 
 
 class ProviderReply(Struct, eq=False):
-    """A reply to be entered; iterate ``events`` once; ``changes`` were made to the request."""
+    """Context manager of a provider's reply; iterate its ``events`` once after entering."""
 
     cache_report: ClassVar[None] = None  # other servers report their cache at the end only
     _target: ProviderTarget
@@ -324,7 +325,7 @@ class ProviderReply(Struct, eq=False):
         return named or self._target.provider.fingerprint
 
     def usage(self) -> Usage:
-        """Return the tokens so far: none before the server has the request, then the whole prompt.
+        """Return the usage so far: zero before the server has the request, then the whole prompt.
 
         A reply that is not streamed is made whole, whoever leaves: while nothing of it is there,
         it is as long as it may be.
@@ -362,7 +363,7 @@ class ProviderReply(Struct, eq=False):
         return self
 
     def __anext__(self) -> Awaitable[Batch]:
-        """Return the first batch, which sends the request, or the next one of a stream."""
+        """Return the next batch of the reply; the first call sends the request."""
         if self._unsent_request is not None:
             return self._send_and_read_first_batch()
         return self._read_next_batch()
@@ -499,7 +500,7 @@ def _can_tell_body_kind(body_start: bytes) -> bool:
 
 
 class ProviderTarget:
-    """Answers by asking ``provider`` for ``model``, in which ``*`` stands for what was asked for.
+    """Target that asks ``provider`` for ``model``; its ``*`` is replaced by the request's wildcard.
 
     ``separators`` tell reasoning apart that is left inside the content. ``continues`` is what a
     probe has found; ``None`` trusts the dialect.
@@ -530,7 +531,7 @@ class ProviderTarget:
         return ProviderReply(self, request, self.model_for(request), partial)
 
     def continues(self, request: ChatRequest, partial: Partial) -> bool:
-        """Return true if it can go on with the reply: no server does amid calls or a schema."""
+        """Return true if the provider can continue ``partial``; false for calls or a set format."""
         if request.passed is not None:
             return False
         if not (partial.text or partial.reasoning or partial.calls):

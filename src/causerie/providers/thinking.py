@@ -1,4 +1,4 @@
-"""Control of thinking, in the fields that each kind of server knows.
+"""Writes a request's settings of thinking in the fields that each kind of server knows.
 
 What several fields said is one :class:`~causerie.protocol.request.Thinking`. The service itself
 hides the reasoning: a reply that breaks could not be continued without it.
@@ -30,17 +30,17 @@ _GRADED = 3  # words of effort that a server needs for a budget to be said in th
 def write_thinking(draft: RequestDraft) -> None:
     switch = draft.dialect.thinking.switch
     if switch not in ("as_sent", "template"):
-        _refuse_template_arguments(draft)
+        _refuse_unrelated_template_arguments(draft)
     _WRITERS[switch](draft)
     if switch != "object" and (draft.document.get("reasoning") or {}).get("summary"):
         draft.dropped("reasoning.summary")
 
 
-def _write_thinking_as_sent(draft: RequestDraft) -> None:
+def _copy_or_translate_thinking_fields(draft: RequestDraft) -> None:
     for name in ("reasoning_effort", "thinking_token_budget"):
         if draft.given(name):
             draft.fields[name] = draft.document[name]
-    _write_template_arguments(draft)
+    _copy_safe_template_arguments(draft)
     if not draft.given("reasoning"):
         if _is_thinking_by_model_name(draft):
             _write_template_switch(draft, _NAME)
@@ -57,7 +57,7 @@ def _write_thinking_as_sent(draft: RequestDraft) -> None:
 
 def _write_thinking_to_template(draft: RequestDraft) -> None:
     control, thinking = draft.dialect.thinking, draft.request.thinking
-    _write_template_arguments(draft)
+    _copy_safe_template_arguments(draft)
     said = _sent_field(draft, "reasoning", "reasoning_effort", "thinking_token_budget")
     if said or _is_thinking_by_model_name(draft):
         _write_template_switch(draft, said or _NAME)
@@ -75,7 +75,7 @@ def _write_thinking_as_effort(draft: RequestDraft) -> None:
         _write_budget_and_effort(draft, USUAL_EFFORT if thinking.enabled else None)
 
 
-def _write_thinking_type(draft: RequestDraft) -> None:
+def _write_thinking_type_and_effort(draft: RequestDraft) -> None:
     enabled = draft.request.thinking.enabled
     if enabled is not None:
         draft.fields["thinking"] = {"type": "enabled" if enabled else "disabled"}
@@ -136,16 +136,16 @@ def _write_adaptive_thinking(draft: RequestDraft) -> None:
 
 
 _WRITERS: Mapping[Switch, Callable[[RequestDraft], None]] = {
-    "as_sent": _write_thinking_as_sent,
+    "as_sent": _copy_or_translate_thinking_fields,
     "template": _write_thinking_to_template,
     "effort": _write_thinking_as_effort,
-    "typed": _write_thinking_type,
+    "typed": _write_thinking_type_and_effort,
     "object": _write_reasoning_object,
     "adaptive": _write_adaptive_thinking,
 }
 
 
-def _write_template_arguments(draft: RequestDraft) -> None:
+def _copy_safe_template_arguments(draft: RequestDraft) -> None:
     # The renderer's own arguments would let a client run its own template.
     sent = draft.document.get(_KWARGS)
     if sent is None:
@@ -202,13 +202,13 @@ def _write_thinking_budget(draft: RequestDraft) -> None:
 
 
 def _write_budget_and_effort(draft: RequestDraft, default_effort: str | None = None) -> None:
-    if not _write_budget_as_effort(draft):
+    if not _try_write_budget_as_effort(draft):
         _write_thinking_budget(draft)
         if effort := draft.request.thinking.effort or default_effort:
             _write_reasoning_effort(draft, effort)
 
 
-def _write_budget_as_effort(draft: RequestDraft) -> bool:
+def _try_write_budget_as_effort(draft: RequestDraft) -> bool:
     # As the well-known router does. A client that sends `thinking_token_budget` relies on it.
     thinking, control = draft.request.thinking, draft.dialect.thinking
     graded = len(set(control.efforts.values()) - {"none"}) >= _GRADED
@@ -222,7 +222,7 @@ def _write_budget_as_effort(draft: RequestDraft) -> bool:
     return True
 
 
-def _refuse_template_arguments(draft: RequestDraft) -> None:
+def _refuse_unrelated_template_arguments(draft: RequestDraft) -> None:
     for name, value in (draft.document.get(_KWARGS) or {}).items():
         means = (name in _SWITCHES and isinstance(value, bool)) or (
             name == "reasoning_effort" and value == draft.request.thinking.effort

@@ -1,4 +1,4 @@
-"""Replies as servers really send them: every field may be missing, null or of an older name.
+"""Types and tolerant parsers of provider replies, whose fields may be missing, null or renamed.
 
 None of these is ever part of a circle, so nobody looks for one in them (``gc=False``). A reason for
 the end of a reply that is not listed is a good end where something was said, else a failure."""
@@ -34,7 +34,7 @@ _FIRST_STANDS = frozenset({"length", "content_filter"})
 
 
 def later(before: str | None, reason: str) -> str:
-    """Return which of two finish reasons counts; raise for one that means a failure."""
+    """Return ``before`` if it means a cut reply, else ``reason``; raise if that means a failure."""
     if before is not None and _MEANINGS.get(before) in _FIRST_STANDS:
         return before
     word = reason.strip().lower().replace("-", "_").replace(" ", "_")
@@ -47,12 +47,12 @@ def later(before: str | None, reason: str) -> str:
 
 
 def is_cut(word: str | None) -> bool:
-    """Return true if the finish word of a choice says that it was cut off."""
+    """Return true if a finish word means a reply cut off by a length limit or content filter."""
     return _MEANINGS.get(word or "") in _FIRST_STANDS
 
 
 def finish_reason(word: str | None, *, calls: bool, said: bool) -> FinishReason:
-    """Return our finish reason; raise if nothing was said and ``word`` means no good end."""
+    """Return our finish reason for ``word``; raise if the reply is empty without a good end."""
     meaning = _MEANINGS.get(word or "")
     if meaning == "length" or meaning == "content_filter":
         return meaning
@@ -90,7 +90,7 @@ class ProviderCall(Struct, gc=False):
 
 
 class ProviderDelta(Struct, gc=False):
-    """A piece of a message, or a whole one."""
+    """The message in a provider's reply: a piece in a stream event, or the whole message."""
 
     content: str | Annotated[list[Any], Meta(max_length=_MOST_PARTS)] | None = None
     reasoning_content: str | None = None
@@ -103,7 +103,7 @@ class ProviderDelta(Struct, gc=False):
 
     @property
     def calls(self) -> list[ProviderCall]:
-        """Return the calls that the client is to make, not those that the server makes itself."""
+        """Return the tool calls for the client to make, not those that the server makes itself."""
         if self.tool_calls:
             return [call for call in self.tool_calls if call.type in _TYPES_OF_CALLS]
         if self.function_call is not None:
@@ -112,7 +112,7 @@ class ProviderDelta(Struct, gc=False):
 
 
 class ProviderAlternative(Struct, gc=False):
-    """``logprob`` is null where it is minus infinity, for which JSON has no number."""
+    """A possible token and its log-probability, which is null for minus infinity."""
 
     token: str = ""
     logprob: float | None = 0.0
@@ -124,7 +124,7 @@ class ProviderLogprob(ProviderAlternative, gc=False):
 
 
 class ProviderLogprobs(Struct, gc=False):
-    """Log-probabilities as chat completions have them (``content``), or as plain completions do."""
+    """Log-probabilities in the form of chat completions (``content``) or of plain completions."""
 
     content: list[ProviderLogprob] | None = None
     tokens: list[str] | None = None
@@ -172,7 +172,7 @@ class ProviderUsage(Struct, gc=False):
 
 
 def merged(before: ProviderUsage, now: ProviderUsage) -> ProviderUsage:
-    """Return ``now``, with each number that it lacks, or has as zero, from ``before``."""
+    """Fill the numbers that ``now`` lacks or has as zero from ``before``, and return ``now``."""
     for name, value in zip(ProviderUsage.__struct_fields__, structs.astuple(before), strict=True):
         told = getattr(now, name)
         if value and not (any(structs.astuple(told)) if isinstance(told, Struct) else told):
@@ -181,7 +181,7 @@ def merged(before: ProviderUsage, now: ProviderUsage) -> ProviderUsage:
 
 
 class ProviderExtra(Struct, gc=False):
-    """Contents of a field that only one kind of server has."""
+    """Contents of the field ``x_groq``, in which Groq sends the usage of a stream."""
 
     usage: ProviderUsage | None = None
 
@@ -199,7 +199,7 @@ class ProviderChoice(Struct, gc=False):
 
 
 class ProviderChunk(Struct, gc=False):
-    """One event of a stream, or a whole reply."""
+    """One event of a provider's stream, or a provider's whole reply."""
 
     choices: Annotated[list[ProviderChoice], Meta(max_length=_MOST_CHOICES)] | None = None
     usage: ProviderUsage | None = None
@@ -229,13 +229,13 @@ _decode_error_fields = msgspec.json.Decoder(_ErrorFields).decode
 
 
 class NoJson(ValueError):
-    """The text is no JSON."""
+    """The error for text that is not JSON."""
 
 
 def decode_bounded(data: bytes, decode: Callable[[bytes], T]) -> T:
-    """Return JSON as ``decode`` reads it.
+    """Decode JSON by ``decode``, refusing what would take too long.
 
-    Raises :class:`ValueError` for too much of it and :class:`NoJson`, or what ``decode`` raises for
+    Raises :class:`ValueError` for that, :class:`NoJson`, or what ``decode`` raises for
     another form: :class:`msgspec.ValidationError`.
     """
     try:
@@ -251,7 +251,7 @@ def decode_bounded(data: bytes, decode: Callable[[bytes], T]) -> T:
 
 
 def read_chunk(data: bytes) -> ProviderChunk:
-    """Return the chunk in ``data``; raises :class:`ValueError` where there is none.
+    """Parse JSON to a chunk, tolerating usual deviations; raise :class:`ValueError` if it is none.
 
     Numbers that were sent as strings are read as well, ids that were sent as numbers, and texts
     that were sent as objects; log-probabilities of no known form are left out; what cannot be a
@@ -271,7 +271,7 @@ def read_chunk(data: bytes) -> ProviderChunk:
 
 
 def read_mended(data: bytes) -> ProviderChunk:
-    """Return the chunk in broken JSON; halves of characters are kept as surrogates.
+    """Parse broken JSON to a chunk; halves of characters at the ends of texts stay as surrogates.
 
     Bytes that are no UTF-8 become U+FFFD, ``NaN`` and infinities ``null``. Raises
     :class:`ValueError` if that does not help.
@@ -280,7 +280,7 @@ def read_mended(data: bytes) -> ProviderChunk:
 
 
 def is_nothing(error: object) -> bool:
-    """Return true for an error that says nothing, as some servers send with each reply."""
+    """Return true if the error in a reply is empty, or an object with nothing but empty values."""
     if isinstance(error, dict):
         return all(map(is_nothing, error.values()))
     return not error
@@ -294,17 +294,17 @@ def _convert_chunk(json_document: Any) -> ProviderChunk:
     if isinstance(json_document, dict):
         if not is_nothing(json_document.get("error")):
             return ProviderChunk(error=json_document["error"])
-        _drop_empty_values(json_document)
-        for choice in _list_objects(json_document.get("choices"), _MOST_CHOICES):
+        _drop_empty_lists_and_objects(json_document)
+        for choice in _list_objects_or_raise(json_document.get("choices"), _MOST_CHOICES):
             _mend_choice(choice)
-        _drop_implausible_usage(json_document)
+        _filter_usage_counts(json_document)
     try:
         return msgspec.convert(json_document, ProviderChunk, strict=False)
     except msgspec.ValidationError as error:
         raise ValueError("no chunk of a chat completion") from error
 
 
-def _drop_implausible_usage(json_object: dict[str, Any]) -> None:
+def _filter_usage_counts(json_object: dict[str, Any]) -> None:
     usage = json_object.pop("usage", None)
     if isinstance(usage, dict):
         json_object["usage"] = _keep_plausible_counts(usage)
@@ -323,26 +323,26 @@ def _keep_plausible_counts(usage: dict[str, Any]) -> dict[str, Any]:
 
 
 def _mend_choice(choice: dict[str, Any]) -> None:
-    _drop_empty_values(choice)
-    _drop_implausible_usage(choice)
+    _drop_empty_lists_and_objects(choice)
+    _filter_usage_counts(choice)
     if choice.get("index") is None:
         choice["index"] = 0
     if not isinstance(choice.get("finish_reason"), str | None):
         choice["finish_reason"] = json.dumps(choice["finish_reason"])[:64]
-    for said in _list_objects([choice.get("delta"), choice.get("message")], 2):
-        _drop_empty_values(said)
+    for said in _list_objects_or_raise([choice.get("delta"), choice.get("message")], 2):
+        _drop_empty_lists_and_objects(said)
         for name in _TEXTS & said.keys():
             said[name] = _convert_object_to_text(said[name], name)
         choice["logprobs"] = _convert_logprobs(choice.get("logprobs"), said)
         if isinstance(said.get("tool_calls"), dict):
             said["tool_calls"] = [said["tool_calls"]]
-        for call in _list_objects(said.get("tool_calls"), _MOST_CALLS):
-            _drop_empty_values(call)
+        for call in _list_objects_or_raise(said.get("tool_calls"), _MOST_CALLS):
+            _drop_empty_lists_and_objects(call)
             given = call.get("id")
             number = isinstance(given, int) and not isinstance(given, bool)
             call["id"] = str(given) if number else given if isinstance(given, str) else None
-            for function in _list_objects([call.get("function")], 1):
-                _drop_empty_values(function)
+            for function in _list_objects_or_raise([call.get("function")], 1):
+                _drop_empty_lists_and_objects(function)
 
 
 def _convert_object_to_text(json_value: object, field_name: str) -> object:
@@ -364,13 +364,13 @@ def _convert_logprobs(logprobs: object, message: dict[str, Any]) -> object:
         return None
 
 
-def _drop_empty_values(json_object: dict[str, Any]) -> None:
+def _drop_empty_lists_and_objects(json_object: dict[str, Any]) -> None:
     # Some languages write an empty object as an empty list.
     for name in [name for name, value in json_object.items() if value in ([], {})]:
         del json_object[name]
 
 
-def _list_objects(items: object, most: int) -> list[dict[str, Any]]:
+def _list_objects_or_raise(items: object, most: int) -> list[dict[str, Any]]:
     if isinstance(items, list) and len(items) > most:
         raise ValueError(f"{len(items)} values where at most {most} may be")
     return [each for each in items if isinstance(each, dict)] if isinstance(items, list) else []
@@ -398,11 +398,11 @@ def _find_error_in_body(body: bytes) -> object:
     return found if told else None
 
 
-def _replace_lone_surrogates(json_value: Any, field_name: str = "") -> Any:
+def _repair_surrogates(json_value: Any, field_name: str = "") -> Any:
     if isinstance(json_value, dict):
-        return {key: _replace_lone_surrogates(each, key) for key, each in json_value.items()}
+        return {key: _repair_surrogates(each, key) for key, each in json_value.items()}
     if isinstance(json_value, list):
-        return [_replace_lone_surrogates(each) for each in json_value]
+        return [_repair_surrogates(each) for each in json_value]
     if not isinstance(json_value, str) or not _SURROGATE.search(json_value):
         return json_value
     first = last = ""
@@ -414,11 +414,11 @@ def _replace_lone_surrogates(json_value: Any, field_name: str = "") -> Any:
 
 
 def whole_characters(text: str) -> str:
-    """Return the text with halves put together; those that stand alone become U+FFFD."""
+    """Return the text with surrogate pairs joined and lone surrogates replaced by U+FFFD."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def mended(data: bytes) -> Any:
     """Parse JSON, replacing NaN, bad UTF-8 and lone surrogates; raise :class:`ValueError`."""
     sound = _STRING_OR_NAN.sub(lambda found: b"null" if found[1] else found[0], data)
-    return _replace_lone_surrogates(json.loads(sound.decode("utf-8", "replace")))
+    return _repair_surrogates(json.loads(sound.decode("utf-8", "replace")))

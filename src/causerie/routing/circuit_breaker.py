@@ -17,8 +17,9 @@ State = Literal["up", "degraded", "full", "down", "rejecting", "trying", "half_o
 
 @dataclass(eq=False)
 class CircuitBreaker:
-    """The breaker of one target. ``clock`` returns seconds, ``chance`` a number from 0 to 1.
+    """Decides by the failures and rejections of one target whether it gets requests.
 
+    ``clock`` returns seconds, ``chance`` a number from 0 to 1.
     ``well``: no failure, rejection or fullness is remembered. ``open``: it failed and has not
     answered since.
 
@@ -50,7 +51,7 @@ class CircuitBreaker:
         return self.rejections >= THRESHOLD
 
     def state(self) -> State:
-        """Return the state; ``half_open``: the next request tries it, ``trying``: one does."""
+        """Return the state; ``half_open``: the next request is a trial; ``trying``: one runs."""
         if self.well:
             return "up"
         now = self.clock()
@@ -80,14 +81,14 @@ class CircuitBreaker:
         return max(until - self.clock(), 0.0)
 
     def begin(self) -> bool:
-        """Record that a request is sent; return whether it is the one that tries the target."""
+        """Record that a request is sent; return true if it is the trial of a failing target."""
         if self.state() != "half_open":
             return False
         self._trial_deadline = self.clock() + _TRIAL_SECONDS
         return True
 
     def left(self) -> None:
-        """Record that the request that tried the target ended without a result."""
+        """Record that the trial ended without a result, so that the next request is a trial."""
         self._trial_deadline = 0.0
 
     def answers(self) -> None:
@@ -96,14 +97,14 @@ class CircuitBreaker:
         self.refuses()
 
     def refuses(self) -> None:
-        """Record that it refused one request for its content, so that it is reachable."""
+        """Record that the target refused a request for its content, and so is reachable."""
         self.failures = min(self.failures, THRESHOLD - 1)
         self.open = self._has_last_check_failed = False
         self._down_until = self._overloaded_until = self._trial_deadline = 0.0
         self.well = not self.failures and not self.rejections
 
     def rejects(self, reason: str) -> None:
-        """Record that it refused a request because of our key, the model or our account."""
+        """Record that the target refused a request because of our key, the model or our account."""
         self.refuses()
         self.rejections += 1
         self.well = False
@@ -119,7 +120,7 @@ class CircuitBreaker:
             self.answers()
 
     def back(self) -> None:
-        """Record that an active check succeeded: a request may try the target now."""
+        """Record that an active health check succeeded, so that the next request may be a trial."""
         self._has_last_check_failed = False
         self._down_until = 0.0
 
@@ -128,7 +129,7 @@ class CircuitBreaker:
         self.failed(reason, proven=proven)
 
     def failed(self, reason: str, *, proven: bool = True) -> None:
-        """Record a failure; ``proven``: it has answered a request lately."""
+        """Record a failed request; ``proven``: the target has answered another one lately."""
         self.failures += 1
         self.open = self.open or self.failures >= THRESHOLD or not proven
         self.well = False

@@ -32,7 +32,7 @@ _HOUR_SECONDS = 3600
 
 
 class Sums(NamedTuple):
-    """Sums of a target in a quarter of an hour or a day, which processes add to.
+    """Sums of one target's measurements in a quarter of an hour or a day.
 
     Medians are summed times the number of answered requests: ``first_token_us`` in microseconds,
     ``speed`` in thousandths of a token per second.
@@ -66,7 +66,7 @@ Row = tuple[str, int, Sums]  # target, start in Unix seconds, and sums
 
 
 class MeasurementStore(Protocol):
-    """Durable storage of measurements; every method raises :class:`StoreUnavailable`."""
+    """Interface of a measurement store, whose methods may raise :class:`StoreUnavailable`."""
 
     async def add(self, quarters: Sequence[Row]) -> None: ...
     async def quarters(self, since: int) -> Sequence[Row]: ...
@@ -88,15 +88,15 @@ class Measurements:
         store: MeasurementStore | None = None,
         wall: Callable[[], int] = time.time_ns,
     ) -> None:
-        self._get_router, self._store, self._wall_clock = router, store, wall
+        self._get_router, self._store, self._unix_time_ns = router, store, wall
         self._written_sums: dict[TargetState, tuple[int, Sums]] = {}  # last quarter, by us
         self._quarter_hour_sums: _SumsByTarget = {}  # by all processes
         self._day_sums: _SumsByTarget = {}
-        self._next_read_start = 0  # earlier quarters, and days, do not change
+        self._read_since = 0  # earlier quarters, and days, do not change
 
     @asynccontextmanager
     async def kept(self) -> AsyncIterator[None]:
-        """Read what is stored, and write in the background; at the end write the rest.
+        """Read stored measurements, write new ones in the background, and at the end the rest.
 
         No write is cancelled, since nobody would know whether it was made.
         """
@@ -105,14 +105,14 @@ class Measurements:
             return
         ended = asyncio.Event()
         await self._try_store_operation(self.read)
-        task = asyncio.get_running_loop().create_task(self._write_periodically(ended))
+        task = asyncio.get_running_loop().create_task(self._write_and_read_periodically(ended))
         try:
             yield
         finally:
             ended.set()
             await asyncio.wait([task])
 
-    async def _write_periodically(self, stop_event: asyncio.Event) -> None:
+    async def _write_and_read_periodically(self, stop_event: asyncio.Event) -> None:
         number, ends = 0, False
         while not ends:
             with suppress(TimeoutError):
@@ -130,7 +130,7 @@ class Measurements:
             log.warning("measurements wait for the database")
 
     async def write(self) -> None:
-        """Add what was measured since the last time; raise :class:`StoreUnavailable`."""
+        """Add measurements since the last write to the store; raise :class:`StoreUnavailable`."""
         if self._store is None:
             return
         live = dict.fromkeys(self._get_router().target_states())
@@ -157,20 +157,20 @@ class Measurements:
                     yield bucket.start, sums
 
     async def read(self) -> None:
-        """Read what all processes wrote; raise :class:`StoreUnavailable`."""
+        """Read the stored measurements of all processes; raise :class:`StoreUnavailable`."""
         if self._store is None:
             return
-        now = self._wall_clock() // 1_000_000_000
+        now = self._unix_time_ns() // 1_000_000_000
         day, all_days = now - targets.DAY_SECONDS, now - DAYS_KEPT * targets.DAY_SECONDS
-        new = self._next_read_start
-        _merge_stored_rows(self._quarter_hour_sums, await self._store.quarters(max(day, new)), day)
+        new = self._read_since
+        _merge_recent_rows(self._quarter_hour_sums, await self._store.quarters(max(day, new)), day)
         days = await self._store.days(max(all_days, new - targets.DAY_SECONDS))
-        _merge_stored_rows(self._day_sums, days, all_days)
+        _merge_recent_rows(self._day_sums, days, all_days)
         quarter = targets.QUARTER_SECONDS
-        self._next_read_start = now - now % quarter - quarter  # late ones are seen
+        self._read_since = now - now % quarter - quarter  # late ones are seen
 
     def history(self, name: str) -> Sequence[targets.TimeBucket]:
-        """Return the quarters of the last day that had requests, the oldest first."""
+        """Return a target's quarter-hours of the last day that had requests, the oldest first."""
         state = self._get_router().target_state(name)
         if self._store is None:
             return () if state is None else state.latency_stats.history.day()
@@ -178,13 +178,13 @@ class Measurements:
         if state is not None:
             for start, added in self._compute_unwritten_sums(state):
                 sums[start] = sums.get(start, _NONE).plus(added)
-        since = self._wall_clock() // 1_000_000_000 - targets.DAY_SECONDS
+        since = self._unix_time_ns() // 1_000_000_000 - targets.DAY_SECONDS
         return [sums[start].bucket(start) for start in sorted(sums) if start > since]
 
     def days(self, *names: str) -> Sequence[targets.TimeBucket]:
-        """Return the requests of all these targets by day (UTC), the last 90, a minute old at most.
+        """Return the request counts of all named targets together, by day (UTC), for 90 days.
 
-        Days without requests are left out, and so are times.
+        At most a minute old. Days without requests are left out, and so are times.
         """
         answered, failed = defaultdict[int, int](int), defaultdict[int, int](int)
         for name in names:
@@ -197,10 +197,10 @@ class Measurements:
         ]
 
     def figures(self, name: str) -> targets.Figures:
-        """Return a target's figures for lists, each from the shortest window that has one."""
+        """Return a target's typical latency and speed, share of answered requests and last use."""
         stats = self._get_router().target_stats(name) or targets.UNKNOWN_STATS
         day = self.history(name)
-        hour_ago = self._wall_clock() // 1_000_000_000 - _HOUR_SECONDS
+        hour_ago = self._unix_time_ns() // 1_000_000_000 - _HOUR_SECONDS
         hour = [one for one in day if one.start > hour_ago]
         answered = sum(one.answered for one in day)
         asked = answered + sum(one.failed for one in day)
@@ -213,7 +213,7 @@ class Measurements:
         )
 
 
-def _merge_stored_rows(sums_by_target: _SumsByTarget, rows: Sequence[Row], since: int) -> None:
+def _merge_recent_rows(sums_by_target: _SumsByTarget, rows: Sequence[Row], since: int) -> None:
     for name, start, sums in rows:
         sums_by_target.setdefault(name, {})[start] = sums
     for name, found in [*sums_by_target.items()]:

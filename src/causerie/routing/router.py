@@ -1,4 +1,4 @@
-"""Targets by name; a request over them, continued at another if one fails; its explanation."""
+"""Runs a request over targets, continues a broken reply at another, and explains the order."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LONG = 16  # events of a batch; a longer one is put together with the others at 
 
 
 class SentPrefix(Struct):
-    """The part of a reply that was sent; batches are joined once ``MANY`` or ``LONG``."""
+    """The part of a reply that was sent to the client, joined into few pieces now and then."""
 
     batches: list[events.Batch] = []
     _reasoning_pieces: list[str] = []
@@ -54,13 +54,13 @@ class SentPrefix(Struct):
         return self._last_finish_reason
 
     def shows(self, *, reasoning: bool) -> bool:
-        """Return true if content was passed on; ``reasoning`` counts as content or not."""
+        """Return true if text or a call was sent; with ``reasoning`` also if reasoning was sent."""
         self.put_together()
         said = any(self._text_pieces) or bool(self._started_calls)
         return said or (reasoning and any(self._reasoning_pieces))
 
     def partial(self, usage: events.Usage, trail: events.Trail | None) -> events.Partial:
-        """Return the reply so far, which has one choice; ``usage`` counts all its tokens."""
+        """Return the sent part of a reply with one choice, with the token counts of ``usage``."""
         self.put_together()
         return events.Partial(
             reasoning="".join(self._reasoning_pieces),
@@ -75,7 +75,7 @@ class SentPrefix(Struct):
         )
 
     def calls(self) -> Sequence[tuple[str, str]]:
-        """Return names and arguments of the calls of all complete choices."""
+        """Return the name and arguments of each tool call in choices that are complete."""
         self.put_together()
         return [
             (call.name, "".join(self._argument_pieces[at]))
@@ -84,7 +84,7 @@ class SentPrefix(Struct):
         ]
 
     def put_together(self) -> None:
-        """Empty ``batches``; what they say is kept in few pieces."""
+        """Join the texts, calls and ends in ``batches`` into few pieces, and empty ``batches``."""
         reasoning: list[str] = []
         text: list[str] = []
         arguments: dict[_At, list[str]] = {}
@@ -115,7 +115,7 @@ class SentPrefix(Struct):
 
 
 def added(before: events.Usage, new: events.Usage) -> events.Usage:
-    """Add the usage of two targets of one reply; the prompt counts once."""
+    """Add up the usage of two targets that made one reply; the prompt counts once."""
     return events.Usage(
         prompt=before.prompt or max(new.prompt - before.completion, 0),
         completion=before.completion + new.completion,
@@ -135,16 +135,16 @@ _BROKEN = frozenset(
 
 
 class ReplyObserver(Protocol):
-    """Observer of a reply: ``see`` gets what is passed on; ``forget``: the reply starts anew."""
+    """Observer of a reply: ``see`` gets each sent batch; ``forget``: the reply starts anew."""
 
     def see(self, batch: events.Batch) -> None: ...
     def forget(self) -> None: ...
 
 
 class Execution(TargetSelector, eq=False):
-    """One request over its targets: ``begin``, then ``stream``; in any case ``end``, and leave the
-    ``attempt`` that there is then.
+    """One request over its targets: call ``begin``, then ``stream``, and in any case ``end``.
 
+    Then leave the ``attempt`` that there is.
     ``continued`` counts targets that continued the reply, ``whole``: it was passed on to its end,
     ``finish`` is the last finish reason, once it is over. One budget of attempts and time holds for
     the whole request.
@@ -160,7 +160,7 @@ class Execution(TargetSelector, eq=False):
     _client_ready_future: Awaitable[object] | None = None  # ends when the client takes more
 
     def begin(self) -> Awaitable[Attempt]:
-        """Return the attempt that answers, with its first content; raise like :meth:`find`."""
+        """Ask the targets in order; return the attempt that answers, with its first content."""
         return self.find(self.target_states())
 
     async def again(self, failure: errors.ServiceError) -> Attempt:
@@ -183,7 +183,7 @@ class Execution(TargetSelector, eq=False):
         return attempt
 
     def end(self) -> events.Usage:
-        """Return the usage, and keep it: who answers is gone afterwards."""
+        """Record the final usage of the request at the first call, and return it."""
         if self._final_usage is None:
             self._final_usage = self.usage()
             self.finish = self._sent_prefix.finish
@@ -194,7 +194,7 @@ class Execution(TargetSelector, eq=False):
 
     @property
     def delivered(self) -> bool:
-        """Return true if the client has a piece of a stream, which cannot be taken back."""
+        """Return true if the client was sent streamed content, which cannot be taken back."""
         request = self.request
         return request.stream and self._sent_prefix.shows(reasoning=request.thinking.visible)
 
@@ -207,7 +207,7 @@ class Execution(TargetSelector, eq=False):
         return now if self._earlier_usage is NOTHING else added(self._earlier_usage, now)
 
     async def stream(self, emit: events.BatchSink) -> None:
-        """Emit the reply that has begun, continued elsewhere if needed; raise the last failure."""
+        """Emit the begun reply, continued at other targets if needed; raise the last failure."""
         attempt = self.attempt
         assert attempt is not None
         pass_on: events.ArrivalSink | None = None
@@ -217,7 +217,7 @@ class Execution(TargetSelector, eq=False):
             if batch:
                 last = batch[-1]
                 if last.__class__ is events.Usage and not self.whole:
-                    batch = self._complete_attempt(attempt, batch, last)
+                    batch = self._record_completion(attempt, batch, last)
                 if not self._emit_batch(emit, batch):
                     await self._wait_for_client()
                 if self.whole:
@@ -231,7 +231,7 @@ class Execution(TargetSelector, eq=False):
             except StopAsyncIteration:
                 raise errors.InternalError("The reply ended without its usage.") from None
             except (errors.UpstreamFailed, errors.Overloaded) as failure:
-                attempt = await self._recover_attempt(attempt, failure)
+                attempt = await self._finish_or_continue(attempt, failure)
                 errors.forget_frames(failure)  # the attempt that broke off keeps it
                 batch, upcoming = attempt.first, None
             if self._client_ready_future is not None:
@@ -256,7 +256,7 @@ class Execution(TargetSelector, eq=False):
         if full is not None:
             await full
 
-    async def _recover_attempt(self, attempt: Attempt, failure: errors.ServiceError) -> Attempt:
+    async def _finish_or_continue(self, attempt: Attempt, failure: errors.ServiceError) -> Attempt:
         if failure.error_class in _BROKEN:
             failure.caused_by(errors.ErrorClass.BROKEN_STREAM)
         passed, request, told = self._sent_prefix, self.request, self.usage()
@@ -273,7 +273,7 @@ class Execution(TargetSelector, eq=False):
         attempt.first = [*ending, told]
         return attempt
 
-    def _complete_attempt(
+    def _record_completion(
         self, attempt: Attempt, last_batch: events.Batch, usage: events.Usage
     ) -> events.Batch:
         target_state = attempt.target_state
@@ -347,7 +347,7 @@ next one if that is full; ``load``: by its running requests; ``last``: it is not
 
 
 class RankedTarget(Struct, frozen=True):
-    """A target in the order for a request.
+    """A target's place in the order for one request, and the reason for it.
 
     ``share`` is its share of conversations among targets of its priority; ``tied`` are targets
     with an equal place, among which the order is random.
@@ -360,7 +360,7 @@ class RankedTarget(Struct, frozen=True):
     tied: tuple[str, ...] = ()
 
 
-def _rank_target(
+def _explain_rank(
     candidate: Candidate,
     group: Sequence[Candidate],
     target_states: Mapping[str, TargetState],
@@ -390,7 +390,7 @@ _BUDGET = selector.RetryBudget()
 
 
 class Router:
-    """All targets; their measurements stay when the targets are replaced."""
+    """Runs requests over all targets; a target that :meth:`replace` gets again keeps its state."""
 
     def __init__(
         self,
@@ -424,7 +424,7 @@ class Router:
     def renewed(
         self, targets: Mapping[str, Target], admission_queues: Mapping[str, AdmissionQueue]
     ) -> Router:
-        """Return a router over these targets, with the measurements of those they share."""
+        """Return a new router over ``targets``; targets that this one has too keep their state."""
         other = Router({})
         other._context = self._context
         other.replace(targets, admission_queues)
@@ -437,7 +437,7 @@ class Router:
         watch: ReplyObserver | None = None,
         tried: list[Attempt] | None = None,
     ) -> Execution:
-        """Return the execution of a request over the candidates.
+        """Return the execution of a request over the candidates, which has not begun yet.
 
         ``watch`` sees everything that is passed on. ``tried`` has earlier attempts with budgets of
         their own, and gets the new ones.
@@ -450,7 +450,7 @@ class Router:
     async def count_tokens(
         self, candidates: Sequence[Candidate], request: ChatRequest
     ) -> int | None:
-        """Return the tokens of the prompt at the first target that can take it, if it counts."""
+        """Return the first able target's count of prompt tokens; ``None`` if it cannot count."""
         context = self._context
         last = context.last_target(request)
         refused: list[InvalidRequest] = []
@@ -469,7 +469,7 @@ class Router:
     def explain(
         self, candidates: Sequence[Candidate], request: ChatRequest
     ) -> Sequence[RankedTarget]:
-        """Return the targets in the order for a request now, with reasons; nothing is sent."""
+        """Return the targets in the order in which a request would ask them now, with reasons."""
         context, conversation = self._context, selector.affinity_key(request)
         target_states = context.target_states
         last = context.last_target(request)
@@ -479,7 +479,7 @@ class Router:
         # Ties are in the configured order.
         ordered = selector.order(candidates, target_states, request, lambda: 0.0, last)
         return [
-            _rank_target(one, groups.get(one.priority, ()), target_states, conversation, last)
+            _explain_rank(one, groups.get(one.priority, ()), target_states, conversation, last)
             for one in (by_name[target_state.name] for target_state in ordered)
         ]
 

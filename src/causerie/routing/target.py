@@ -1,4 +1,4 @@
-"""Interface of a target: answer, and continue the partial reply of another target."""
+"""Interfaces of a routing target, its replies and its admission queue."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NOTHING = Usage(0, 0)
 
 
 class TargetReply(Protocol):
-    """A running reply.
+    """Interface of a running reply of a target.
 
     The usage is the last of its ``events``; ``events`` is to be looked up anew after the first
     batch. ``usage`` and ``trail`` give the tokens so far. ``changes`` reports what was dropped or
@@ -71,7 +71,7 @@ SILENCE = Silence()
 
 
 class Target(Protocol):
-    """An engine or provider that answers; a request is repeated ``retries`` times if it fails."""
+    """Interface of an engine or provider that answers; ``retries``: retries of a failed request."""
 
     @property
     def retries(self) -> int: ...
@@ -79,7 +79,7 @@ class Target(Protocol):
     def generate(
         self, request: ChatRequest, partial: Partial | None = None
     ) -> AbstractAsyncContextManager[TargetReply]:
-        """Return the reply; entering it raises ``ServiceError`` if the target cannot answer.
+        """Return the reply's context manager; entering it raises ``ServiceError`` on failure.
 
         The target gets the request when the first event is awaited, or later; from then on
         ``usage`` has the prompt. With ``partial`` the reply continues it: events and counts are of
@@ -94,8 +94,7 @@ class Target(Protocol):
 
 
 class AdmissionQueue(Protocol):
-    """Admission of requests: start, wait, or be refused."""
+    """Interface of a queue that lets requests start or wait, or refuses them."""
 
     def enter(self, places: int) -> AbstractAsyncContextManager[float]:
-        """Hold places during the block, which gets the seconds in the queue; raise ``Overloaded``
-        if there are none."""
+        """Return a context that holds places and gives the seconds queued; raise ``Overloaded``."""

@@ -1,4 +1,4 @@
-"""Choose the order of targets, and ask one after the other within a budget."""
+"""Chooses the order of a request's targets, and asks them in turn within a retry budget."""
 
 from __future__ import annotations
 
@@ -33,8 +33,9 @@ _CONTENT_EVENTS = (events.ToolCallStarted, events.Finished)
 
 
 class Attempt(Struct, eq=False):
-    """A request to one target: ``begin``, then ``leave``. Times are in seconds of its clock.
+    """A request to one target: call ``begin``, then ``leave``.
 
+    Times are in seconds of its clock.
     ``first`` has the events until it ``began``, :meth:`upcoming` gives those after it. The tokens
     of its ``answer`` are known after a failure too.
     """
@@ -56,7 +57,7 @@ class Attempt(Struct, eq=False):
     resting: bool = False  # whether the target was to be left alone, after repeated failures
     _is_breaker_trial: bool = False  # whether this one finds out if the target is there again
     _has_answered: bool = False
-    _is_empty: bool = False  # whether nothing follows what has come
+    _is_reply_over: bool = False  # whether nothing follows what has come
 
     @property
     def target(self) -> str:
@@ -74,7 +75,7 @@ class Attempt(Struct, eq=False):
         return made
 
     async def begin(self) -> None:
-        """Wait for the first content-bearing event; leave the target and raise ``ServiceError``."""
+        """Send the request and await the first content; leave the target and raise if it fails."""
         target_state = self.target_state
         breaker, latency_stats = target_state.breaker, target_state.latency_stats
         clock = breaker.clock
@@ -99,7 +100,7 @@ class Attempt(Struct, eq=False):
                 before += batch
             self.first = [*before, *batch] if before else batch
         except StopAsyncIteration:
-            self.first, self._is_empty = before, True  # a reply that says nothing is one, too
+            self.first, self._is_reply_over = before, True  # a reply that says nothing is one, too
         except BaseException as failure:
             await self._record_failure_and_leave(failure)
             raise
@@ -113,7 +114,7 @@ class Attempt(Struct, eq=False):
         latency_stats.answered(seconds, began)
 
     def upcoming(self) -> Callable[[], Awaitable[events.Batch]]:
-        return (SILENCE if self._is_empty else self.answer).events.__anext__
+        return (SILENCE if self._is_reply_over else self.answer).events.__anext__
 
     async def _record_failure_and_leave(self, failure: BaseException) -> None:
         self.target_state.latency_stats.waiting.pop(self, None)
@@ -155,7 +156,7 @@ _SECONDS = 600.0
 
 
 class LastTargets(Struct, eq=False):
-    """The target that answered each recent conversation last, whose prompt cache has its start."""
+    """Remembers which target answered each recent conversation last, for its prompt cache."""
 
     most: int = _MOST
     _last_targets: OrderedDict[bytes, tuple[str, float]] = field(default_factory=OrderedDict)
@@ -168,7 +169,7 @@ class LastTargets(Struct, eq=False):
             self._last_targets.popitem(last=False)
 
     def of(self, conversation: str, now: float) -> str:
-        """Return the name of the target; empty if none answered lately."""
+        """Return the name of the target that lately answered a conversation, or an empty text."""
         target, noted = self._last_targets.get(_digest_conversation(conversation), ("", now))
         return target if now - noted <= _SECONDS else ""
 
@@ -178,7 +179,7 @@ def _digest_conversation(conversation_key: str) -> bytes:
 
 
 class RetryBudget(Struct, frozen=True):
-    """Attempts and ``seconds`` without an answer, ``wait_seconds`` of them to continue a reply."""
+    """Limits of attempts, of seconds without an answer, and of seconds to wait to continue."""
 
     attempts: int = 4
     seconds: float = 300.0
@@ -196,7 +197,7 @@ class RoutingContext(Struct, frozen=True):
     last_targets: LastTargets
 
     def last_target(self, request: ChatRequest) -> str:
-        """Return the target whose prompt cache has the conversation's start, unless degraded."""
+        """Return the name of the conversation's last target; empty if there is none or degraded."""
         last = self.last_targets.of(affinity_key(request), self.clock())
         target_state = self.target_states.get(last)
         return last if target_state is not None and target_state.weight == 1.0 else ""
@@ -260,7 +261,7 @@ def affinity_target(
     conversation: str,
     last: str = "",
 ) -> Candidate | None:
-    """Return the conversation's target, or the next one if that has its share of requests."""
+    """Return the first target in a conversation's order of preference that is below its share."""
     total = sum(target_states[one.name].in_flight for one in group) + 1
     weights = sum(one.weight for one in group)
     for candidate in preferred(group, conversation, last):
@@ -325,7 +326,7 @@ class TargetSelector(Struct, eq=False):
     _seconds_without_answer: float = 0.0  # without an answer
 
     def routed_seconds(self, attempt: Attempt) -> float:
-        """Return the time that attempts at other targets took before the one that answers."""
+        """Return the seconds from the start of the first attempt to the start of ``attempt``."""
         return attempt.started - min(one.started for one in self.tried)
 
     def spent(self) -> bool:
@@ -354,7 +355,7 @@ class TargetSelector(Struct, eq=False):
     async def find(
         self, target_states: Sequence[TargetState], partial: Partial | None = None
     ) -> Attempt:
-        """Return the attempt that answers, with its first content-bearing event.
+        """Ask the targets in order; return the attempt that answers, with its first content.
 
         Raises a failure that no other target could avoid at once, else the most informative one.
         """
@@ -392,17 +393,17 @@ class TargetSelector(Struct, eq=False):
 
     async def _pause_before_retry(self, target_state: TargetState) -> None:
         jitter = 0.5 + 0.5 * self.context.chance()
-        await self.wait(_RETRY_SECONDS * 2 ** self._count_attempts(target_state) * jitter)
+        await self.wait(_RETRY_SECONDS * 2 ** self._count_attempts_at(target_state) * jitter)
 
     def _may_retry(self, target_state: TargetState, failure: ServiceError) -> bool:
         return (
-            self._count_attempts(target_state) <= target_state.target.retries
+            self._count_attempts_at(target_state) <= target_state.target.retries
             and failure.error_class in _PASSING
             and not self.request.fallbacks  # which are asked at once
             and target_state.breaker.failures < THRESHOLD
         )
 
-    def _count_attempts(self, target_state: TargetState) -> int:
+    def _count_attempts_at(self, target_state: TargetState) -> int:
         return sum(one.target == target_state.name for one in self.tried)
 
     def _record_successful_attempt(self, attempt: Attempt) -> None:

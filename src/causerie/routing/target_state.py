@@ -1,4 +1,4 @@
-"""A target as routing knows it: statistics, breaker, running requests, checks of its health."""
+"""State of a routing target: statistics, breaker, running requests and health checks."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _FULL_SECONDS = 1.0  # where a full target does not say for how long
 
 
 class Samples(Struct, eq=False):
-    """The newest measurements with their times, for percentiles."""
+    """The newest measured values with their times, for medians and percentiles."""
 
     _clock: Callable[[], float]
     _timed_values: deque[tuple[float, float]] = msgspec.field(
@@ -58,7 +58,7 @@ class Samples(Struct, eq=False):
         self._timed_values.append((now, value))
 
     def newest_median(self) -> float | None:
-        """Return the median of the newest three of the last 5 s; ``None`` if they are under two."""
+        """Return the median of the newest three values of the last 5 s; ``None`` for under two."""
         since = self._clock() - _NOW_SECONDS
         newest = islice(reversed(self._timed_values), _NEWEST)
         values = sorted(value for made, value in newest if made >= since)
@@ -96,7 +96,7 @@ class Minute(Struct, eq=False):
 
 
 class AvailabilityHistory(Struct, eq=False):
-    """The last day of a target in quarters of an hour; ``wall`` returns Unix nanoseconds."""
+    """Request counts and medians of a target in each quarter of an hour of the last day."""
 
     _first_tokens: Samples
     _speeds: Samples
@@ -105,33 +105,33 @@ class AvailabilityHistory(Struct, eq=False):
         default_factory=partial(deque, maxlen=QUARTERS_KEPT - 1)
     )
     _current_quarter_number: int = 0  # of the quarter that is going on
-    _quarter_start: float = 0.0
-    _quarter_minutes: list[Minute] = []
+    _current_quarter_start: float = 0.0
+    _current_quarter_minutes: list[Minute] = []
 
     def begin(self, minute: Minute, now: float) -> float:
-        """Start a minute; return the seconds until its quarter of an hour ends."""
+        """Add a new minute; return the seconds until the current quarter of an hour ends."""
         number, since = divmod(self._wall_clock(), _QUARTER_NS)
         if number > self._current_quarter_number:
-            if self._quarter_minutes:
-                self._past_quarters.append(self._build_time_bucket())
-            self._current_quarter_number, self._quarter_start = number, now
-            self._quarter_minutes = []
-        self._quarter_minutes.append(minute)
+            if self._current_quarter_minutes:
+                self._past_quarters.append(self._build_current_quarter())
+            self._current_quarter_number, self._current_quarter_start = number, now
+            self._current_quarter_minutes = []
+        self._current_quarter_minutes.append(minute)
         return (_QUARTER_NS - since) / _SECOND_NS
 
     def day(self) -> Sequence[TimeBucket]:
-        """Return the quarters of the last day that had requests, the oldest first."""
+        """Return the quarter-hours of the last day that had requests, the oldest first."""
         since = (self._wall_clock() // _QUARTER_NS - QUARTERS_KEPT + 1) * QUARTER_SECONDS
-        going_on = [self._build_time_bucket()] if self._quarter_minutes else []
+        going_on = [self._build_current_quarter()] if self._current_quarter_minutes else []
         return [one for one in (*self._past_quarters, *going_on) if one.start >= since]
 
-    def _build_time_bucket(self) -> TimeBucket:
+    def _build_current_quarter(self) -> TimeBucket:
         return TimeBucket(
             start=self._current_quarter_number * QUARTER_SECONDS,
-            answered=sum(minute.answered for minute in self._quarter_minutes),
-            failed=sum(minute.failed for minute in self._quarter_minutes),
-            first_token=self._first_tokens.median_since(self._quarter_start),
-            speed=self._speeds.median_since(self._quarter_start),
+            answered=sum(minute.answered for minute in self._current_quarter_minutes),
+            failed=sum(minute.failed for minute in self._current_quarter_minutes),
+            first_token=self._first_tokens.median_since(self._current_quarter_start),
+            speed=self._speeds.median_since(self._current_quarter_start),
         )
 
 
@@ -143,7 +143,7 @@ _LEAST_SECONDS = 0.005  # a reply that came at once tells nothing of speed
 
 
 class LatencyStats:
-    """Latency, speed and uptime of one target; ``waiting`` has the start of silent attempts."""
+    """Latency, speed and uptime of one target; ``waiting``: start times by unanswered attempt."""
 
     def __init__(self, clock: Callable[[], float], wall: Callable[[], int] = time.time_ns) -> None:
         self._clock = clock
@@ -152,14 +152,14 @@ class LatencyStats:
         self.history = AvailabilityHistory(self.first_token, self.speed, wall)
         self.waiting: dict[object, float] = {}
         self._newest_answered_start = float("-inf")  # when the newest of the answered ones began
-        self._minute_counts = Minute(0)
+        self._current_minute = Minute(0)
         self._past_minutes: deque[Minute] = deque()  # of the last day
         self._counts_by_window: dict[int, tuple[float, int, int]] = {}  # before the current minute
         self._minute_end = float("-inf")
         self._failures_recent_until = float("-inf")  # the last failure is recent until then
 
     def recent_failures(self) -> tuple[int, int] | None:
-        """Return failed and all requests of five minutes if a third failed, else ``None``.
+        """Return counts of failed and all requests in 5 minutes; ``None`` if under a third failed.
 
         It costs next to nothing where none failed lately.
         """
@@ -189,7 +189,7 @@ class LatencyStats:
     def answered(self, seconds: float, now: float) -> None:
         if now >= self._minute_end:
             self._begin_minute(now)
-        self._minute_counts.answered += 1
+        self._current_minute.answered += 1
         if now - seconds > self._newest_answered_start:
             self._newest_answered_start = now - seconds
         self.first_token.add(seconds, now)
@@ -198,7 +198,7 @@ class LatencyStats:
         now = self._clock()
         if now >= self._minute_end:
             self._begin_minute(now)
-        self._minute_counts.failed += 1
+        self._current_minute.failed += 1
         self._failures_recent_until = now + _RECENT_MINUTES * 60
 
     def wrote(self, tokens: int, seconds: float, now: float) -> None:
@@ -208,7 +208,7 @@ class LatencyStats:
             self.speed.add(tokens / seconds, now)
 
     def uptime(self, minutes: int) -> float | None:
-        """Return the share of answered requests in the last 5, 30 or 1440 minutes."""
+        """Return the share of answered requests in the last ``minutes``; ``None`` without any."""
         answered, failed = self._count_recent_requests(minutes)
         return answered / (answered + failed) if answered + failed else None
 
@@ -219,24 +219,24 @@ class LatencyStats:
             past = [one for one in self._past_minutes if one.number > now - minutes]
             answered, failed = sum(one.answered for one in past), sum(one.failed for one in past)
             self._counts_by_window[minutes] = now, answered, failed
-        if self._minute_counts.number > now - minutes:
-            answered += self._minute_counts.answered
-            failed += self._minute_counts.failed
+        if self._current_minute.number > now - minutes:
+            answered += self._current_minute.answered
+            failed += self._current_minute.failed
         return answered, failed
 
     def _begin_minute(self, now: float) -> None:
         number = now // 60
-        self._past_minutes.append(self._minute_counts)
+        self._past_minutes.append(self._current_minute)
         while self._past_minutes and self._past_minutes[0].number <= number - _DAY_MINUTES:
             self._past_minutes.popleft()
         self._counts_by_window.clear()
-        self._minute_counts = Minute(number)
-        left = self.history.begin(self._minute_counts, now)
+        self._current_minute = Minute(number)
+        left = self.history.begin(self._current_minute, now)
         self._minute_end = min((number + 1) * 60, now + left)
 
 
 class CallStats(Struct, eq=False):
-    """Classes of a target's delivered calls, since the start and of the last day."""
+    """Counts of a target's delivered tool calls by class, since the start and of the last day."""
 
     _clock: Callable[[], float]
     _quarters: deque[tuple[int, Counter[CallClass]]] = msgspec.field(
@@ -262,7 +262,7 @@ class CallStats(Struct, eq=False):
 
 
 class TargetStatus(Struct, frozen=True):
-    """State of a target; ``wait_seconds`` until requests may be sent to it.
+    """Snapshot of a target's state; requests may be sent to it after ``wait_seconds``.
 
     ``answered`` counts started replies, ``failed`` failed requests and replies with impossible
     usage by cause, ``calls`` checked calls by class, all since its start.
@@ -282,7 +282,7 @@ class TargetStatus(Struct, frozen=True):
 
 @dataclass(eq=False)
 class TargetState:
-    """One target, by its name; ``admission_queue`` bounds what it does at the same time."""
+    """A named target with its admission queue, circuit breaker, counts and statistics."""
 
     name: str
     target: Target
@@ -339,7 +339,7 @@ class TargetState:
             )
 
     def state(self) -> State:
-        """Return the state to show: ``up`` after failures only if it has answered lately.
+        """Return the state to show: after failures ``up`` only if a request was answered lately.
 
         ``degraded``: a third of the recent requests failed, but not the last ones in a row.
         """
@@ -351,7 +351,7 @@ class TargetState:
 
     @property
     def weight(self) -> float:
-        """Return the factor of its weight that holds now: 1.0, or less if it is degraded."""
+        """Return the factor of the target's weight in routing: 1.0, or 0.1 while it is degraded."""
         return 1.0 if self.latency_stats.recent_failures() is None else DEGRADED_WEIGHT
 
     def status(self) -> TargetStatus:
@@ -388,13 +388,13 @@ class TargetState:
 
 
 def cause_of(failure: ServiceError) -> str:
-    """Return the class of a failure at a target; its code where it has none."""
+    """Return the name of a failure's error class, or its code if it has no class."""
     cause = failure.error_class
     return failure.code if cause is None else cause.value
 
 
 def wait_of(failure: ServiceError) -> float:
-    """Return the seconds after which a full target may have room."""
+    """Return the seconds to wait for a full target: its ``Retry-After``, or 1."""
     said = failure.headers.get("Retry-After", "")
     return float(said) if said.isdigit() else _FULL_SECONDS
 
@@ -406,7 +406,7 @@ def _has_target_answered(failure: ServiceError) -> bool:
 
 
 class Check(Struct, frozen=True):
-    """A health check: ``ask`` raises without an answer; first after an interval or ``at_start``."""
+    """A repeated health check of targets; ``ask`` raises if their server does not answer."""
 
     ask: Callable[[], Awaitable[None]]
     interval_seconds: float
@@ -423,9 +423,9 @@ async def checking_health(
     checks: Sequence[Check],
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> AsyncIterator[None]:
-    """Run health checks during the block, of targets that get no requests or fail."""
+    """Repeat health checks during the block, skipping targets that answer requests."""
     loop = asyncio.get_running_loop()
-    tasks = [loop.create_task(_run_health_checks(check, target_states, pause)) for check in checks]
+    tasks = [loop.create_task(_repeat_check(check, target_states, pause)) for check in checks]
     try:
         yield
     finally:
@@ -436,7 +436,7 @@ async def checking_health(
                 await task
 
 
-async def _run_health_checks(
+async def _repeat_check(
     check: Check,
     find_target_state: Callable[[str], TargetState | None],
     pause: Callable[[float], Awaitable[None]],
@@ -453,7 +453,7 @@ async def _run_health_checks(
 
 
 async def examine(check: Check, target_states: Sequence[TargetState], *, was_there: bool) -> bool:
-    """Record a check; return whether the server answers. Success counts only after a failure."""
+    """Run a health check, record its result at the targets, and return if the server answers."""
     try:
         await check.ask()
     except Overloaded as full:

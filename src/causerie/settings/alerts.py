@@ -1,6 +1,4 @@
-"""Settings of alerts: when somebody is notified, by which channels, and the server that takes
-letters.
-"""
+"""Settings of alerts, their notification channels, and the server that sends mail."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ from causerie.settings.provider import address_rules, certificate_rules, is_read
 
 
 class Mail(Struct, frozen=True, kw_only=True):
-    """The SMTP server for letters: to people who sign up, and about alerts."""
+    """The SMTP server that sends mail: to people who sign up, and about alerts."""
 
     host: values.Text | None = None
     """Its name. Unset: no mail is sent."""
@@ -34,7 +32,7 @@ class Mail(Struct, frozen=True, kw_only=True):
 
 
 def mail_rules(mail: Mail, address: str | None, *, sign_up: bool) -> Iterator[Broken]:
-    """Yield what is wrong with the mail server; the others are settings of ``console``."""
+    """Yield problems of ``mail``; ``address`` and ``sign_up`` are settings of ``console``."""
     yield from certificate_rules(("mail", "ca_file"), mail.ca_file)
     if mail.host is not None and mail.sender is None:
         yield Broken(("mail", "sender"), "is missing; it is the address that mail comes from")
@@ -81,7 +79,7 @@ class AlertWebhook(Struct, frozen=True, kw_only=True):
 
 
 class AlertEmail(Struct, frozen=True, kw_only=True):
-    """Addresses that get alerts as letters, by the server of `mail`."""
+    """E-mail addresses that get alerts, sent by the server of `mail`."""
 
     name: values.DoorName
     """Name of the channel."""
@@ -92,7 +90,7 @@ class AlertEmail(Struct, frozen=True, kw_only=True):
 
 
 class Alerts(Struct, frozen=True, kw_only=True):
-    """When channels are notified, and when an alert is over."""
+    """Channels that get alerts, when an alert begins, and when it is over."""
 
     webhooks: tuple[AlertWebhook, ...] = ()
     emails: tuple[AlertEmail, ...] = ()

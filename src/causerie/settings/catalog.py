@@ -1,6 +1,4 @@
-"""Public names of models: aliases, the router's catalog with its endpoints and prices, and what
-visitors may chat with.
-"""
+"""Settings of public model names: aliases, prices, the router's catalog and public chat."""
 
 from __future__ import annotations
 
@@ -29,7 +27,7 @@ class TargetSettings(Struct, frozen=True, kw_only=True):
 
 
 class AliasTarget(TargetSettings, frozen=True, kw_only=True):
-    """One that can answer: a model of a provider, or one that this service runs itself."""
+    """A target of an alias: a model of a provider, or one that this service runs itself."""
 
     priority: values.Natural = 0
     """0 is asked first; higher ones when no lower one answers."""
@@ -80,7 +78,7 @@ Quantization = Literal["int4", "int8", "fp4", "fp6", "fp8", "fp16", "bf16", "fp3
 
 
 class CatalogEndpointSettings(TargetSettings, frozen=True, kw_only=True):
-    """An endpoint of the model: at a provider, or in this service itself."""
+    """One that serves a model of the catalog: a provider, or this service itself."""
 
     price: values.PriceSettings = values.PriceSettings()
     cost: values.PriceSettings | None = None
@@ -103,7 +101,7 @@ class CatalogEndpointSettings(TargetSettings, frozen=True, kw_only=True):
 
 
 class CatalogModelSettings(Struct, frozen=True, kw_only=True):
-    """A model behind the doors of `kind = "router"`."""
+    """A model of the catalog, which the doors of `kind = "router"` offer."""
 
     id: Slug
     """What a request names as `model`."""
@@ -122,7 +120,7 @@ class CatalogModelSettings(Struct, frozen=True, kw_only=True):
 
 
 class FreeSettings(Struct, frozen=True, kw_only=True):
-    """Limits of each account on the `:free` models, all of them together."""
+    """Limits of each account on its requests to all `:free` models together."""
 
     requests_per_minute: values.Count = 20
     """Requests per minute."""
@@ -157,7 +155,7 @@ class PublicChatSettings(Struct, frozen=True, kw_only=True):
 def public_chat_rules(
     chat: PublicChatSettings, catalog: Sequence[CatalogModelSettings]
 ) -> Iterator[Broken]:
-    """Yield the models that are not free. A model that is unknown may be in the database."""
+    """Yield a problem for each model of the public chat that has a price in the catalog."""
     priced = {
         entry.id for entry in catalog for endpoint in entry.endpoints if _has_cost(endpoint.price)
     }

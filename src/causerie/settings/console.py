@@ -1,6 +1,4 @@
-"""Pages for people: the console, their name, colour and logos, the providers that people may sign
-in with, and the policies of people and projects.
-"""
+"""Settings of pages for people: console, branding, payments, sign-in and policies."""
 
 from __future__ import annotations
 
@@ -202,7 +200,7 @@ Domain = Annotated[
 
 
 class GroupSettings(Struct, frozen=True, kw_only=True):
-    """Grant to the members of a group of the identity provider, at each sign-in."""
+    """What members of a group of the identity provider are granted at each sign-in."""
 
     group: values.Text
     """Its name, or id, as the claim has it."""
@@ -269,7 +267,7 @@ class IdentityProvider(Struct, frozen=True, kw_only=True):
 
     @property
     def email_verification(self) -> str | None:
-        """Return the claim that says whether the address is verified, if one does."""
+        """Return the name of the claim that tells whether the address is verified, or ``None``."""
         usual = "email_verified" if self.email_claim == "email" else None
         return self.verified_claim or usual
 
@@ -323,8 +321,9 @@ def _find_issuer_problem(issuer: str) -> str | None:
 
 
 class PolicySettings(Struct, frozen=True, kw_only=True):
-    """The policy of people or of projects: what each new one begins with; operators change it for
-    single ones. Needs keys of accounts."""
+    """Limits and rights that each new person, or each new project, begins with.
+
+    Operators change them for single ones. Needs keys of accounts."""
 
     name: Literal["people", "projects"]
     """`people`: each new person, in all projects; `projects`: each new project."""
@@ -370,7 +369,7 @@ _POLICY_OF_SETTING = {
 
 
 def policy_rules(policies: Sequence[PolicySettings]) -> Iterator[Broken]:
-    """Yield a policy that is there twice, and settings that mean nothing in one."""
+    """Yield problems of policies that are listed twice or set what only the other kind has."""
     places = [(("policies", index, "name"), each.name) for index, each in enumerate(policies)]
     for at, name, other in repeated(places):
         yield Broken(at, f'"{name}" is there already; join both', other)
@@ -381,5 +380,5 @@ def policy_rules(policies: Sequence[PolicySettings]) -> Iterator[Broken]:
 
 
 def policy_of(policies: Sequence[PolicySettings], name: str) -> PolicySettings:
-    """Return the policy of this name, or one without settings."""
+    """Return the policy named ``name``, or the default one of that name."""
     return next((each for each in policies if each.name == name), POLICIES[name])

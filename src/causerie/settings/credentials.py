@@ -1,4 +1,4 @@
-"""Secrets that the configuration names, read where they are found: variable, file or command.
+"""Reads the secrets that the settings name from variables, files and commands.
 
 Read at the start and at each reload, and keys of providers that change in between; never written
 anywhere. Errors are reported without a word of the secret.
@@ -34,7 +34,7 @@ _SHORTEST_KEY = 32
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Secrets that the settings name, read."""
+    """The values of the secrets that the settings name."""
 
     keys: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Keys of providers, by their names."""
@@ -63,7 +63,7 @@ def read_credentials(
     commands: bool = True,
     section: str | None = None,
 ) -> Credentials:
-    """Return every secret that the settings name. Blocks, for commands up to 20 s each.
+    """Return the values of all secrets in the settings; each command may block for 20 s.
 
     Without ``commands`` those are left out. With a ``section`` only its secrets are read: others
     may be known to the service only. Raises :class:`SettingsError` with all that cannot be had.
@@ -93,7 +93,7 @@ def read_credentials(
 
 
 def secret_value(secret: Secret, environ: Mapping[str, str]) -> str:
-    """Return the secret; raise :class:`ValueError`, whose message does not contain it."""
+    """Read a secret's value from its place; raise :class:`ValueError` that does not contain it."""
     if secret.env is not None:
         where, value = f"the variable {secret.env}", environ.get(secret.env, "")
         if not value:
@@ -114,7 +114,7 @@ def secret_value(secret: Secret, environ: Mapping[str, str]) -> str:
 
 
 def one_word(value: str, gives: str) -> str:
-    """Return the secret stripped; raise ``ValueError`` if it is empty or has several words."""
+    """Return ``value`` stripped; raise ``ValueError`` unless it is one word of ASCII."""
     value = value.strip()
     if not value:
         raise ValueError(f"{gives} nothing; it takes one line")

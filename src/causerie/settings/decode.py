@@ -1,4 +1,4 @@
-"""Decodes plain values into the tree, and finds every problem, not only the first.
+"""Decodes plain values into the tree of settings, and finds every problem, not only the first.
 
 ``describe`` says in words what a setting takes; the messages and the
 configuration reference use the same words.
@@ -28,12 +28,12 @@ _USER = re.compile(r"//[^/\s]*@")
 
 @cache
 def fields(kind: type[msgspec.Struct]) -> Mapping[str, FieldInfo]:
-    """Return the fields by name; cached because each reading evaluates all annotations."""
+    """Return the fields of a struct type by name, cached since this evaluates all annotations."""
     return {field.name: field for field in msgspec.structs.fields(kind)}
 
 
 class SettingsDecoder:
-    """Decodes into one tree type and collects what is wrong on the way.
+    """Decodes plain values into structs of settings, and collects all problems.
 
     ``where`` gives the place (file and line, variable, flag) of a path. A value that is wrong
     is replaced by its default, or by a stand-in where there is none, so that the rest can be
@@ -46,7 +46,7 @@ class SettingsDecoder:
         self.faults: list[KeyPath] = []
 
     def struct(self, kind: type[S], value: object, path: KeyPath = ()) -> S:
-        """Return the struct; usable as it is only where there are no problems."""
+        """Decode a table to a struct of type ``kind``; wrong values are replaced and noted."""
         if not isinstance(value, Mapping):
             self._add_problem(path, f"is {shown(value)}; it takes a table")
             return cast(S, self._build_placeholder(kind))
@@ -118,12 +118,12 @@ class SettingsDecoder:
 
 
 def item_of(bare: Any) -> Any:
-    """Return the type of the items of a tuple; ``None`` for any other type."""
+    """Return the type of the items in a tuple type; ``None`` for any other type."""
     return get_args(bare)[0] if get_origin(bare) is tuple else None
 
 
 def shown(value: object) -> str:
-    """Return a value as JSON, cut when long, without passwords in addresses."""
+    """Return a value as JSON text for messages, cut when long, without passwords in addresses."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, Mapping):
@@ -133,24 +133,24 @@ def shown(value: object) -> str:
 
 
 def names_user(text: str) -> bool:
-    """Return true if an address in the text has a user, and so perhaps a password."""
+    """Return true if a URL in ``text`` has a user name, and so perhaps a password."""
     return _USER.search(text) is not None
 
 
 def plain(kind: Any) -> Any:
-    """Return the type without its annotations."""
+    """Return the type inside ``Annotated``, or the type itself if it is not annotated."""
     return get_args(kind)[0] if get_origin(kind) is Annotated else kind
 
 
 def alone(kind: Any) -> Any:
-    """Return the other type of a union of one type with ``None``."""
+    """Return the type that an optional type has beside ``None``; any other type as it is."""
     bare = plain(kind)
     only = without_none(bare)
     return kind if only is bare else only
 
 
 def table_of(bare: Any) -> type[msgspec.Struct] | None:
-    """Return the struct of a setting that takes a table or a word; ``None`` for any other."""
+    """Return the struct type in a union of struct and literal; ``None`` for any other type."""
     kinds = get_args(bare) if get_origin(bare) in (Union, types.UnionType) else ()
     if not any(get_origin(kind) is Literal for kind in kinds):
         return None
@@ -158,7 +158,7 @@ def table_of(bare: Any) -> type[msgspec.Struct] | None:
 
 
 def extras(kind: Any) -> dict[str, Any]:
-    """Return the notes of the tree on a setting in addition to its type.
+    """Return the extra notes in the annotations of a setting's type, by their names.
 
     - ``variable``: a variable of other programs that is read too.
     - ``words``: the accepted values, as text.
@@ -180,7 +180,7 @@ def _may_be_secret(value_type: Any) -> bool:
 
 
 def describe(kind: Any) -> str:
-    """Return the values that a setting of this type takes, as text."""
+    """Return words that say which values a setting of this type takes."""
     limits = metas(kind)
     bare = plain(kind)
     words = extras(kind).get("words")

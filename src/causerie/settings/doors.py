@@ -23,7 +23,7 @@ _LONGEST = 63  # of a part of a host name (RFC 1035, section 2.3.4)
 
 
 class DoorAddress(Struct, frozen=True):
-    """A door, where it answers, the ids of what is behind it, and where it stands in the file.
+    """A door with its path prefix, host names, model ids and place in the settings.
 
     ``own`` says that it is a model's own door, which the file does not list.
     """
@@ -37,7 +37,7 @@ class DoorAddress(Struct, frozen=True):
 
 
 def door_addresses(settings: Settings) -> tuple[DoorAddress, ...]:
-    """Return all doors, those of the configuration first."""
+    """Return all doors with their addresses: configured doors, then models' own doors."""
     return (*_list_configured_doors(settings), *_build_model_doors(settings))
 
 
@@ -161,7 +161,7 @@ def door_rules(settings: Settings) -> Iterator[Broken]:
 
 
 def open_doors(settings: Settings, host: str) -> Iterator[Broken]:
-    """Yield the doors that admit everybody at the address without stating so."""
+    """Yield a problem if other machines can reach doors whose ``keys`` are unset."""
     unsaid = [way.door.name for way in door_addresses(settings) if way.door.keys is None]
     if unsaid and not is_loopback(host):
         words = f"door {unsaid[0]}" if len(unsaid) == 1 else f"doors {', '.join(unsaid)}"
@@ -174,7 +174,7 @@ def open_doors(settings: Settings, host: str) -> Iterator[Broken]:
 
 
 def is_private(host: str) -> bool:
-    """Return true unless the address is one of the public internet."""
+    """Return true unless ``host`` is an IP address of the public internet."""
     try:
         return not ipaddress.ip_address(host).is_global
     except ValueError:
@@ -253,7 +253,7 @@ def has_chat_page(settings: Settings) -> bool:
 
 
 def chat_base_urls(settings: Settings) -> tuple[str, ...]:
-    """Return the paths that the page offers: the usual door's, then those that need no key."""
+    """Return the base paths that the chat page offers: ``/v1``, then doors without keys."""
     usual = default_address(settings)
     others = (one for one in door_addresses(settings) if one != usual and one.door.keys in _OPEN)
     return ("/v1", *(one.prefix for one in others))

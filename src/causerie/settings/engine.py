@@ -1,4 +1,4 @@
-"""Options of a vLLM that others run, and the rules for the options of engines."""
+"""Options of vLLM, and the rules for the options of vLLM and llama.cpp."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Vllm(VllmOptions, frozen=True, kw_only=True):
 
     @property
     def elsewhere(self) -> tuple[str, ...]:
-        """Return the base URLs of servers that others run; without any, one is started here."""
+        """Return the base URLs of vLLM servers that others run; empty if one is started here."""
         return self.addresses if self.address is None else (self.address,)
 
     @property

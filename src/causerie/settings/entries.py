@@ -39,7 +39,7 @@ _PROGRAM = "only the file may say how a program is started"
 
 
 class EntryTable(Struct, frozen=True):
-    """Declares to which tables of the file the entries of one kind correspond."""
+    """Declares the tables of the file that entries of one kind correspond to."""
 
     path: tuple[str, ...]
     name: str = "name"
@@ -115,7 +115,7 @@ TABLES: Mapping[EntryKind, EntryTable] = {
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A table of the file's form without its name and its key, or an addition to such a table."""
+    """A table of the file's form that is kept outside the file, or an addition to one there."""
 
     kind: EntryKind
     name: str
@@ -148,13 +148,13 @@ def tables_of(settings: Settings, kind: EntryKind) -> Sequence[Any]:
 
 
 def filed_index(entry: Entry, alone: Loaded) -> int | None:
-    """Return the index of the file's table with the name of the entry; ``None`` without one."""
+    """Return the index of the file's table that has the entry's name; ``None`` without one."""
     names = (getattr(one, entry.table.name) for one in tables_of(alone.settings, entry.kind))
     return next((index for index, name in enumerate(names) if name == entry.name), None)
 
 
 def refusals(entry: Entry, alone: Loaded) -> tuple[str, ...]:
-    """Return why an entry is left out before it is checked together with the file's settings."""
+    """Return the reasons to leave an entry out before it is checked with the file's settings."""
     index = filed_index(entry, alone)
     if index is not None:
         return tuple(_find_conflicts_with_file(entry, alone, index))
@@ -165,10 +165,10 @@ def refusals(entry: Entry, alone: Loaded) -> tuple[str, ...]:
     elif not origin.startswith("line"):
         return (f"{origin} says which {entry.table.path[-1]} there are",)
     if entry.kind == "model":
-        return (*_find_file_only_refusals(entry), *_find_model_refusals(entry.body))
+        return (*_find_file_only_settings(entry), *_find_model_refusals(entry.body))
     if entry.kind == "door":
         return tuple(_find_door_refusals(entry))
-    return tuple(_find_file_only_refusals(entry))
+    return tuple(_find_file_only_settings(entry))
 
 
 def _find_conflicts_with_file(entry: Entry, file_settings: Loaded, index: int) -> Iterator[str]:
@@ -185,7 +185,7 @@ def _find_conflicts_with_file(entry: Entry, file_settings: Loaded, index: int) -
             yield f"{field.name}: is set by {place}, which wins"
 
 
-def _find_file_only_refusals(entry: Entry) -> Iterator[str]:
+def _find_file_only_settings(entry: Entry) -> Iterator[str]:
     for path, words in entry.table.file_only.items():
         if has_value(entry.body, path.split(".")):
             yield f"{path}: {words}"
@@ -213,14 +213,14 @@ def _find_door_refusals(entry: Entry) -> Iterator[str]:
 
 
 def pop_name(kind: EntryKind, body: dict[str, Any]) -> str | None:
-    """Remove and return the name in the table of an entry; a known provider has a default."""
+    """Remove an entry's name from its table, and return it; a known provider has a default."""
     known = KNOWN_PROVIDERS.get(str(body.get("known"))) if kind == "provider" else None
     name = body.pop(TABLES[kind].name, known.name if known is not None else None)
     return name if isinstance(name, str) and name else None
 
 
 def has_value(table: object, path: Sequence[str | int]) -> bool:
-    """Return true if something stands at a path below nested tables."""
+    """Return true if nested tables have a value at ``path``."""
     for part in path:
         if not isinstance(table, Mapping) or part not in table:
             return False
@@ -235,9 +235,9 @@ ReadWith = Callable[[Sequence[Entry], str | None], "Loaded"]
 
 
 def merged(read: ReadWith, entries: Sequence[Entry], text: str | None = None) -> Loaded:
-    """Return the settings with all entries that hold; ``text`` is what the file says, if known.
+    """Return the file's settings with all valid entries; the others are in ``left_out``.
 
-    The reasons why others are left out are in ``left_out``. Raises :class:`SettingsError` if the
+    ``text`` is the content of the file, if known. Raises :class:`SettingsError` if the
     file does not hold alone.
     """
     alone = read((), text)
@@ -258,7 +258,7 @@ def merged(read: ReadWith, entries: Sequence[Entry], text: str | None = None) ->
 
 
 def without_switched_off(entries: Sequence[Entry], alone: Loaded) -> Iterator[Entry]:
-    """Yield the entries; targets that are entries which are switched off are removed.
+    """Yield the entries without those of their targets that are switched-off entries.
 
     An entry that adds to what the file names is no target.
     """

@@ -38,12 +38,12 @@ def client_key() -> str | None:
 
 
 def no_colour() -> bool:
-    """Return whether output has no colours (https://no-color.org)."""
+    """Return true if ``NO_COLOR`` forbids coloured output (https://no-color.org)."""
     return bool(os.environ.get("NO_COLOR"))
 
 
 def expanded(path: str) -> Path:
-    """Return the path with its ``~`` resolved, unchanged if that is nobody's home."""
+    """Return the path with its ``~`` expanded, or unchanged if that user has no home."""
     try:
         return Path(path).expanduser()
     except RuntimeError:
@@ -68,7 +68,7 @@ state_folder = partial(_find_user_folder, "XDG_STATE_HOME", "~/.local/state")
 
 
 def own_library(environ: Mapping[str, str]) -> Library:
-    """Return the short names of models, shipped and the user's own. Raises ``BadLibrary``."""
+    """Return the library of short model names, shipped and the user's; raise ``BadLibrary``."""
     own = None
     with suppress(SettingsError):  # a user without a home has no file there
         own = config_folder(environ) / "library.toml"

@@ -133,7 +133,7 @@ class Override(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Settings with where they come from; ``ignored`` names variables that set nothing.
+    """Loaded settings with the origin of each value; ``ignored`` names variables without effect.
 
     ``text`` is what the file said, for whoever loads it with more: a pipe is read once.
     """
@@ -224,7 +224,7 @@ def load(
     """
     environ = environment.variables() if environ is None else environ
     folder = folder or Path.cwd()
-    layers = _read_layers(file, text, environ, folder)
+    layers = _read_file_layer(file, text, environ, folder)
     known = dict(leaves(Settings))
     _put_variables(layers, known, environ)
     problems = _put_overrides(layers, known, overrides)
@@ -261,11 +261,11 @@ def leaves(kind: type[msgspec.Struct], path: KeyPath = ()) -> Iterator[tuple[Key
 
 
 def variable(path: KeyPath) -> str:
-    """Return the environment variable of a setting: ``CAUSERIE_SERVER_PORT``."""
+    """Return the name of a setting's environment variable: ``CAUSERIE_SERVER_PORT``."""
     return environment.PREFIX + "_".join(str(part) for part in path).upper()
 
 
-def _read_layers(
+def _read_file_layer(
     file: Path | None, text: str | None, environ: Mapping[str, str], folder: Path
 ) -> _Layers:
     if file is None and environ.get(environment.CONFIG):
@@ -280,7 +280,7 @@ def _read_layers(
 
 
 def parsed(file: Path, text: str | None = None) -> tuple[str, dict[str, Any]]:
-    """Return text and values of a file, or of ``text`` in its place; raise ``SettingsError``."""
+    """Parse a TOML file, or ``text`` in its place, to text and values; raise ``SettingsError``."""
     try:
         if text is None:
             text = file.read_text(encoding="utf-8-sig")

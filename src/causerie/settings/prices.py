@@ -27,7 +27,7 @@ _NOTHING = PriceSettings()
 
 
 class TargetPrice(Struct, frozen=True):
-    """Price of what a target answers; ``rows`` are those of the price list that it comes from."""
+    """Price of requests that a target answers, and the rows of the price list that it is from."""
 
     price: PriceSettings
     rows: Sequence[ListedPrice] = ()
@@ -39,19 +39,21 @@ class Prices:
     def __init__(self, settings: Settings) -> None:
         self.list = price_list(settings) if settings.list_prices.enabled else PriceList(())
         self._price_by_own_model = {model.id: model.price for model in settings.models}
-        self._list_by_provider = {
+        self._list_name_by_provider = {
             each.name: provider_at(each.base_url) if each.price_list is None else each.price_list
             for each in settings.providers
         }
 
     def of(self, alias: AliasSettings, target: AliasTarget, model: str = "") -> TargetPrice | None:
-        """Return the price of a target, at a wildcard for this ``model`` of the provider's."""
+        """Return a target's price, at a wildcard that of ``model``; ``None`` if there is none."""
         set_here = alias.price if target.price is None else target.price
         if set_here is not None:
             return TargetPrice(set_here)
         if target.provider is None:
             return TargetPrice(self._price_by_own_model.get(target.model, _NOTHING))
-        rows = self.list.of(self._list_by_provider.get(target.provider, ""), model or target.model)
+        rows = self.list.of(
+            self._list_name_by_provider.get(target.provider, ""), model or target.model
+        )
         if not rows:
             return None
         base, *above = rows
@@ -59,22 +61,23 @@ class Prices:
         return TargetPrice(PriceSettings(**base.prices, tiers=tiers), rows)
 
     def unpriced(self, alias: AliasSettings) -> bool:
-        """Return true if a target has no price: a wildcard's, if its provider has no list."""
+        """Return true if a target of ``alias`` has no price and, as a wildcard, no price list."""
         listed = {provider for provider, _ in self.list.models}
         return any(
-            "*" not in each.model or self._list_by_provider.get(each.provider or "") not in listed
+            "*" not in each.model
+            or self._list_name_by_provider.get(each.provider or "") not in listed
             for each in alias.targets
             if self.of(alias, each) is None
         )
 
 
 def price_list_file(settings: Settings) -> Path:
-    """Return the path of a list that updates the shipped one; the file need not exist."""
+    """Return the path of the file that updates the shipped price list; it need not exist."""
     return Path(settings.list_prices.file or Path(settings.store.folder or "") / "prices.csv")
 
 
 def price_list(settings: Settings) -> PriceList:
-    """Return the price list in force; raise :class:`WrongList`."""
+    """Return the shipped price list, updated by the file if it exists; raise :class:`WrongList`."""
     file = price_list_file(settings)
     try:
         with file.open(encoding="utf-8-sig") as opened:
@@ -98,7 +101,7 @@ def _update_shipped_list(list_text: str) -> PriceList:
 
 
 def price_rules(settings: Settings) -> Iterator[Broken]:
-    """Yield what is wrong with the price list."""
+    """Yield a problem if the price list cannot be used."""
     if settings.list_prices.enabled:
         try:
             price_list(settings)
@@ -107,7 +110,7 @@ def price_rules(settings: Settings) -> Iterator[Broken]:
 
 
 def without_price(settings: Settings) -> Sequence[str]:
-    """Return ids of aliases and of the catalog that cost nothing, since nobody set a price."""
+    """Return ids of aliases and catalog models that cost nothing because nobody set a price."""
     prices = Prices(settings)
     names = [alias.id for alias in settings.aliases if prices.unpriced(alias)]
     for entry in settings.catalog:

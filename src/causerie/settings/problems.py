@@ -35,7 +35,7 @@ class Problem(Struct, frozen=True):
 
 
 class Broken(Struct, frozen=True):
-    """A rule between settings that does not hold, at a key; ``other`` is the key it meets.
+    """A broken rule between settings, at the key ``path``; ``other`` is the other key concerned.
 
     ``relies_on`` are other settings that the rule has read: where one of them is wrong itself,
     or a name in such a list of tables is, the rule says nothing.
@@ -47,7 +47,7 @@ class Broken(Struct, frozen=True):
     relies_on: tuple[KeyPath, ...] = ()
 
     def follows(self, faults: Sequence[KeyPath]) -> bool:
-        """Return whether the rule may be broken only because these settings are wrong."""
+        """Return true if the rule may be broken only because settings at ``faults`` are wrong."""
         places = [self.path] if self.other is None else [self.path, self.other]
         return any(
             any(place[: len(fault)] == fault for place in places)
@@ -71,14 +71,14 @@ def dotted(path: KeyPath) -> str:
 
 
 def tables(owner: object, *sections: str) -> Iterator[tuple[KeyPath, Any]]:
-    """Yield the path and the struct of each table in these lists of tables."""
+    """Yield path and struct of each table in the lists that ``sections`` name in ``owner``."""
     for section in sections:
         for index, one in enumerate(getattr(owner, section)):
             yield (section, index), one
 
 
 def repeated(places: Iterable[tuple[KeyPath, str]]) -> Iterator[tuple[KeyPath, str, KeyPath]]:
-    """Yield each place of a name that an earlier place has, with the name and the first place."""
+    """Yield path, name and first path of each name that an earlier path has already."""
     first: dict[str, KeyPath] = {}
     for path, name in places:
         if (other := first.setdefault(name, path)) is not path:
@@ -86,18 +86,18 @@ def repeated(places: Iterable[tuple[KeyPath, str]]) -> Iterator[tuple[KeyPath, s
 
 
 def taken(places: Iterable[tuple[KeyPath, str]]) -> Iterator[Broken]:
-    """Yield each place of a name that an earlier place has."""
+    """Yield a problem for each name that an earlier path has already."""
     for path, name, other in repeated(places):
         yield Broken(path, f'"{name}" is taken; names are unique', other)
 
 
 def no_such(noun: str, name: str, known: Collection[str]) -> str:
-    """Return the words for a name that nothing has, with the names that are known."""
+    """Return the message for an unknown name, with the names that are known."""
     return f'no {noun} "{name}"; known: {", ".join(known) or "none"}'
 
 
 def suggestion(name: str, known: Collection[str]) -> str:
-    """Return the known name that a wrong one resembles, or all that are known."""
+    """Return a hint for an unknown name: the known name that it resembles, or all known names."""
     near = nearest(name, known, ALIKE)
     return f"did you mean `{near}`?" if near else f"known: {', '.join(known)}"
 
@@ -128,7 +128,7 @@ class Findings:
 
     @contextmanager
     def collecting(self) -> Iterator[None]:
-        """Add the problems of a :class:`SettingsError` that the block raises."""
+        """Catch a :class:`SettingsError` that the block raises, and add its problems."""
         try:
             yield
         except SettingsError as error:

@@ -1,6 +1,4 @@
-"""Servers that others run: chat providers, how they are spoken to, and the rules for addresses,
-secrets and certificates.
-"""
+"""Settings of chat providers, and the rules for addresses, secrets and certificates."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ from causerie.settings.toml import KeyPath
 
 
 def certificate_rules(path: KeyPath, file: str | None) -> Iterator[Broken]:
-    """Yield an error if certificates to trust cannot be used."""
+    """Yield an error if the file of certificates to trust cannot be used."""
     try:
         if file is not None and not Path(file).is_file():
             yield Broken(path, f'there is no file "{file}"')
@@ -38,7 +36,7 @@ def certificate_fault(error: OSError) -> str:
 
 
 class TimeoutSettings(Struct, frozen=True, kw_only=True):
-    """Longest waits for a provider, in seconds; to a quarter of one but for `connect`."""
+    """Longest waits for a provider, in seconds; all but `connect` are exact to 0.25 s."""
 
     connect: Annotated[float, Meta(gt=0, le=600)] = 5.0
     """Until there is a connection."""
@@ -51,7 +49,7 @@ class TimeoutSettings(Struct, frozen=True, kw_only=True):
 
 
 class TlsSettings(Struct, frozen=True, kw_only=True):
-    """Certificates: how the other side's is checked, and the one that we show."""
+    """How the server's TLS certificate is checked, and the client certificate that we show."""
 
     ca_file: values.TrustedCertificates = None
     client_cert: values.FilePath | None = None
@@ -78,7 +76,7 @@ class HealthCheckSettings(Struct, frozen=True, kw_only=True):
 
 
 class ProviderModelSettings(Struct, frozen=True, kw_only=True):
-    """Capabilities of one model there, as `causerie probe` found them.
+    """Capabilities of one model of the provider, as `causerie probe` found them.
 
     Unset values are not known, and requests that use them are let through.
     """
@@ -125,7 +123,7 @@ ApiVersion = Annotated[
 
 
 class ProviderSettings(Struct, frozen=True, kw_only=True):
-    """A provider that others run."""
+    """A chat provider that others run, and how requests are sent to it."""
 
     name: values.DoorName
     """Lower-case name, for targets, headers and log lines."""
@@ -189,7 +187,7 @@ class ProviderSettings(Struct, frozen=True, kw_only=True):
 
 
 def is_loopback(host: str) -> bool:
-    """Return true if only this machine can reach the address."""
+    """Return true if ``host`` is a loopback address or ``localhost``."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -197,12 +195,12 @@ def is_loopback(host: str) -> bool:
 
 
 def is_readable(url: str) -> bool:
-    """Return true if others on the way to the address could read what is sent there."""
+    """Return true if the URL is unencrypted (``http://``) and leads to another machine."""
     return url.startswith("http://") and not is_loopback(urlsplit(url).hostname or "")
 
 
 def address_rules(path: KeyPath, url: str, instead: str) -> Iterator[Broken]:
-    """Yield an error for an unusable address, or one with a password: ``instead`` is advice."""
+    """Yield an error for an unusable URL, or for one with a password, with advice ``instead``."""
     try:
         address = Address.parse(url)
     except ValueError as error:
@@ -213,7 +211,7 @@ def address_rules(path: KeyPath, url: str, instead: str) -> Iterator[Broken]:
 
 
 def secret_rules(path: KeyPath, secret: values.Secret) -> Iterator[Broken]:
-    """Yield an error unless a secret has exactly one place, and options that belong to it."""
+    """Yield an error unless a secret has exactly one place, and only options of that place."""
     named = [name for name in ("env", "file", "command") if getattr(secret, name) is not None]
     if len(named) != 1:
         words = " and ".join(f"`{one}`" for one in named) or "nothing"
@@ -225,7 +223,7 @@ def secret_rules(path: KeyPath, secret: values.Secret) -> Iterator[Broken]:
 
 
 def tls_rules(path: KeyPath, tls: TlsSettings, url: str) -> Iterator[Broken]:
-    """Yield unusable certificates, and those without a use for the address ``url``."""
+    """Yield errors of unusable certificates, and of TLS settings for a plain ``http://`` URL."""
     yield from certificate_rules((*path, "ca_file"), tls.ca_file)
     missing = set()
     for name in ("client_cert", "client_key"):

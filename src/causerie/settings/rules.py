@@ -1,5 +1,4 @@
-"""Rules between settings: names that clash, what several processes cannot keep, providers and
-targets that do not exist, and warnings.
+"""Rules between settings: unique names, existing targets, limits with workers; warnings.
 
 Each rule names the error in a tree whose values are each fine alone; a warning is about valid
 settings: who may spend money, and who pays for it."""
@@ -85,7 +84,7 @@ def _find_provider_problems(at: KeyPath, provider: ProviderSettings) -> Iterator
         yield from address_rules((*at, "proxy"), provider.proxy, advice)
     yield from _find_dialect_problems(at, provider)
     yield from tls_rules((*at, "tls"), provider.tls, provider.base_url)
-    yield from _find_field_problems(at, provider)
+    yield from _find_passed_field_problems(at, provider)
     for host in provider.private_image_hosts:
         try:
             InsideHosts.parse([host])
@@ -99,7 +98,7 @@ def _find_provider_problems(at: KeyPath, provider: ProviderSettings) -> Iterator
     for path, name, other in repeated(ids):
         yield Broken(path, f'"{name}" is there already', other)
     for place, model in tables(provider, "models"):
-        yield from _find_parameter_problems((*at, *place), model)
+        yield from _find_unknown_parameters((*at, *place), model)
 
 
 def _find_dialect_problems(at: KeyPath, provider: ProviderSettings) -> Iterator[Broken]:
@@ -118,7 +117,7 @@ def _find_dialect_problems(at: KeyPath, provider: ProviderSettings) -> Iterator[
         yield Broken((*at, "api_version"), words, relies_on=((*at, "dialect"),))
 
 
-def _find_field_problems(at: KeyPath, provider: ProviderSettings) -> Iterator[Broken]:
+def _find_passed_field_problems(at: KeyPath, provider: ProviderSettings) -> Iterator[Broken]:
     dialect = DIALECTS.get(provider.dialect)
     for setting in ("passes", "passes_privileged"):
         place: KeyPath = (*at, setting)
@@ -148,7 +147,7 @@ def _explain_needless_field(path: str, dialect: Dialect | None) -> str | None:
     return None
 
 
-def _find_parameter_problems(
+def _find_unknown_parameters(
     at: KeyPath, model: ProviderModelSettings | catalog.CatalogEndpointSettings
 ) -> Iterator[Broken]:
     known = HONOURED | HINT_NAMES
@@ -184,13 +183,13 @@ def _find_target_problems(
 
 
 def catalog_rules(settings: Settings) -> Iterator[Broken]:
-    """Yield what is wrong with endpoints: they exist, and free ones are free."""
+    """Yield errors of catalog endpoints: unknown targets or parameters, priced free models."""
     for at, entry in tables(settings, "catalog"):
         yield from _find_target_problems((*at, "endpoints"), entry.endpoints, settings)
         for place, endpoint in tables(entry, "endpoints"):
             if entry.id.endswith(":free") and endpoint.price != PriceSettings():
                 yield Broken((*at, *place, "price"), f'is set, and "{entry.id}" is free; remove it')
-            yield from _find_parameter_problems((*at, *place), endpoint)
+            yield from _find_unknown_parameters((*at, *place), endpoint)
 
 
 # Rules for the service as a whole.
@@ -372,7 +371,7 @@ _NAMED = 5
 
 
 def notes(settings: Settings) -> Iterator[str]:
-    """Yield warnings about what strangers may do."""
+    """Yield warnings about people who sign up, limits of free models, and missing prices."""
     found = [each for each in door_addresses(settings) if each.door.keys == "accounts"]
     yield from _warn_of_free_models(settings, found)
     console = settings.console

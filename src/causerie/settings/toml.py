@@ -53,7 +53,7 @@ T = TypeVar("T")
 
 
 def of_nearest(path: KeyPath, known: Mapping[KeyPath, T]) -> T | None:
-    """Return what is known of the key, or of the nearest table around it."""
+    """Return the value in ``known`` of a key, or of the nearest table around it that has one."""
     tables = (path[:length] for length in range(len(path), 0, -1))
     return next((known[table] for table in tables if table in known), None)
 
@@ -105,7 +105,7 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 def table_text(
     array: Sequence[str], values: Mapping[str, object], remarks: Mapping[str, str] | None = None
 ) -> str:
-    """Return a table of the array of tables named ``array``; ``remarks`` are comments by key."""
+    """Return the TOML text of one table of ``array``, with ``remarks`` as comments by key."""
     remarks = remarks or {}
     lines = [f"[[{'.'.join(array)}]]"]
     for name, value in values.items():

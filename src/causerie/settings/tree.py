@@ -246,13 +246,13 @@ class ModelSettings(Struct, frozen=True, kw_only=True):
 
     @property
     def context(self) -> int | None:
-        """Return the tokens of one request, if the options of its engine say so."""
+        """Return the context size in tokens that the engine's options set, or ``None``."""
         context = self._engine_settings.context
         return None if context == "auto" else context
 
     @property
     def parallel(self) -> int | None:
-        """Return the number of simultaneous requests, if the options of its engine say so."""
+        """Return the number of simultaneous requests that the engine's options set, or ``None``."""
         return self._engine_settings.parallel
 
     @property
@@ -263,7 +263,7 @@ class ModelSettings(Struct, frozen=True, kw_only=True):
 
 
 class EngineLimits(Struct, frozen=True, kw_only=True):
-    """Limits that all models share."""
+    """Limits on memory and loading that all models of this service share."""
 
     memory_budget: values.Size | None = None
     """Memory for all loaded models, like `"6GiB"`. Unset: no limit. In either case an idle model

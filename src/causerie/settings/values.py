@@ -15,7 +15,7 @@ from causerie.settings.toml import KeyPath
 
 
 def matching(pattern: str, words: str, **notes: object) -> Meta:
-    """Return the rule of a text: its pattern, and what it takes in words."""
+    """Return the annotation of a text setting: its pattern, and in words what it takes."""
     return Meta(pattern=pattern, extra={"words": words, **notes})
 
 
@@ -91,7 +91,7 @@ VariableName = Annotated[
 
 
 class Secret(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Place of a secret; one of the first three is set."""
+    """Where a secret is found: exactly one of ``env``, ``file`` and ``command`` is set."""
 
     env: VariableName | None = None
     file: FilePath | None = None
@@ -103,7 +103,7 @@ class Secret(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def secrets(value: object, path: KeyPath = (), owner: str = "") -> Iterator[NamedSecret]:
-    """Yield each secret in settings, with its path and the id or name of its owner."""
+    """Yield path, owner's id or name, and place of each secret that the settings name."""
     if isinstance(value, Secret):
         yield path, owner, value
     elif isinstance(value, Struct):
@@ -135,7 +135,7 @@ TrustedCertificates = Annotated[
 
 
 def byte_count(size: str) -> int:
-    """Return the bytes of a size like ``6GiB``, ``500 MB`` or ``4096B``."""
+    """Return the number of bytes in a size like ``6GiB``, ``500 MB`` or ``4096B``."""
     number = size.rstrip("BkMGTi ")
     unit = size[len(number) :].strip()
     power = " kMGT".index(unit[0]) if unit[0] != "B" else 0
@@ -143,7 +143,7 @@ def byte_count(size: str) -> int:
 
 
 class LimitSettings(Struct, frozen=True, kw_only=True):
-    """Limits on use, over all callers."""
+    """Limits on requests and tokens, over all callers together."""
 
     requests_per_minute: Count | None = None
     """Unset: no limit."""
@@ -172,7 +172,7 @@ Price = Annotated[
 
 
 class TokenPrices(Struct, frozen=True, kw_only=True):
-    """Money per 1M tokens of each kind, in the one currency of the service."""
+    """Prices per 1M tokens of each kind, in the one currency of the service."""
 
     prompt: Price = "0"
     """For a million tokens of prompts."""
@@ -188,7 +188,7 @@ class TokenPrices(Struct, frozen=True, kw_only=True):
 
 
 class PriceTier(TokenPrices, frozen=True, kw_only=True):
-    """Prices of requests with a long prompt, in place of all others for tokens."""
+    """Token prices of requests whose prompt is longer than `above`, in place of the usual ones."""
 
     above: Count
     """It applies to requests with more prompt tokens."""
@@ -198,8 +198,9 @@ Modality = Literal["text", "image", "file", "audio", "video"]
 
 
 class ClaimSettings(Struct, frozen=True, kw_only=True):
-    """Capabilities of a model by the provider's own list, as it was imported. They are shown as
-    claimed until a probe measures them."""
+    """Capabilities that a provider claims for its model.
+
+    They were imported, and are shown as claimed until a probe measures them."""
 
     supported_parameters: tuple[Text, ...] | None = None
     """Parameters that it claims to honour. No request is rejected by it."""
@@ -210,7 +211,7 @@ class ClaimSettings(Struct, frozen=True, kw_only=True):
 
 
 class PriceSettings(TokenPrices, frozen=True, kw_only=True):
-    """Money per 1M tokens of each kind, in the one currency of the service."""
+    """Prices per 1M tokens of each kind and per request, in the one currency of the service."""
 
     request: Price = "0"
     """For one request, whatever its size; of a rerank for each search unit."""

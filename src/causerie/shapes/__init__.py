@@ -1,1 +1,1 @@
-"""API shapes, a folder each: nothing behind a shape knows which one a client asked in."""
+"""The APIs that clients speak, a folder each; all are read into the same kind of request."""

@@ -37,12 +37,12 @@ _MISSING = re.compile(r"missing required field `(\w+)`")
 
 
 class PassedThroughReply(Struct, frozen=True):
-    """Encoder of replies; a stream ends with its ``usage`` if the client asked for that."""
+    """Encoder of passed-through replies; with ``usage`` a stream ends with its token counts."""
 
     usage: bool = False
 
     def completion(self, context: ResponseContext, events: Sequence[Event]) -> object:
-        """Return the provider's JSON with our model and price; without it the text and usage."""
+        """Return the provider's JSON with our model name and cost, or else the text and usage."""
         usage = next((event for event in events if isinstance(event, Usage)), Usage(0, 0))
         raw = next((event.data for event in events if isinstance(event, PassedBytes)), None)
         if raw is None:
@@ -195,12 +195,12 @@ def _count_prompts(prompt: Any) -> int:
     return 1 if isinstance(prompt, str) or isinstance(prompt[0], int) else len(prompt)
 
 
-def _build_field_error(message_words: str) -> InvalidRequest:
-    if missing := _MISSING.search(message_words):
+def _build_field_error(error_text: str) -> InvalidRequest:
+    if missing := _MISSING.search(error_text):
         name = missing[1]
         return InvalidRequest(f"`{name}` is missing.", code="missing_parameter", param=name)
-    found = _PLACE.match(message_words)
-    message, param = found.groups() if found else (message_words, None)
+    found = _PLACE.match(error_text)
+    message, param = found.groups() if found else (error_text, None)
     code = "invalid_type" if "got `" in message else "invalid_value"
     place = f"`{param}`" if param else "The body"
     return InvalidRequest(f"{place} is wrong: {message}.", code=code, param=param or None)

@@ -41,7 +41,7 @@ def seal(reasoning: SealedReasoning) -> str:
 
 
 def unseal(text: object) -> SealedReasoning | None:
-    """Return the reasoning in a text of :func:`seal`; ``None`` for any other or a changed one."""
+    """Return the reasoning in a text that :func:`seal` made; ``None`` for any other text."""
     if not isinstance(text, str) or not text.startswith(_MARK):
         return None
     try:
@@ -64,7 +64,7 @@ _DIGEST = f"{_OURS}t."
 
 
 class Digest:
-    """Signature of a text that comes in pieces."""
+    """Computes the signature of a text that comes in pieces."""
 
     def __init__(self) -> None:
         self._text_hash = blake2b(digest_size=24, person=b"thinking")
@@ -77,7 +77,7 @@ class Digest:
 
 
 def reasoning_of(block: dict[str, Any], index: int) -> list[dict[str, Any]]:
-    """Return the reasoning in a block of the past: ``{"text": ...}``, and blocks of its provider.
+    """Return the reasoning in a past block of thinking: its text, or its provider's blocks.
 
     Nothing, if it was changed. ``index`` is the block's place among the others.
     """

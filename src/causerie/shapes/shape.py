@@ -36,7 +36,7 @@ class Places(Struct, frozen=True):
     said: Collection[str] = ()
 
     def path(self, path: str) -> str:
-        """Return the place of a field, which begins ``path``; the rest of it is kept."""
+        """Return the path in the client's body for a path that begins with a known field."""
         message = _MESSAGE.match(path)
         if message is not None and int(message[1]) >= len(self.messages):
             message = None
@@ -51,7 +51,7 @@ class Places(Struct, frozen=True):
         return path
 
     def rename(self, failure: Exception) -> None:
-        """Let an error name fields as the client does."""
+        """Rename the fields that an error names to those of the client's body."""
         if not isinstance(failure, ServiceError):
             return
         failure.message = _QUOTED.sub(lambda found: f"`{self.path(found[1])}`", failure.message)
@@ -70,7 +70,7 @@ class Places(Struct, frozen=True):
 
 
 class ParsedRequest(Struct, frozen=True):
-    """A request, how its reply looks, and the names of its fields if they are others."""
+    """A parsed request, the encoder of its reply, and the client's names of its fields."""
 
     request: ChatRequest
     reply: Reply

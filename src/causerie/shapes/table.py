@@ -14,7 +14,7 @@ SHAPES: Sequence[Shape] = (CHAT_COMPLETIONS, RESPONSES, MESSAGES, *PASSED_THROUG
 
 
 def shape_of(path: str) -> Shape:
-    """Return the API that has a path at or above this one, else chat completions."""
+    """Return the API whose operation a request path belongs to, else chat completions."""
     # Above is the base URL of a door, below may be the name of a model, and either is any text.
     below = f"/{path.split('/v1/', 1)[-1]}/".partition("/models/")[0]
     return next((one for one in SHAPES if f"{one.path}/" in below), CHAT_COMPLETIONS)

@@ -39,14 +39,14 @@ class Translation(Struct, eq=False):
     unread: UnreadParts = field(default_factory=UnreadParts)
 
     def refuse(self, failure: InvalidRequest) -> None:
-        """Have all targets refuse the request that are no providers of the client's API."""
+        """Record an error that all targets raise, except providers of the client's own API."""
         forget_frames(failure)
         self.unread.refused = self.unread.refused or failure
 
     def read(
         self, rules: ParsingRules, names: Mapping[str, str], mark: str, size: int
     ) -> tuple[ChatRequest, Places]:
-        """Read the fields, of which ``names`` have always the same place in the client's body."""
+        """Return the request of the translated fields, and their places in the client's body."""
         changes, unread = self.changes.reported(), self.unread
         # These are fields of the client's body already.
         own = {*unread.addresses, (unread.refused and unread.refused.param) or ""}
@@ -76,7 +76,7 @@ class Translation(Struct, eq=False):
 
 
 def decoded(body: bytes, rules: ParsingRules) -> tuple[ObjectReader, str]:
-    """Return the object of a body that no fast reader takes, and the mark of halves in it."""
+    """Decode a body that no fast reader takes; return it and the mark of lone surrogates in it."""
     if len(body) <= SMALL:  # larger ones were checked before
         check_work(body, rules)
     document, mark = decode_marked(body)
@@ -94,7 +94,7 @@ def is_image(part: Entry) -> bool:
 def without(
     entries: Sequence[object], leaves_out: Callable[[object], bool], place: str, changes: Changes
 ) -> list[object]:
-    """Return the entries for servers that cannot read all of them; the others are noted."""
+    """Return the entries that ``leaves_out`` does not select, and note each one that it does."""
     for at, each in enumerate(entries):
         if leaves_out(each):
             changes.note(f"{place}[{at}] dropped")

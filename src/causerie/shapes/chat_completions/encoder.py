@@ -74,7 +74,7 @@ class Logprobs(msgspec.Struct, kw_only=True, gc=False):
 
 
 class Delta(msgspec.Struct, kw_only=True, gc=False):
-    """``reasoning`` and ``reasoning_details`` say the reasoning again, as routers name it."""
+    """A piece of a message; ``reasoning`` and ``reasoning_details`` only at doors of routers."""
 
     role: Literal["assistant"] | UnsetType = UNSET
     content: str | UnsetType = UNSET
@@ -102,7 +102,7 @@ class CompletionDetails(msgspec.Struct, frozen=True, gc=False):
 
 
 class UsageBody(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """``cost`` is there at the doors of routers, in money of the service."""
+    """Token counts of a reply, and its ``cost`` in money at the doors of routers."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -167,7 +167,7 @@ _NO_REASONING = CompletionDetails(0)
 
 
 def completion(context: ResponseContext, events: Sequence[Event]) -> Completion:
-    """Return the plain answer: what a stream of these events would say, put together."""
+    """Return the completion for all events of a reply that is not streamed."""
     if not events or not isinstance(usage := events[-1], Usage):
         raise InternalError("The answer ended before it was complete; please try again.")
     text, end = events[0], events[-2] if len(events) == 3 else None  # as most are
@@ -253,32 +253,37 @@ def _build_chunk(context: ResponseContext, choices: list[ChunkChoice]) -> Chunk:
 class ChunkEncoder:
     """Encodes events of a stream; each choice begins with a chunk that carries the role."""
 
-    __slots__ = ("_context", "_delta_heads", "_ended", "_prefix", "_reasoning", "_texts", "_usage")
+    __slots__ = (
+        "_context", "_delta_heads", "_ended", "_prefix", "_reasoning_heads", "_shows_usage",
+        "_text_heads",
+    )  # fmt: skip
 
     def __init__(self, context: ResponseContext, *, usage: bool = True) -> None:
         self._context = context
-        self._usage = usage
+        self._shows_usage = usage
         # Common part of all events: a chunk up to its first choice.
         self._prefix = sse.BEFORE + _encode_json(_build_chunk(context, [])).removesuffix(b"]}")
         # By choice that has started: what its chunks have in common, up to what their delta holds.
         self._delta_heads: dict[int, bytes] = {}
         # The same, up to the text, or to the reasoning where that is shown under one name.
-        self._texts: dict[int, bytes] = {}
-        self._reasoning: dict[int, bytes] = {}
+        self._text_heads: dict[int, bytes] = {}
+        self._reasoning_heads: dict[int, bytes] = {}
         self._ended: set[int] = set()
 
     def feed(self, batch: Batch) -> bytes:
-        texts = self._texts
+        texts = self._text_heads
         pieces: list[bytes] = []
         for event in batch:
             if event.__class__ is TextDelta and event.choice in texts and not event.logprobs:
                 pieces += (texts[event.choice], _encode_json(event.text), _GOES_ON)
             elif (
-                event.__class__ is ReasoningDelta and event.choice in self._reasoning and event.text
+                event.__class__ is ReasoningDelta
+                and event.choice in self._reasoning_heads
+                and event.text
             ):
-                pieces += (self._reasoning[event.choice], _encode_json(event.text), _GOES_ON)
+                pieces += (self._reasoning_heads[event.choice], _encode_json(event.text), _GOES_ON)
             elif isinstance(event, Usage):
-                if self._usage:
+                if self._shows_usage:
                     usage = usage_body(event, self._context.cost)
                     pieces += (self._prefix, b'],"usage":', _encode_json(usage), b"}", _EVENT_END)
             elif not isinstance(event, PassedBytes):
@@ -288,7 +293,7 @@ class ChunkEncoder:
         return b"".join(pieces)
 
     def broken(self, error: ErrorDetails) -> bytes:
-        """Return the end of a broken stream: the error, and an end of every choice without one."""
+        """Return the last chunk of a broken stream: the error, and the end of each open choice."""
         prefixes = self._delta_heads.keys() or {0}
         choices = [
             ChunkChoice(index=index, delta=Delta(), finish_reason="error")
@@ -303,9 +308,9 @@ class ChunkEncoder:
 
     def _encode_choice_start(self, index: int) -> Sequence[bytes]:
         before = b"".join((self._prefix, b'{"index":', _encode_json(index), b',"delta":{'))
-        self._delta_heads[index], self._texts[index] = before, before + b'"content":'
+        self._delta_heads[index], self._text_heads[index] = before, before + b'"content":'
         if self._context.reasoning_visible and not self._context.router_names:
-            self._reasoning[index] = before + b'"reasoning_content":'
+            self._reasoning_heads[index] = before + b'"reasoning_content":'
         return (before, b'"role":"assistant","content":""', _GOES_ON)
 
     def _encode_event(self, event: ContentEvent | Finished, head: bytes) -> Sequence[bytes]:
@@ -315,7 +320,7 @@ class ChunkEncoder:
             return (head, b'},"finish_reason":', _encode_json(event.reason), end, _EVENT_END)
         if not isinstance(event, ReasoningDelta):
             if isinstance(event, TextDelta) and not event.logprobs:
-                return (self._texts[event.choice], _encode_json(event.text), _GOES_ON)
+                return (self._text_heads[event.choice], _encode_json(event.text), _GOES_ON)
             return (self._prefix, _encode_json(self._build_choice(event)), b"]}", _EVENT_END)
         context = self._context
         if context.reasoning_visible and context.router_names:
@@ -324,8 +329,8 @@ class ChunkEncoder:
                 delta.reasoning_content = delta.reasoning = event.text
             choice = ChunkChoice(index=event.choice, delta=delta)
             return (self._prefix, _encode_json(choice), b"]}", _EVENT_END)
-        if event.choice in self._reasoning and event.text:
-            return (self._reasoning[event.choice], _encode_json(event.text), _GOES_ON)
+        if event.choice in self._reasoning_heads and event.text:
+            return (self._reasoning_heads[event.choice], _encode_json(event.text), _GOES_ON)
         return ()
 
     def _build_choice(self, event: TextDelta | ToolCallStarted | ToolCallDelta) -> ChunkChoice:

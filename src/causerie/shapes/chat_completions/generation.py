@@ -1,4 +1,4 @@
-"""Read how a reply is generated: sampling, limits, thinking, and output format."""
+"""Reads from a request how its reply is generated: sampling, limits, thinking, output format."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def read_sampling(body: ObjectReader) -> parameters.SamplingParams:
 
 
 def without_unlimited(body: ObjectReader) -> tuple[ObjectReader, Sequence[str]]:
-    """Return the body without output limits of -1, which mean none, and the report of them."""
+    """Return the body without output limits of -1 (no limit), and the report of dropped ones."""
     names = [name for name in _LIMITS if body.get(name) == -1]
     if not names:
         return body, ()
@@ -98,7 +98,7 @@ def read_stop_token_ids(body: ObjectReader) -> tuple[int, ...]:
 
 
 def read_top_logprobs(body: ObjectReader) -> int | None:
-    """Return the number of alternatives that each token carries; ``None`` where none are asked."""
+    """Return the number of alternatives per token; ``None`` if no log-probabilities are wanted."""
     wanted = read_parameter(body, "logprobs")
     top = read_parameter(body, "top_logprobs")
     if top is not None and not wanted:
@@ -114,7 +114,7 @@ _Setting = tuple[T | None, str]  # a value and the name of its field
 
 
 def read_thinking(body: ObjectReader, rules: parameters.ParsingRules) -> requests.Thinking:
-    """Return the setting that the five fields describe; refuse fields that contradict each other.
+    """Return the thinking that five fields ask for; refuse fields that contradict each other.
 
     They are ``chat_template_kwargs``, ``reasoning_effort``, ``thinking_token_budget``,
     ``include_reasoning``, and ``reasoning`` if the door knows it.
@@ -131,21 +131,21 @@ def read_thinking(body: ObjectReader, rules: parameters.ParsingRules) -> request
         (reasoning.boolean("enabled"), reasoning.param("enabled")),
     ]
     template_effort = word if isinstance(word, str) and word in parameters.EFFORTS else None
-    effort, effort_param = _require_equal(
+    effort, effort_param = _require_equal_settings(
         (body.word("reasoning_effort", parameters.EFFORTS), "reasoning_effort"),
         (template_effort, kwargs.param("reasoning_effort")),
         (reasoning.word("effort", parameters.EFFORTS), reasoning.param("effort")),
     )
-    budget, budget_param = _require_equal(
+    budget, budget_param = _require_equal_settings(
         (body.integer("thinking_token_budget", 0, MAX_INT32), "thinking_token_budget"),
         (reasoning.integer("max_tokens", 0, MAX_INT32), reasoning.param("max_tokens")),
     )
     hidden = reasoning.boolean("exclude")
-    visible, _ = _require_equal(
+    visible, _ = _require_equal_settings(
         (body.boolean("include_reasoning"), "include_reasoning"),
         (None if hidden is None else not hidden, reasoning.param("exclude")),
     )
-    enabled, enabled_param = _require_equal(
+    enabled, enabled_param = _require_equal_settings(
         *switches,
         (None if effort is None else effort != "none", effort_param),
         (False if budget == 0 else None, budget_param),  # some tokens only bound it
@@ -182,7 +182,7 @@ def _read_reasoning_object(body: ObjectReader, rules: parameters.ParsingRules) -
     return fields
 
 
-def _require_equal(*settings: _Setting[T]) -> _Setting[T]:
+def _require_equal_settings(*settings: _Setting[T]) -> _Setting[T]:
     given = [setting for setting in settings if setting[0] is not None]
     for value, param in given[1:]:
         if value != given[0][0]:

@@ -1,4 +1,4 @@
-"""The conversation: roles, contents, past calls and their results."""
+"""Reads the messages of a conversation: roles, contents, past calls and their results."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def read_messages(values: Iterable[tuple[int, object]]) -> tuple[Message, ...]:
 
 
 def plain_length(messages: Sequence[Message]) -> int | None:
-    """Count the characters of messages of ASCII text only; ``None`` for others."""
+    """Return the number of characters if all messages are only ASCII text, else ``None``."""
     characters = 0
     for message in messages:
         content = message.content

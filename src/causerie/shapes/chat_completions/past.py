@@ -1,4 +1,4 @@
-"""Repair the past of a conversation, which its client cannot change any more."""
+"""Repairs past messages of a conversation, which its client cannot change any more."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Entry = dict[str, Any]
 
 
 def needs_mending(messages: Sequence[Message], values: Sequence[Any]) -> bool:
-    """Return true if valid messages need repair.
+    """Return true if messages that were read without an error need repair all the same.
 
     Each must have content, and each call an id of its own, an object as arguments, and its result
     behind it in the order of the calls.
@@ -57,7 +57,7 @@ def needs_mending(messages: Sequence[Message], values: Sequence[Any]) -> bool:
 
 
 def mend(values: Sequence[Any], mark: str = "") -> tuple[list[tuple[int, Any]], Sequence[str]]:
-    """Repair the past, always alike, so that prompts are cached; ``mark`` stands for halves."""
+    """Return all messages by index, past ones repaired, and the report of the repairs."""
     changes = Changes()
     mended: list[tuple[int, Any]] = []
     past = past_roles(values)
@@ -112,11 +112,11 @@ class _MessageMender(Struct, eq=False):
 
     def mended(self, value: Entry) -> Entry:
         message = dict(value)
-        self._drop_invalid(message, "name", str, MAX_NAME)
+        self._drop_invalid_field(message, "name", str, MAX_NAME)
         if self._role == "assistant":
             for name in ("refusal", "reasoning_content", "reasoning"):
-                self._drop_invalid(message, name, str)
-            self._drop_invalid(message, "reasoning_details", list)
+                self._drop_invalid_field(message, name, str)
+            self._drop_invalid_field(message, "reasoning_details", list)
             blocks = message.get("reasoning_details")
             kept = [block for block in blocks or () if isinstance(block, dict)][:MAX_PARTS]
             if blocks is not None and len(kept) < len(blocks):
@@ -126,7 +126,7 @@ class _MessageMender(Struct, eq=False):
             if old is not None and not message.get("tool_calls"):
                 message["tool_calls"] = [{"type": "function", "function": old}]
                 self._note_change("function_call->tool_calls", "repaired")
-            self._drop_invalid(message, "tool_calls", list)
+            self._drop_invalid_field(message, "tool_calls", list)
             calls = message.get("tool_calls")
             if calls:
                 made = [self._mend_call(call, at) for at, call in enumerate(calls)]
@@ -137,7 +137,7 @@ class _MessageMender(Struct, eq=False):
     def _note_change(self, path: str, change: str) -> None:
         self._changes.note(f"{self._place}.{path} {change}")
 
-    def _drop_invalid(
+    def _drop_invalid_field(
         self, message: Entry, name: str, kind: type[str] | type[list[Any]], most: int | None = None
     ) -> None:
         value = message.get(name)
@@ -247,21 +247,21 @@ class _CallIds:
 class _OpenCalls:
     def __init__(self) -> None:
         self._call_groups_by_id: dict[object, deque[deque[_Call]]] = {}
-        self._newest_calls: deque[_Call] = deque()
+        self._newest_message_calls: deque[_Call] = deque()
 
     def add(self, calls: Iterable[_Call]) -> None:
         groups: dict[object, deque[_Call]] = {}
-        self._newest_calls = deque(calls)
-        for call in self._newest_calls:
+        self._newest_message_calls = deque(calls)
+        for call in self._newest_message_calls:
             groups.setdefault(call.given, deque()).append(call)
         for given, group in groups.items():
             self._call_groups_by_id.setdefault(given, deque()).append(group)
 
     def take(self, given: str | None) -> _Call | None:
         if given is None:
-            while self._newest_calls and self._newest_calls[0].result is not None:
-                self._newest_calls.popleft()
-            return self._newest_calls[0] if self._newest_calls else None
+            while self._newest_message_calls and self._newest_message_calls[0].result is not None:
+                self._newest_message_calls.popleft()
+            return self._newest_message_calls[0] if self._newest_message_calls else None
         return self.take_later(given, newest=True)
 
     def take_later(self, given: str | None, *, newest: bool = False) -> _Call | None:

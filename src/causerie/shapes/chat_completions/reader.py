@@ -148,7 +148,7 @@ FunctionNames = Mapping[str, str]
 
 
 def names_for_all(tools: Iterable[Tool], messages: Iterable[Message]) -> FunctionNames:
-    """Return a replacement for each name that some targets do not accept; all are distinct."""
+    """Return distinct replacements for the function names that some targets do not accept."""
     names = {tool.name for tool in tools}
     for message in messages:
         names.update(call.name for call in message.tool_calls)
@@ -177,7 +177,7 @@ def _sanitize_name(name: str) -> str:
 
 
 def with_names(value: Any, names: FunctionNames) -> Any:
-    """Return a body, or a part of it, with other names of the functions that it names."""
+    """Return a request body, or a part of it, with its functions renamed by ``names``."""
     if isinstance(value, list):
         return [with_names(each, names) for each in value]
     if not isinstance(value, dict):
@@ -194,7 +194,7 @@ def _rename_function(entry: dict[str, Any], names: FunctionNames) -> dict[str, A
 
 
 def name_changes(tools: Sequence[Tool], names: FunctionNames) -> Sequence[str]:
-    """Report the renamed functions; those that are only called come last."""
+    """Return the report of renamed functions; those that are only called come last."""
     places = {tool.name: f"tools[{at}].function.name" for at, tool in enumerate(tools)}
     called = [name for name in names if name not in places]
     places |= {name: f"function {quote(name[:_MAX_NAME_LENGTH], safe='')}" for name in called}
@@ -220,7 +220,7 @@ def read_models(
 
 
 def unknown_preferences(fields: ObjectReader, rules: parameters.ParsingRules) -> Sequence[str]:
-    """Return the report of unknown fields of a router, or raise where they are refused."""
+    """Return the report of unknown fields within a router's own fields; raise if refused."""
     own = {name: fields.values[name] for name in ROUTER_FIELDS if name in fields.values}
     _, unlisted = sift(own, _KNOWN)
     if unlisted is None:
@@ -231,7 +231,7 @@ def unknown_preferences(fields: ObjectReader, rules: parameters.ParsingRules) ->
 
 
 def read_preferences(fields: ObjectReader) -> Preferences:
-    """Return the preferences in ``provider``; check the other fields of this door, too."""
+    """Return the routing preferences in ``provider``; check a router's other fields too."""
     fields.word("route", ("fallback",))
     for name in ("transforms", "plugins"):
         if fields.array(name, most=body_types.MAX_PROVIDER_NAMES):
@@ -287,7 +287,7 @@ _params_by_given: dict[_Given, frozenset[str]] = {}
 
 
 def read_fast_path(body: bytes, rules: parameters.ParsingRules) -> ChatRequest | None:
-    """Parse plain messages, a limit, a temperature in one native pass; ``None`` for others."""
+    """Parse a body of plain messages and few usual fields in one native pass, else ``None``."""
     if len(body) > SMALL:  # of a small one, reading all of it does no harm
         check_work(body, rules)
         if len(body) > LARGE:
@@ -307,7 +307,7 @@ def plain_request(
     hints: frozenset[str] = frozenset(),
     lenient_tools: bool = False,
 ) -> ChatRequest | None:
-    """Return the request of these fields; ``None`` where one of them is invalid."""
+    """Return the request of a plain body's fields; ``None`` if some break a limit or disagree."""
     messages = fields.messages
     if len(messages) > rules.max_messages:
         return None
@@ -370,7 +370,7 @@ def _parse_slow_path(body: bytes, rules: parameters.ParsingRules) -> ChatRequest
 def read_fields(
     fields: ObjectReader, rules: parameters.ParsingRules, *, large: bool = False, mark: str = ""
 ) -> ChatRequest:
-    """Read a request field by field; ``mark`` stands for halves of characters in the past."""
+    """Read a request field by field; ``mark`` stands for lone surrogates in past messages."""
     _refuse_unsupported_fields(fields)
     fields, messages, tools, names, changes = _mend_request(fields, rules, mark)
     sent, unlisted = sift(without_router_fields(fields.values, rules), KNOWN)

@@ -77,7 +77,7 @@ class MessageUsage(Struct, frozen=True, gc=False):
 
 
 class MessageObject(Struct, kw_only=True, gc=False):
-    """A whole reply; in a stream it begins without content."""
+    """A whole reply; at the start of a stream it has no content yet."""
 
     id: str
     type: Literal["message"] = "message"
@@ -151,7 +151,7 @@ class ErrorObject(Struct, frozen=True, gc=False):
 
 
 class ErrorBody(Struct, frozen=True, tag_field="type", tag="error", gc=False):
-    """The JSON body of a failure, and the event of one amid a stream."""
+    """The JSON body of an error, which is also the event of an error within a stream."""
 
     error: ErrorObject
     request_id: str
@@ -177,7 +177,7 @@ PING = encoded(Ping())
 
 
 class _Blocks(Struct, eq=False):
-    """Makes events of blocks from the events of a reply: one mechanism for stream and plain reply.
+    """Turns events of a reply into events of content blocks, for streams and whole replies.
 
     Text and thinking are one block at a time. Calls may overlap; each ends with its arguments.
     """
@@ -188,7 +188,7 @@ class _Blocks(Struct, eq=False):
     _open_block_index: int = 0
     _block_kind: str = ""  # of the open block
     _open_calls: dict[int, tuple[int, Brackets]] = {}  # blocks of those that are not complete
-    _block_key: object = None  # the provider's index of the open block of thinking
+    _thinking_block_key: object = None  # the provider's index of the open block of thinking
     _thinking_digest: Digest = field(default_factory=Digest)
     _is_signed: bool = False
     _withheld_texts: list[str] = []  # text that is kept back
@@ -250,7 +250,7 @@ class _Blocks(Struct, eq=False):
 
     def _add_reasoning(self, event: ReasoningDelta) -> Iterator[BlockEvent]:
         if event.text and not any(_block_text(block) for block in event.blocks):
-            yield from self._add_thinking(event.text, self._block_key, "")
+            yield from self._add_thinking(event.text, self._thinking_block_key, "")
         for block in event.blocks:
             if block["type"] in READABLE:
                 signature = block.get("signature") or ""
@@ -262,12 +262,12 @@ class _Blocks(Struct, eq=False):
         if (
             self._block_kind != "thinking"
             or self._is_signed
-            or (key != self._block_key and self._block_key is not None)
+            or (key != self._thinking_block_key and self._thinking_block_key is not None)
         ):
             yield from self._close_block()  # by what is kept of that block
             self._thinking_digest, self._withheld_texts, self._is_signed = Digest(), [], False
             yield from self._begin_block("thinking", ThinkingBlock())
-        self._block_key = key
+        self._thinking_block_key = key
         if text and self._reply.omits_thinking:
             self._withheld_texts.append(text)
         elif text:
@@ -312,13 +312,13 @@ def _build_message_usage(usage: Usage) -> MessageUsage:
 
 
 class MessagesReply(Struct, frozen=True):
-    """Encoder of replies; with ``omits_thinking`` thinking is in its signature alone."""
+    """Encoder of replies; with ``omits_thinking`` thinking is sent only within its signature."""
 
     omits_thinking: bool = False
     stop_sequences: tuple[str, ...] = ()
 
     def completion(self, context: ResponseContext, events: Sequence[Event]) -> MessageObject:
-        """Return the whole reply: what a stream of these events would say, put together."""
+        """Return the message for all events of a reply that is not streamed."""
         blocks = _Blocks(context, self)
         content: list[ContentBlock] = []
         pieces: dict[int, list[str]] = {}
@@ -371,7 +371,7 @@ class MessagesEncoder(_Blocks, eq=False):
     _has_started: bool = False
     _has_failed: bool = False
     _prefix_block_index: int = -1
-    _text_prefix: bytes = b""  # beginning of a piece of text in that block
+    _text_delta_prefix: bytes = b""  # beginning of a piece of text in that block
 
     def feed(self, batch: Batch) -> bytes:
         pieces = [] if self._has_started else [self._encode_message_start()]
@@ -379,9 +379,9 @@ class MessagesEncoder(_Blocks, eq=False):
             if isinstance(event, TextDelta) and self._block_kind == "text" and event.text:
                 if self._open_block_index != self._prefix_block_index:
                     empty = encoded(BlockDelta(self._open_block_index, TextPiece("")))
-                    self._text_prefix = empty.removesuffix(b'""' + _TEXT_GOES_ON)
+                    self._text_delta_prefix = empty.removesuffix(b'""' + _TEXT_GOES_ON)
                     self._prefix_block_index = self._open_block_index
-                pieces += (self._text_prefix, _encode_json(event.text), _TEXT_GOES_ON)
+                pieces += (self._text_delta_prefix, _encode_json(event.text), _TEXT_GOES_ON)
             else:
                 pieces += map(encoded, self.blocks_of(event))
         return b"".join(pieces)

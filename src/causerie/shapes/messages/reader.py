@@ -82,7 +82,7 @@ _HONOURED_BETAS = (
 
 
 class MessagesTranslation(Translation, eq=False):
-    """Makes messages of turns, with the place of each; ``called`` are the named functions."""
+    """Translates turns of the Messages API to messages; ``called``: functions that turns name."""
 
     called: set[str] = field(default_factory=set)
     omits_thinking: bool = False
@@ -500,25 +500,27 @@ def _translate_tool(tool: ObjectReader) -> dict[str, object]:
     return {"type": "function", "function": function, **others}
 
 
-def _write_tool_choice(made: MessagesTranslation, choice: ObjectReader, foreign: set[str]) -> None:
+def _write_tool_choice(
+    translation: MessagesTranslation, choice: ObjectReader, foreign_tools: set[str]
+) -> None:
     kind = choice.word("type", (*_CHOICES, "tool"))
     if kind is None:
         raise missing("tool_choice.type", "auto, any, tool or none")
-    has_tools = "tools" in made.values
+    has_tools = "tools" in translation.values
     if kind == "tool":
         name = choice.required_string("name")
-        if name in foreign:
+        if name in foreign_tools:
             advice = f"{shown(name)} is a tool that is run elsewhere, not here."
-            made.refuse(unsupported("tool_choice.name", advice))
+            translation.refuse(unsupported("tool_choice.name", advice))
         else:
-            made.values["tool_choice"] = {"type": "function", "function": {"name": name}}
-    elif kind == "any" and not has_tools and foreign:
+            translation.values["tool_choice"] = {"type": "function", "function": {"name": name}}
+    elif kind == "any" and not has_tools and foreign_tools:
         advice = "None of these tools is run here; define one of your own."
-        made.refuse(unsupported("tools", advice))
+        translation.refuse(unsupported("tools", advice))
     elif has_tools or kind == "any":
-        made.values["tool_choice"] = _CHOICES[kind]
+        translation.values["tool_choice"] = _CHOICES[kind]
     if has_tools and choice.boolean("disable_parallel_tool_use"):
-        made.values["parallel_tool_calls"] = False
+        translation.values["parallel_tool_calls"] = False
 
 
 def _write_thinking(translation: MessagesTranslation) -> None:

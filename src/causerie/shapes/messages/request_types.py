@@ -52,7 +52,7 @@ class InputDocument(_Cached, tag_field="type", tag="document"):
 
 
 class PastThinking(Struct, tag_field="type", tag="thinking"):
-    """Thinking as it came; one whose text was changed is dropped."""
+    """Thinking of an earlier reply, sent back; it is dropped if its text was changed."""
 
     thinking: str
     signature: str
@@ -87,7 +87,7 @@ class SystemTurn(Struct, tag_field="role", tag="system"):
 
 
 class ToolParam(_Cached):
-    """A function that the model may call; of type ``custom`` or without one."""
+    """A function that the model may call; its type is ``custom`` or left out."""
 
     name: FunctionName
     input_schema: Annotated[Object, Meta(description="A JSON Schema of type object.")]
@@ -165,7 +165,7 @@ _OWN: list[tuple[str, Any, Any]] = [
 
 
 def request_types() -> tuple[type[Struct], type[Struct]]:
-    """Return the types of the bodies of both operations, by the declared parameters."""
+    """Return the types of the request bodies for creating a message and for counting tokens."""
     model = PARAMETERS["model"].annotation
     required: list[Any] = [("model", model), ("messages", Turns)]
     same = [

@@ -107,7 +107,7 @@ class OutputTokenDetails(Struct, frozen=True, gc=False):
 
 
 class ResponseUsage(Struct, frozen=True, gc=False, omit_defaults=True):
-    """``cost`` is there at the doors of routers, in money of the service."""
+    """Token counts of a response, and its ``cost`` in money at the doors of routers."""
 
     input_tokens: int
     input_tokens_details: InputTokenDetails
@@ -260,7 +260,7 @@ class ResponseEncoder(Struct, eq=False):
     _context: ResponseContext
     _is_collecting: bool = False
     _sequence_number: int = 0
-    _output_pieces: list[bytes] = []
+    _unsent_pieces: list[bytes] = []
     _has_started: bool = False
     _output_items: list[Item] = []
     _message_item: MessageItem | None = None
@@ -320,7 +320,7 @@ class ResponseEncoder(Struct, eq=False):
         return self._take_output() + _DONE
 
     def resume(self, first: bytes, newest: bytes) -> None:
-        """Go on after events that a provider sent, of which these are the first and the newest."""
+        """Continue a provider's stream by the id in its first and number in its newest event."""
         self._has_started, self._echoed_fields = True, self._reply.echo()
         if numbers := _SEQUENCE_NUMBER.findall(newest):
             self._sequence_number = int(numbers[-1]) + 1
@@ -345,14 +345,14 @@ class ResponseEncoder(Struct, eq=False):
         )
 
     def _take_output(self) -> bytes:
-        data = b"".join(self._output_pieces)
-        self._output_pieces.clear()
+        data = b"".join(self._unsent_pieces)
+        self._unsent_pieces.clear()
         return data
 
     def _send_event(self, type: str, **fields: Any) -> None:
         if not self._is_collecting:
             event = {"type": type, "sequence_number": self._sequence_number, **fields}
-            self._output_pieces += (b"event: ", type.encode(), b"\ndata: ", _encode(event), b"\n\n")
+            self._unsent_pieces += (b"event: ", type.encode(), b"\ndata: ", _encode(event), b"\n\n")
             self._sequence_number += 1
 
     def _start_response(self) -> None:
@@ -401,7 +401,7 @@ class ResponseEncoder(Struct, eq=False):
             told = _encode(logprobs)
         else:
             told = b"[]"
-        self._output_pieces += (
+        self._unsent_pieces += (
             self._text_prefix, _encode(event.text), b',"logprobs":', told,
             b',"sequence_number":%d}\n\n' % self._sequence_number,
         )  # fmt: skip

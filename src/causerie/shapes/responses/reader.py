@@ -54,7 +54,7 @@ Entry = dict[str, Any]
 
 
 class ItemReader(Translation, eq=False):
-    """Makes messages of items; ``places`` and ``names`` tell where each of them stood."""
+    """Translates input items to messages, and keeps the place of each in the client's body."""
 
     tools: ToolReader = field(default_factory=ToolReader)
     _assistant_turn: Entry | None = None  # the message of the model that further items add to
@@ -68,7 +68,7 @@ class ItemReader(Translation, eq=False):
         self.tools.changes = self.changes
 
     def read_input(self, value: object) -> None:
-        """Read a text or a list of items; raise for what is wrong in the newest ones."""
+        """Translate a text or a list of items to messages; raise if newest items are unusable."""
         if isinstance(value, str):
             self.add({"role": "user", "content": value}, "input")
         elif isinstance(value, list):
@@ -311,7 +311,7 @@ _READERS: Mapping[str, tuple[_Read, frozenset[str]]] = {
 
 
 def echo_of(sent: Mapping[str, Any] | Unread, request: ChatRequest) -> Mapping[str, Any]:
-    """Return what a response says again of a body whose fields are valid."""
+    """Return the fields of a response that repeat what the request set."""
     body = ObjectReader(sent.document() if isinstance(sent, Unread) else sent)
     reasoning, tools, choice = body.get("reasoning"), body.get("tools"), body.get("tool_choice")
     choice = "auto" if choice is None else choice
@@ -502,7 +502,7 @@ class _Translation(ItemReader, eq=False):
         native = None
         if not mark and "reasoning" not in fields:  # words of routers, which that API has not
             native = _build_native_request(without_router_fields(body.values, rules))
-        request = self._add_native(request, native)
+        request = self._add_native_and_grammars(request, native)
         reply = ResponseReply(
             partial(echo_of, body.values, request),
             self.tools.forms,
@@ -589,7 +589,9 @@ class _Translation(ItemReader, eq=False):
             fields["logprobs"], fields["top_logprobs"] = True, top
         return ENCRYPTED in included
 
-    def _add_native(self, request: ChatRequest, native: NativeRequest | None) -> ChatRequest:
+    def _add_native_and_grammars(
+        self, request: ChatRequest, native: NativeRequest | None
+    ) -> ChatRequest:
         grammars, names = self.tools.grammars, request.function_names
         tools = tuple(
             structs.replace(tool, grammar=grammar)

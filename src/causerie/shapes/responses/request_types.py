@@ -49,7 +49,7 @@ class InputMessage(_Item, tag_field="type", tag="message"):
 
 
 class InputReasoning(_Item, tag_field="type", tag="reasoning"):
-    """Reasoning as it came; ``encrypted_content`` goes before ``content`` and ``summary``."""
+    """Reasoning of an earlier reply, sent back; ``encrypted_content`` overrides other fields."""
 
     summary: tuple[Object, ...] | None = None
     content: tuple[Object, ...] | None = None
@@ -110,7 +110,7 @@ class NamespaceTool(Struct, tag_field="type", tag="namespace"):
 
 
 class SearchTool(Struct, tag_field="type", tag="tool_search"):
-    """A search for tools that the client runs."""
+    """A search for tools; the client runs the search when the model calls it."""
 
     execution: Literal["client"]
     description: str | None = None
@@ -179,7 +179,7 @@ class ReasoningSettings(Struct):
 
 
 class OwnFields(Struct, kw_only=True):
-    """The fields that chat completions have in another form, or not at all."""
+    """Fields of a Responses request that chat completions have in another form, or not at all."""
 
     input: Annotated[
         str | tuple[InputItem, ...], Meta(description="The conversation, the oldest item first.")

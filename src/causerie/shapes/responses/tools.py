@@ -33,7 +33,7 @@ Entry = Mapping[str, Any]
 
 
 class ToolForm(Struct, frozen=True):
-    """A client's name for a tool, perhaps in a namespace, and the kind of its call items."""
+    """A client's name for a tool, its namespace if any, and the kind of its call items."""
 
     kind: str  # `function`, `custom` or `tool_search`
     name: str
@@ -56,7 +56,7 @@ class ToolReader(Struct, eq=False):
     _flat_names: set[str] = set()
 
     def read(self, tools: object, place: str, *, repeated: bool = False) -> None:
-        """Read a list of tools; ``repeated`` ones that are known by name are skipped."""
+        """Read a list of tools; with ``repeated``, skip tools whose names are known already."""
         reader = ObjectReader({"tools": tools}, place.rpartition(".")[0])
         for each in reader.objects("tools", most=MAX_TOOLS, expected=_TOOL):
             self._read_tool(each, repeated)
