@@ -12,7 +12,7 @@ SHUTDOWN = "shutdown"  # message of a cancellation because the service ends: the
 
 
 def counted(number: float, noun: str) -> str:
-    """Return a number with its noun: ``1 request``, ``1.5 seconds``."""
+    """Return a number with its noun, plural unless it is 1: ``1 request``, ``1.5 seconds``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
@@ -47,7 +47,7 @@ class ErrorClass(StrEnum):
 
     @property
     def is_rejection(self) -> bool:
-        """Return true if only the operator or the provider can fix it."""
+        """Return whether only the operator or the provider can remove the cause."""
         return self in _REJECTIONS
 
 
@@ -107,7 +107,7 @@ class ServiceError(Exception):
         self.headers = dict(headers or {})
 
     def caused_by(self, error_class: ErrorClass | None) -> Self:
-        """Set the cause at a target; after a rejection there is no retry."""
+        """Set the error class and return the error; a rejection also forbids a retry."""
         self.error_class = error_class
         if error_class is not None and error_class.is_rejection:
             self.retryable = False
@@ -117,7 +117,7 @@ class ServiceError(Exception):
         return Error(self.error())
 
     def error(self) -> ErrorDetails:
-        """Return the error of the body."""
+        """Return the details of the error, as the response body has them."""
         metadata = {"retryable": True, **self.metadata} if self.retryable else self.metadata
         return ErrorDetails(
             message=self.message,
@@ -138,7 +138,7 @@ class InvalidRequest(ServiceError):
 
 
 class ContextLengthExceeded(InvalidRequest):
-    """The prompt, or it with the output, does not fit the context; LiteLLM parses the message."""
+    """The prompt, alone or with the output, exceeds the context; LiteLLM parses the message."""
 
     code = "context_length_exceeded"
     error_class = ErrorClass.CONTEXT_LENGTH
@@ -179,7 +179,7 @@ _AUTHENTICATE = {"WWW-Authenticate": "Bearer", "x-should-retry": "false"}
 
 
 class Unauthenticated(ServiceError):
-    """No key, or one that is unknown, expired or revoked."""
+    """The request has no API key, or one that is unknown, expired or revoked."""
 
     status = 401
     type = "authentication_error"
@@ -206,7 +206,7 @@ class Forbidden(ServiceError):
 
 
 class NotFound(ServiceError):
-    """No such model, path or door."""
+    """The model, the path or the configured API entrance (door) does not exist."""
 
     status = 404
     type = "not_found_error"
@@ -214,7 +214,7 @@ class NotFound(ServiceError):
 
 
 class RateLimited(ServiceError):
-    """A limit of the caller's own."""
+    """The caller has exceeded a rate limit of their own."""
 
     status = 429
     type = "rate_limit_error"
@@ -223,7 +223,7 @@ class RateLimited(ServiceError):
 
 
 class InternalError(ServiceError):
-    """Our fault; the request id is in the message."""
+    """The service itself has failed; the request id is in the message."""
 
 
 class TemplateFailed(InternalError):
@@ -267,7 +267,7 @@ class EngineLost(UpstreamFailed):
 
 
 class Overloaded(ServiceError):
-    """Nothing wrong with the request, but not now. ``retry_after`` is in seconds."""
+    """The request is valid but cannot be served now; ``retry_after`` is in seconds."""
 
     status = 503
     type = "overloaded_error"
@@ -289,7 +289,7 @@ class Overloaded(ServiceError):
 
 
 class StoreUnavailable(Overloaded):
-    """The database is not available, so something cannot be known. Never a 401."""
+    """The database cannot be reached, so the status is 503, and never 401."""
 
     code = "store_unavailable"
 

@@ -48,7 +48,7 @@ class PrefillSpeed:
         self._has_measured = False
 
     def observe(self, tokens: int, seconds: float) -> None:
-        """Note a step; slower ones count more: a stream that waits is worse than a prompt."""
+        """Adapt the speed to a step of ``tokens`` in ``seconds``; slower steps weigh more."""
         if tokens < LEAST_OBSERVED or seconds <= 0:
             return
         new = seconds / tokens

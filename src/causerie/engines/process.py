@@ -1,5 +1,4 @@
-"""A child process of an engine: starting it, speaking with it, ending it, and knowing why it
-ended.
+"""A child process of an engine: how it is started, spoken with and ended, and why it ended.
 
 Its socket is a Unix socket that only this user can open: it costs the kernel less than the
 loopback address, and no other user of the machine can reach the engine. A watchdog asks it
@@ -40,7 +39,7 @@ _EMPTY_SECONDS = 3600.0  # and long before that there is a folder for it
 
 
 class IpcSocket:
-    """The socket of one child; ``path`` is ``None`` where the system has no such sockets."""
+    """A path for a Unix socket in a new private folder; ``path`` is ``None`` where none can be."""
 
     def __init__(self) -> None:
         self.path: str | None = None
@@ -48,7 +47,7 @@ class IpcSocket:
         if sys.platform == "win32":
             return
         with suppress(OSError):
-            _sweep_sockets(Path(tempfile.gettempdir()))
+            _delete_abandoned_socket_folders(Path(tempfile.gettempdir()))
             # For this user only.
             self._socket_folder = tempfile.mkdtemp(prefix=_SOCKET_FOLDER_PREFIX)
             path = str(Path(self._socket_folder, _SOCKET_NAME))
@@ -62,15 +61,15 @@ class IpcSocket:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _sweep_sockets(where: Path) -> None:
+def _delete_abandoned_socket_folders(parent: Path) -> None:
     # Sockets of killed services are those at which nobody listens.
     now = time.time()  # noqa: TID251 - the clock of files
-    for folder in where.glob(f"{_SOCKET_FOLDER_PREFIX}*"):
+    for folder in parent.glob(f"{_SOCKET_FOLDER_PREFIX}*"):
         with suppress(OSError):  # as of one that is not empty
             if folder.stat().st_mtime < now - _EMPTY_SECONDS:
                 folder.rmdir()
     latest = now - _LOADING_SECONDS
-    for path in where.glob(f"{_SOCKET_FOLDER_PREFIX}*/{_SOCKET_NAME}"):
+    for path in parent.glob(f"{_SOCKET_FOLDER_PREFIX}*/{_SOCKET_NAME}"):
         with suppress(OSError):
             if path.stat().st_mtime < latest:
                 with socket.socket(socket.AF_UNIX) as asking:
@@ -87,15 +86,15 @@ Question = tuple[str, float]  # a path, asked for every so many seconds
 
 @dataclass(slots=True)
 class Pulse:
-    """When something came from an engine last, on the monotonic clock (seconds)."""
+    """Time when the last sign of life came from an engine, on the monotonic clock (seconds)."""
 
     beat: float = field(default_factory=monotonic)
 
 
 async def wait_for_silence(ask: Ask, pulse: Pulse, questions: Sequence[Question]) -> None:
-    """Wait until a question is no longer answered, and nothing else comes either."""
+    """Wait until an engine leaves a question unanswered again and again and sends nothing else."""
     loop = asyncio.get_running_loop()
-    asking = [loop.create_task(_wait_until_unanswered(ask, pulse, *one)) for one in questions]
+    asking = [loop.create_task(_wait_for_no_answers(ask, pulse, *one)) for one in questions]
     try:
         await asyncio.wait(asking, return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -103,13 +102,13 @@ async def wait_for_silence(ask: Ask, pulse: Pulse, questions: Sequence[Question]
             question.cancel()
 
 
-async def _wait_until_unanswered(ask: Ask, pulse: Pulse, path: str, seconds: float) -> None:
+async def _wait_for_no_answers(ask: Ask, pulse: Pulse, path: str, interval: float) -> None:
     missed = 0
     while missed < _MISSES:
         before = pulse.beat
-        await asyncio.sleep(seconds)
+        await asyncio.sleep(interval)
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(interval):
                 await ask("GET", path)
             missed = 0
         except (TimeoutError, EngineFailed):
@@ -134,7 +133,7 @@ C = TypeVar("C", bound=EngineClient)
 
 
 class EngineProcess:
-    """A process that ends with its input, so never outlives us, and the end of its log."""
+    """A child process that ends when its standard input does, and the last lines of its log."""
 
     def __init__(
         self, process: asyncio.subprocess.Process, ipc_socket: IpcSocket, stop_seconds: float
@@ -144,7 +143,7 @@ class EngineProcess:
         self.ipc_socket = ipc_socket
         self.tail: deque[str] = deque(maxlen=_TAIL_LINES)
         # Owned here, ended with the process.
-        self._log_reader = asyncio.get_running_loop().create_task(_keep_tail(process, self.tail))
+        self._log_reader = asyncio.get_running_loop().create_task(_read_log(process, self.tail))
 
     @classmethod
     async def start(
@@ -154,7 +153,7 @@ class EngineProcess:
         *,
         stop_seconds: float = _STOP_SECONDS,
     ) -> EngineProcess:
-        """Start it; raise :class:`EngineFailed`. KILL follows ``stop_seconds`` after its input."""
+        """Start a child, which :meth:`end` kills after ``stop_seconds``; raise ``EngineFailed``."""
         try:
             process = await asyncio.create_subprocess_exec(
                 *command,
@@ -178,7 +177,7 @@ class EngineProcess:
         return self._process.stdout
 
     async def write(self, line: bytes) -> None:
-        """Write to its input; if it has ended, the line is lost."""
+        """Write a line to the standard input of the process; if it has ended, the line is lost."""
         assert self._process.stdin is not None
         self._process.stdin.write(line)
         with suppress(ConnectionError):
@@ -190,13 +189,13 @@ class EngineProcess:
             self._process.stdin.write(line)
 
     async def ended(self) -> str:
-        """Wait for its end and its last output; return how it ended."""
+        """Wait for the end of the process and of its log; return how it ended, in words."""
         code = await self._process.wait()
         await asyncio.wait({self._log_reader})
         return _exit_description(code)
 
     async def end(self) -> None:
-        """End it, also if this call is cancelled; one that the kernel holds on to is left to it."""
+        """Close the input of the process, and kill it if it goes on; works also if cancelled."""
         process = self._process
         if process.stdin is not None:
             process.stdin.close()
@@ -218,7 +217,7 @@ class EngineProcess:
 async def starting(
     process: EngineProcess, client: EngineClient | None, seconds: float
 ) -> AsyncIterator[None]:
-    """Give the body this time to load the model; if it fails, end process and client.
+    """Limit the block, which loads the model, to ``seconds``; if it fails, end process and client.
 
     Raises :class:`EngineFailed` after the time.
     """
@@ -251,7 +250,7 @@ class EngineChild(Generic[C]):
         return None if self.process is None else self.process.pid
 
     async def ended(self) -> str:
-        """Wait for its end, or until it no longer answers; return why, in a few words."""
+        """Wait until the server has ended or no longer answers; return why, in a few words."""
         silence = wait_for_silence(self.client.ask, self.pulse, self.questions)
         if self.process is None:
             await silence
@@ -270,7 +269,7 @@ class EngineChild(Generic[C]):
         return f"the engine process ended ({ended.result()})" + (f": {why}" if why else "")
 
     async def stop(self) -> None:
-        """Have no more to do with it; a process of ours has ended then. May be called again."""
+        """Close the client and end the process, if it is one of ours; may be called again."""
         try:
             await self.client.close()
         finally:
@@ -292,7 +291,7 @@ def _kill_process(process: asyncio.subprocess.Process) -> None:
         process.kill()
 
 
-async def _keep_tail(process: asyncio.subprocess.Process, tail: deque[str]) -> None:
+async def _read_log(process: asyncio.subprocess.Process, tail: deque[str]) -> None:
     assert process.stderr is not None
     rest = b""  # not line by line: a line may be longer than any limit
     while chunk := await process.stderr.read(65536):
@@ -310,7 +309,7 @@ _POLL_SECONDS = 0.1  # nothing tells when it listens
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A command and how it is run."""
+    """A command to run, with its environment variables, CPUs, folder and time to end by itself."""
 
     command: Sequence[str]
     environment: Mapping[str, str]  # variables in addition to those of the supervising process
@@ -329,7 +328,7 @@ async def start_program_child(environ: Mapping[str, str]) -> EngineProcess:
 async def serve_program(
     process: EngineProcess, program: Program, ask: Callable[[], Awaitable[object]]
 ) -> str | None:
-    """Have a program run until ``ask`` raises nothing; return how it ended instead, if it did."""
+    """Run a program until ``ask`` succeeds, and return ``None``; if it ends before, return how."""
     await process.write(json.dumps(asdict(program)).encode() + b"\n")
     ended = asyncio.get_running_loop().create_task(process.ended())
     try:
@@ -356,14 +355,14 @@ _encode = msgspec.json.Encoder().encode
 
 
 def child_address(place: int | str) -> tuple[str, Reach]:
-    """Address and way of a child: a port on the loopback address, or the path of a Unix socket."""
+    """Return base URL and reach of a child at a loopback port, or at the path of a Unix socket."""
     if isinstance(place, str):
         return "http://engine", Reach(socket=place)
     return f"http://127.0.0.1:{place}", Reach()
 
 
 class EngineTransport:
-    """Connections to the server at ``address``, which wants to see ``key``; ``close`` ends them.
+    """HTTP connections to the server at ``address``, which requires ``key``; ``close`` ends them.
 
     Idle connections are closed after ``idle_seconds``, with 0 after every answer.
     """
@@ -379,7 +378,7 @@ class EngineTransport:
         await self._http_client.close()
 
     async def send(self, method: str, path: str, body: object) -> HttpResponse:
-        """Return the head of the answer, to a body if not ``None``; raise :class:`EngineFailed`."""
+        """Send a request with a JSON body; return the answer's head; raise ``EngineFailed``."""
         data = _encode(body) if body is not None else b""
         try:
             return await self._http_client.send(method, path, self._request_headers, data)
@@ -390,7 +389,7 @@ class EngineTransport:
 
 
 async def read_answer(response: HttpResponse) -> bytes:
-    """Return the body of an answer; raise :class:`EngineFailed`."""
+    """Read and return the body of an HTTP response; raise :class:`EngineFailed`."""
     try:
         return await response.read(_MAX_BODY_BYTES)
     except TransportFailed as failure:

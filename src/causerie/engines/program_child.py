@@ -1,4 +1,4 @@
-"""The process between us and a program of others: it ends that with us, and all that it started.
+"""A process that runs another program, and ends it and its process group when we end.
 
 Reads one line of JSON from standard input, a
 :class:`~causerie.engines.process.Program`, and runs it in a process group of its
@@ -38,37 +38,37 @@ def main() -> None:
             env={**os.environ, **program["environment"]},  # noqa: TID251 - handed on, not read
             start_new_session=True,
             # no other thread runs yet
-            preexec_fn=partial(_prepare_child, signal.SIGTERM if farewell else signal.SIGKILL),
+            preexec_fn=partial(_set_child_signals, signal.SIGTERM if farewell else signal.SIGKILL),
         )
     except OSError as error:
         sys.stderr.write(f"Error: {program['command'][0]}: {error.strerror}\n")
         sys.exit(_NOT_FOUND)
-    threading.Thread(target=_watch_parent, args=(process, farewell), daemon=True).start()
+    threading.Thread(target=_end_group_after_parent, args=(process, farewell), daemon=True).start()
     code = process.wait()
-    _signal_group(process, signal.SIGKILL)  # what it left of its group
+    _send_signal_to_group(process, signal.SIGKILL)  # what it left of its group
     sys.exit(code if code >= 0 else 128 - code)
 
 
-def _prepare_child(at_our_end: signal.Signals) -> None:
+def _set_child_signals(parent_death_signal: signal.Signals) -> None:
     # Our end must end the program too, also where we are killed.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    die_with_parent(at_our_end)
+    die_with_parent(parent_death_signal)
 
 
-def _watch_parent(process: subprocess.Popen[bytes], farewell: float) -> None:
+def _end_group_after_parent(process: subprocess.Popen[bytes], farewell_seconds: float) -> None:
     while sys.stdin.readline():
         pass
-    if farewell:
-        _signal_group(process, signal.SIGTERM)
+    if farewell_seconds:
+        _send_signal_to_group(process, signal.SIGTERM)
         with suppress(subprocess.TimeoutExpired):
-            process.wait(farewell)
-    _signal_group(process, signal.SIGKILL)
+            process.wait(farewell_seconds)
+    _send_signal_to_group(process, signal.SIGKILL)
 
 
-def _signal_group(process: subprocess.Popen[bytes], number: int) -> None:
+def _send_signal_to_group(process: subprocess.Popen[bytes], signal_number: int) -> None:
     with suppress(ProcessLookupError, PermissionError):  # none of the group is left
-        os.killpg(process.pid, number)
+        os.killpg(process.pid, signal_number)
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ _PREFERRED = b'"}]{:,0123456789etfnul aeio[<>/'
 
 @dataclass(slots=True)
 class FakeScript:
-    """Script of the engine's behaviour."""
+    """Script of the fake engine: its replies, when it fails, and what it waits for."""
 
     replies: Sequence[str] = ()  # returned in turn (default: the user's last message)
     fail_after: int | None = None  # a generation fails after so many tokens
@@ -61,7 +61,7 @@ class FakeScript:
 
 @dataclass(slots=True)
 class FakeEngine:
-    """The engine. ``requests`` are those it got, the last hundred of them.
+    """A scripted engine without weights; ``requests`` are the last hundred that it got.
 
     A token whose logit is raised by 100 or more is all it says; one that is
     lowered by as much is left out.
@@ -83,7 +83,7 @@ class FakeEngine:
 
     @classmethod
     def from_options(cls, model: str, ref: str | None, options: Mapping[str, Any]) -> Self:
-        """Return the engine of a configuration; raise :class:`EngineFailed` for wrong options."""
+        """Return a fake engine with these options; raise :class:`EngineFailed` for wrong ones."""
         del ref  # there are no weights
         for name, value in options.items():
             _require_valid_option(name, value)
@@ -126,7 +126,7 @@ class FakeEngine:
     async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
         ids: list[int] = []
         for piece in pieces:
-            ids += [piece] if isinstance(piece, int) else _text_ids(piece, special=special)
+            ids += [piece] if isinstance(piece, int) else _fake_token_ids(piece, special=special)
         return ids
 
     async def texts(self, tokens: Sequence[int], *, visible: Sequence[str] = ()) -> list[str]:
@@ -137,10 +137,10 @@ class FakeEngine:
     async def generate(
         self, request: base.TextRequest
     ) -> AsyncIterator[AsyncIterator[base.Output]]:
-        """Yield the next reply, or the rest of it where the prompt ends in its beginning."""
+        """Yield the next reply's tokens; if the prompt ends in its beginning, only the rest."""
         if len(request.prompt) >= self.context_length:
             raise base.PromptTooLong(len(request.prompt), self.context_length)
-        if taken := _accepted_tokens(request):
+        if taken := _token_ids_already_accepted(request):
             _grammar_matcher(request, taken)
         self.requests.append(request)
         del self.requests[:-100]
@@ -162,7 +162,7 @@ class FakeEngine:
         made: list[int] = []
         spelling = Spelling(_VOCABULARY, frozenset(), request.visible)
         # Only a script may contain control tokens; what users wrote stays plain text.
-        reply = _text_ids(self.reply(prompt), special=bool(self.script.replies))
+        reply = _fake_token_ids(self.reply(prompt), special=bool(self.script.replies))
         for id in _generated_ids(reply, request, prompt):
             if len(made) == self.script.fail_after:
                 raise base.EngineFailed("the script says that the engine fails here")
@@ -185,7 +185,7 @@ class FakeEngine:
         return _last_user_text(prompt).decode("utf-8", "replace")
 
 
-def _text_ids(text: str, *, special: bool) -> list[int]:
+def _fake_token_ids(text: str, *, special: bool) -> list[int]:
     if not special:
         return list(text.encode())
     return [
@@ -241,7 +241,7 @@ def _generated_ids(
     if request.grammar is not None:
         ids = [id for id in forced or reply if id not in banned]
         # The reply may repeat what the grammar has accepted; only the rest is generated then.
-        taken = _accepted_tokens(request)
+        taken = _token_ids_already_accepted(request)
         again = _admitted_reply(ids, _grammar_matcher(request, ()), banned)
         if not all(next(again, FAKE_END) == id for id in taken):
             again = _admitted_reply(ids, _grammar_matcher(request, taken), banned)
@@ -254,7 +254,7 @@ def _generated_ids(
         yield from (*ids, FAKE_END)
 
 
-def _accepted_tokens(request: base.TextRequest) -> list[int]:
+def _token_ids_already_accepted(request: base.TextRequest) -> list[int]:
     return [*request.resumed.encode(), *request.accepted]
 
 
@@ -332,12 +332,12 @@ EngineFactory = Callable[[str, str | None, Mapping[str, Any]], "ManagedEngine"]
 
 
 def engine_names() -> list[str]:
-    """Return the engines that a model can have here, those of other packages too."""
+    """Return the names of the engines that a model can have, those of other packages too."""
     return sorted({"llamacpp", "openvino", "vllm", "fake", *entry_points(group=GROUP).names})
 
 
 def engine_factory(name: str) -> EngineFactory:
-    """Return the factory of that name; raise :class:`EngineFailed` with the known names."""
+    """Return the factory of the fake engine or another package's; raise :class:`EngineFailed`."""
     if name == "fake":
         return FakeEngine.from_options
     for entry in entry_points(group=GROUP, name=name):

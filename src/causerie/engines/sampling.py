@@ -23,7 +23,7 @@ from causerie.protocol.parameters import MODEL_SAMPLING, SAMPLING, SamplingDefau
 
 
 class Family(Struct, frozen=True):
-    """Sampling that is recommended for models of these names."""
+    """A family of models, found by a pattern of names, with its recommended sampling."""
 
     pattern: str
     source: str
@@ -38,7 +38,7 @@ FAMILIES = msgspec.convert(
 
 
 def family_of(names: Iterable[str]) -> Family | None:
-    """Return the family of a model by its names, the most telling first."""
+    """Return the family that the first known one of a model's ``names`` belongs to, or ``None``."""
     for name in names:
         written = re.sub(r"[^a-z0-9.]+", "-", name.lower())
         for family in FAMILIES:
@@ -62,7 +62,7 @@ def sampling_of_gguf(told: Mapping[str, float], names: Iterable[str]) -> Recomme
 def sampling_of_folder(
     told: Mapping[str, object], names: Iterable[str], source: str = "generation_config.json"
 ) -> RecommendedSampling | None:
-    """Return the recommendation for a model folder; ``told`` is its ``generation_config.json``."""
+    """Return what ``told`` (``generation_config.json``) recommends, or else the model's family."""
     family = family_of(names)
     usual = _recommended_values(told, source) or (family.usual if family else None)
     if usual is None:
@@ -96,9 +96,9 @@ _LEAST = 1e-6  # engines compute in single precision, and refuse what is not to 
 
 
 def engine_fields(engine: str, wanted: SamplingParams) -> dict[str, float]:
-    """Return all numeric sampling parameters of an engine by its names, neutral where not set."""
+    """Return all numeric sampling parameters by the engine's own names, neutral where not set."""
     fields = {}
-    for name, field, neutral in _number_fields(engine):
+    for name, field, neutral in _fields_and_neutrals(engine):
         value = getattr(wanted, name)
         if value is None or value in neutral:
             value = neutral[0]
@@ -107,13 +107,15 @@ def engine_fields(engine: str, wanted: SamplingParams) -> dict[str, float]:
 
 
 def neutral_values(engine: str, effect: str) -> dict[str, float]:
-    """Return the fields of an engine whose parameters act this way, and their neutral values."""
+    """Return the neutral values of an engine's parameters with this ``effect``, by field."""
     acting = {each.name for each in SAMPLING if each.facts.effect == effect}
-    return {field: neutral[0] for name, field, neutral in _number_fields(engine) if name in acting}
+    return {
+        field: neutral[0] for name, field, neutral in _fields_and_neutrals(engine) if name in acting
+    }
 
 
 @cache
-def _number_fields(engine: str) -> tuple[tuple[str, str, tuple[float, ...]], ...]:
+def _fields_and_neutrals(engine: str) -> tuple[tuple[str, str, tuple[float, ...]], ...]:
     return tuple(
         (each.name, field, each.facts.neutral)
         for each in SAMPLING

@@ -59,7 +59,7 @@ class GivenUp(base.EngineFailed):
 
 @dataclass(eq=False)
 class EngineSupervisor(Generic[C]):
-    """One child at a time. ``child`` is there only while it is ready.
+    """Keeps one child running, and restarts it; ``child`` is set only while it is ready.
 
     The delay before a restart doubles from 0.2 to 30 seconds, with jitter, and starts anew once a
     child has run for a minute or has finished a piece of work: it is for those that cannot serve,
@@ -178,7 +178,7 @@ class Files:
                 raise GivenUp(f"the weights have changed: {path} is read anew when it is asked for")
 
     def mark(self, size: int) -> str:
-        """Return at most eight hexadecimal digits that differ for other weights of ``size``."""
+        """Return up to eight hexadecimal digits made of ``size`` and a file's modification time."""
         modified = next((stamp[1] for stamp in self._file_stamps.values() if stamp), 0) // 10**9
         return f"{size:x}{modified:x}"[-8:]
 
@@ -206,12 +206,12 @@ class TokenizeLimit:
     """
 
     def __init__(self) -> None:
-        self._short_places = asyncio.Semaphore(_AT_ONCE)
-        self._long_places = asyncio.Semaphore(_LONG_AT_ONCE)
+        self._short_text_places = asyncio.Semaphore(_AT_ONCE)
+        self._long_text_places = asyncio.Semaphore(_LONG_AT_ONCE)
 
     async def of(self, characters: int, read: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Return the result of ``read`` for a text of this length, once a place is free."""
-        places = self._long_places if characters > _LONG else self._short_places
+        """Run ``read`` once a place for a text of this length is free, and return the result."""
+        places = self._long_text_places if characters > _LONG else self._short_text_places
         await places.acquire()
         # Ends when the text is read, or with the child's connections.
         task = asyncio.get_running_loop().create_task(read())
@@ -226,7 +226,7 @@ def characters(pieces: Sequence[str | int]) -> int:
 
 
 def ensure_can_fit(vocabulary: TokenTable, pieces: Sequence[str | int], context: int) -> None:
-    """Raise :class:`PromptTooLong` if the pieces have more tokens than ``context`` in any case."""
+    """Raise :class:`PromptTooLong` if the pieces have more than ``context`` tokens for certain."""
     ids = sum(isinstance(piece, int) for piece in pieces)
     least = characters(pieces) // vocabulary.longest + ids
     if least > context:
@@ -235,7 +235,7 @@ def ensure_can_fit(vocabulary: TokenTable, pieces: Sequence[str | int], context:
 
 @dataclass(frozen=True, slots=True)
 class LocalModel:
-    """Weights on this disk, and what they say of their model."""
+    """A model's files on this disk, and the facts, vocabulary and sampling that they contain."""
 
     files: Files  # all that make it this model and no other, as they were before they were read
     facts: Header | ModelFolder
@@ -246,7 +246,7 @@ class LocalModel:
 def gguf_model(
     weights: Path, ref: str, alongside: Sequence[Path] = ()
 ) -> tuple[Header, LocalModel]:
-    """Return the header of a GGUF file, and its model; raise :class:`EngineFailed`.
+    """Return header and :class:`LocalModel` of a GGUF file; raise :class:`EngineFailed`.
 
     ``ref`` says where the weights are from, which may name the model's family. ``alongside`` are
     other files that the engine loads.
@@ -291,11 +291,11 @@ class SupervisedEngine(ABC, Generic[C]):
         self.slots = slots
         self.memory_bytes = memory_bytes
         self.context = context  # most tokens of one request, prompt and output together
-        self._model = model
-        self._local = local
+        self._model_name = model
+        self._local_model = local
         self._load_seconds = load_seconds
-        self.supervisor = EngineSupervisor(model, self._start_server)
-        self._busy = 0
+        self.supervisor = EngineSupervisor(model, self._load_child_of_unchanged_files)
+        self._running_request_count = 0
         self._pulse = Pulse()
         self._facts: base.ModelFacts | None = None
         self._cached_vocabulary: TokenTable | None = None
@@ -310,7 +310,7 @@ class SupervisedEngine(ABC, Generic[C]):
 
     # Name and version of what runs.
     @abstractmethod
-    async def _build_name(self, client: C) -> str: ...
+    async def _engine_name_and_version(self, client: C) -> str: ...
 
     # Blocks; raises WeightsError or OSError.
     @abstractmethod
@@ -347,10 +347,10 @@ class SupervisedEngine(ABC, Generic[C]):
     def status(self) -> base.EngineStatus:
         supervisor = self.supervisor
         return base.EngineStatus(
-            model=self._model,
+            model=self._model_name,
             state=supervisor.state,
             slots=self.slots,
-            busy=min(self._busy, self.slots),
+            busy=min(self._running_request_count, self.slots),
             restarts=supervisor.restarts,
             idle_seconds=time.monotonic() - self._pulse.beat,
             memory_bytes=self.memory_bytes,
@@ -361,7 +361,7 @@ class SupervisedEngine(ABC, Generic[C]):
         )
 
     async def texts(self, tokens: Sequence[int], *, visible: Sequence[str] = ()) -> list[str]:
-        spelling = await self._spelling(visible)
+        spelling = await self._spelling_after((), visible)
         return [spelling(token) for token in tokens]
 
     @asynccontextmanager
@@ -379,14 +379,14 @@ class SupervisedEngine(ABC, Generic[C]):
         run = (
             self._run_guided if guided or request.accepted or request.resumed else self._run_request
         )
-        self._busy += 1
+        self._running_request_count += 1
         done = False
         try:
             async with run(client, await self._vocabulary(), request) as outputs:
                 yield outputs
                 done = True
         finally:
-            self._busy -= 1
+            self._running_request_count -= 1
             if done:
                 self.supervisor.has_answered = True
 
@@ -409,7 +409,7 @@ class SupervisedEngine(ABC, Generic[C]):
         )
         run = functools.partial(self._run_request, client, vocabulary)
         sample = functools.partial(self._sample_token, client, vocabulary)
-        spelling = await self._spelling(request.visible, request.prompt)
+        spelling = await self._spelling_after(request.prompt, request.visible)
         async with aclosing(Guided(run, sample, request, matcher, spelling).outputs()) as outputs:
             yield outputs
 
@@ -418,11 +418,11 @@ class SupervisedEngine(ABC, Generic[C]):
         run = functools.partial(asyncio.run_coroutine_threadsafe, loop=asyncio.get_running_loop())
         return lambda text: run(self.tokenize([text], special=False)).result()
 
-    async def _spelling(self, visible: Sequence[str], behind: Sequence[int] = ()) -> Spelling:
+    async def _spelling_after(self, prior: Sequence[int], visible: Sequence[str]) -> Spelling:
         vocabulary = await self._vocabulary()
         ids = (await self.facts()).control_tokens.values()
         hidden = {id for id in ids if vocabulary.types[id] != TokenType.USER_DEFINED}
-        return Spelling(vocabulary, frozenset(hidden.union(vocabulary.end)), visible, behind)
+        return Spelling(vocabulary, frozenset(hidden.union(vocabulary.end)), visible, prior)
 
     async def _vocabulary(self) -> TokenTable:
         if self._cached_vocabulary is None:
@@ -431,12 +431,12 @@ class SupervisedEngine(ABC, Generic[C]):
         return self._cached_vocabulary
 
     async def facts(self) -> base.ModelFacts:
-        local, model = self._local, self._local.facts
+        local, model = self._local_model, self._local_model.facts
         self._client()  # raises where there is none
         if self._facts is None:
             vocabulary = await self._vocabulary()
             control = await self._control_tokens(vocabulary)
-            build = await self._build_name(self._client())
+            build = await self._engine_name_and_version(self._client())
             self._facts = base.ModelFacts(
                 template=model.chat_template,
                 context_length=self.context,
@@ -458,8 +458,8 @@ class SupervisedEngine(ABC, Generic[C]):
     async def _control_tokens(self, vocabulary: TokenTable) -> Mapping[str, int]:
         return vocabulary.control
 
-    async def _start_server(self) -> EngineChild[C]:
-        ensure_unchanged = self._local.files.ensure_unchanged
+    async def _load_child_of_unchanged_files(self) -> EngineChild[C]:
+        ensure_unchanged = self._local_model.files.ensure_unchanged
         await asyncio.to_thread(ensure_unchanged)
         child = await self._load_child()
         try:

@@ -1,1 +1,1 @@
-"""Everything that exists with accounts alone, and is imported only then."""
+"""Code that is needed only with accounts, and is imported only then."""

@@ -340,7 +340,7 @@ class LlamaCppEngine(supervised.SupervisedEngine[LlamaCppClient]):
         self._partial_tokens: PartialTokens  # of the vocabulary, once that is read
 
     def _check_memory(self, need: Need) -> None:
-        model, total = self._model, available_memory() // self._launch.options.part.of
+        model, total = self._model_name, available_memory() // self._launch.options.part.of
         if need.memory > total:
             raise EngineFailed(f"{model} {need.refusal(total)}")
         if need.memory > (free := free_now(total)):
@@ -352,7 +352,7 @@ class LlamaCppEngine(supervised.SupervisedEngine[LlamaCppClient]):
                 advice=need.advice(free),
             )
 
-    async def _build_name(self, client: LlamaCppClient) -> str:
+    async def _engine_name_and_version(self, client: LlamaCppClient) -> str:
         return f"llamacpp-{self._build_version}"
 
     async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
@@ -396,12 +396,12 @@ class LlamaCppEngine(supervised.SupervisedEngine[LlamaCppClient]):
         return [[*before, *part, *behind] for part in parted(parts)]
 
     async def embed(self, inputs: Sequence[Sequence[int]]) -> list[bytes]:
-        self._busy += len(inputs)
+        self._running_request_count += len(inputs)
         try:
             body = {"input": inputs, "encoding_format": "base64"}
             answer = await self._client().ask("POST", "/v1/embeddings", body)
         finally:
-            self._busy -= len(inputs)
+            self._running_request_count -= len(inputs)
         self.supervisor.has_answered = True
         found = sorted(answer["data"], key=lambda one: one["index"])
         return [b64decode(one["embedding"]) for one in found]
@@ -420,7 +420,7 @@ class LlamaCppEngine(supervised.SupervisedEngine[LlamaCppClient]):
         build = await examine_program(options.command, options)
         log.info(
             "native build of llama.cpp",
-            model=self._model,
+            model=self._model_name,
             command=build.program,
             version=build.version,
             gpu=build.gpu,
@@ -496,7 +496,7 @@ class LlamaCppEngine(supervised.SupervisedEngine[LlamaCppClient]):
         self._prompt_store.close()
 
     def _read_vocabulary(self) -> TokenTable:
-        vocabulary = read_vocabulary(self._local.vocabulary)
+        vocabulary = read_vocabulary(self._local_model.vocabulary)
         self._partial_tokens = PartialTokens(vocabulary)
         return vocabulary
 

@@ -357,7 +357,7 @@ class OpenVinoEngine(supervised.SupervisedEngine[OpenVinoClient]):
         self._tokenize_limiter = supervised.TokenizeLimit()
         self._control_pattern: re.Pattern[str]  # of the vocabulary, once that is read
 
-    async def _build_name(self, client: OpenVinoClient) -> str:
+    async def _engine_name_and_version(self, client: OpenVinoClient) -> str:
         return f"openvino-{client.version}"
 
     async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
@@ -389,7 +389,7 @@ class OpenVinoEngine(supervised.SupervisedEngine[OpenVinoClient]):
         return await spawn(self._launch, end, self._load_seconds, self._pulse)
 
     def _read_vocabulary(self) -> TokenTable:
-        vocabulary = read_vocabulary(self._local.vocabulary)
+        vocabulary = read_vocabulary(self._local_model.vocabulary)
         texts = sorted(vocabulary.control, key=len, reverse=True)
         self._control_pattern = re.compile("|".join(map(re.escape, texts)) or r"\Z(?!\Z)")
         return vocabulary

@@ -38,7 +38,7 @@ _MISSING = "dnspython is not installed; in a clone of Causerie: pip install '.[p
 
 
 class Unresolved(Exception):
-    """A name that stands for no server, as far as can be found out now."""
+    """Raised if the lookup of a server name fails, or finds no server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class MemberAddress:
 
 
 async def lookup(url: str) -> Sequence[MemberAddress]:
-    """Ask the system for the servers of a base URL; raise :class:`Unresolved`."""
+    """Return the servers that a base URL's host name stands for; raise :class:`Unresolved`."""
     address = Address.parse(url)
     try:
         async with asyncio.timeout(_LOOKUP_SECONDS):
@@ -78,7 +78,7 @@ async def lookup(url: str) -> Sequence[MemberAddress]:
 
 
 async def targets(url: str, server: tuple[str, int] | None = None) -> Sequence[MemberAddress]:
-    """Return the targets of a service of the best priority; raise :class:`Unresolved`.
+    """Return the SRV targets of a service that have the best priority; raise :class:`Unresolved`.
 
     Weights are left out: the choice among members goes by their load. ``server`` is the name
     server to ask, by its IP address and port; without it, those of the system are asked.
@@ -112,12 +112,12 @@ async def targets(url: str, server: tuple[str, int] | None = None) -> Sequence[M
 
 @dataclass(eq=False)
 class Discovery:
-    """Calls ``_on_members`` with all servers whenever they have changed."""
+    """Looks up server names every 5 s; calls ``_on_members`` with all servers after a change."""
 
     _on_members: Callable[[Sequence[MemberAddress]], None]
     _addresses_by_url: dict[str, Sequence[MemberAddress]] = field(default_factory=dict)  # in order
     _dns_errors: dict[str, str] = field(default_factory=dict)
-    _listed_members: Sequence[MemberAddress] | None = None
+    _last_published_members: Sequence[MemberAddress] | None = None
     _is_running: bool = False
     _lookup_task: asyncio.Task[None] | None = None
     _dns_urls: Sequence[str] = ()
@@ -127,8 +127,8 @@ class Discovery:
         return next(iter(self._dns_errors.values()), "")
 
     def renew(self, urls: Sequence[str]) -> None:
-        """Replace the base URLs; where a name is new, members stay until it was looked up."""
-        names = [url for url in urls if not _is_literal(url)]
+        """Replace the base URLs; for a new host name, the members change only after its lookup."""
+        names = [url for url in urls if not _needs_no_lookup(url)]
         unknown = [url for url in names if url not in self._addresses_by_url]
         self._addresses_by_url = {
             url: self._addresses_by_url.get(url, ()) if url in names else [MemberAddress(url)]
@@ -139,30 +139,30 @@ class Discovery:
         if not unknown:
             self._publish_members()
         if self._is_running:
-            self._watch_names()
+            self._restart_lookup_task()
 
     def start(self) -> None:
         self._is_running = True
-        self._watch_names()
+        self._restart_lookup_task()
 
     async def stop(self) -> None:
         self._is_running = False
         task, self._lookup_task = self._lookup_task, None
         await end_task(task)
 
-    def _watch_names(self) -> None:
+    def _restart_lookup_task(self) -> None:
         if self._lookup_task is not None:
             self._lookup_task.cancel()
         loop = asyncio.get_running_loop()
-        self._lookup_task = loop.create_task(self._refresh_names()) if self._dns_urls else None
+        self._lookup_task = loop.create_task(self._poll_names()) if self._dns_urls else None
 
-    async def _refresh_names(self) -> None:
+    async def _poll_names(self) -> None:
         while True:
-            await asyncio.gather(*(self._resolve(url) for url in self._dns_urls))
+            await asyncio.gather(*(self._refresh_addresses(url) for url in self._dns_urls))
             self._publish_members()
             await asyncio.sleep(_SECONDS * random.uniform(0.8, 1.2))
 
-    async def _resolve(self, url: str) -> None:
+    async def _refresh_addresses(self, url: str) -> None:
         try:
             found = await lookup(url)
             if not found:
@@ -178,12 +178,12 @@ class Discovery:
     def _publish_members(self) -> None:
         by_name = {one.name: one for each in self._addresses_by_url.values() for one in each}
         members = list(by_name.values())
-        if members != self._listed_members:
-            self._listed_members = members
+        if members != self._last_published_members:
+            self._last_published_members = members
             self._on_members(members)
 
 
-def _is_literal(url: str) -> bool:
+def _needs_no_lookup(url: str) -> bool:
     with suppress(ValueError):
         return "://" not in url or bool(ipaddress.ip_address(Address.parse(url).host))
     return False
@@ -200,58 +200,58 @@ class _Generation:
     _end_ids: Collection[int]
 
     def __post_init__(self) -> None:
-        self._generated: list[int] = []
-        self._generated_before = 0  # of those made, by servers that have failed
-        self._tried_members: list[str] = []
-        self._turn: MemberTurn | None = None
-        self._has_answered = False  # by the present server
+        self._generated_ids: list[int] = []
+        self._earlier_token_count = 0  # of those made, by servers that have failed
+        self._tried_names: list[str] = []
+        self._member_turn: MemberTurn | None = None
+        self._turn_has_answered = False  # by the present server
         self._stack = AsyncExitStack()
         self._outputs: AsyncIterator[base.Output]
 
     async def begin(self) -> None:
         rest = self._remaining_request()
         while True:
-            turn = self._turn = self._pool.choose(rest.prompt, rest.scope, self._tried_members)
-            self._has_answered = False
-            self._tried_members.append(turn.at.name)
+            turn = self._member_turn = self._pool.choose(rest.prompt, rest.scope, self._tried_names)
+            self._turn_has_answered = False
+            self._tried_names.append(turn.at.name)
             try:
                 self._outputs = await self._stack.enter_async_context(turn.at.engine.generate(rest))
                 return
             except base.EngineFailed as failure:
-                await self._leave_failed(failure)
+                await self._leave_and_raise_if_final(failure)
 
     async def outputs(self) -> AsyncGenerator[base.Output, None]:
         while True:
             try:
                 async for output in self._outputs:
                     if isinstance(output, base.Token):
-                        if self._turn is not None and not self._has_answered:
-                            self._has_answered = True
-                            self._turn.answered()
-                        self._generated.append(output.id)
-                    elif isinstance(output, base.Stopped) and self._generated_before:
+                        if self._member_turn is not None and not self._turn_has_answered:
+                            self._turn_has_answered = True
+                            self._member_turn.answered()
+                        self._generated_ids.append(output.id)
+                    elif isinstance(output, base.Stopped) and self._earlier_token_count:
                         output = replace(
                             output,
                             prompt_tokens=len(self._request.prompt),
-                            completion_tokens=self._generated_before + output.completion_tokens,
+                            completion_tokens=self._earlier_token_count + output.completion_tokens,
                             cached_tokens=0,  # the first one did not come to tell
                         )
                     yield output
                 return
             except base.EngineFailed as failure:
-                await self._leave_failed(failure)
-            if stopped := self._early_stop():
+                await self._leave_and_raise_if_final(failure)
+            if stopped := self._stop_if_already_complete():
                 yield stopped
                 return
-            self._generated_before = len(self._generated)
+            self._earlier_token_count = len(self._generated_ids)
             await self.begin()
 
     async def leave(self, failure: BaseException | None, why: str = "") -> None:
-        """Free the server's slot; without a failure, the generation is complete.
+        """Free the present server's slot; without a ``failure`` the generation is complete.
 
         ``why`` the server failed is counted against it.
         """
-        turn, self._turn = self._turn, None
+        turn, self._member_turn = self._member_turn, None
         if turn is None:
             return
         stack, self._stack = self._stack, AsyncExitStack()
@@ -259,19 +259,19 @@ class _Generation:
         try:
             if failure is None:
                 await stack.aclose()
-                made = self._generated[self._generated_before :]
+                made = self._generated_ids[self._earlier_token_count :]
             else:
                 await stack.__aexit__(type(failure), failure, failure.__traceback__)
         finally:
             turn.end(made, why)
 
-    async def _leave_failed(self, failure: base.EngineFailed) -> None:
+    async def _leave_and_raise_if_final(self, failure: base.EngineFailed) -> None:
         await self.leave(failure, "" if failure.refused else str(failure))
-        if failure.refused or len(self._tried_members) >= _MOST_MEMBERS:
+        if failure.refused or len(self._tried_names) >= _MOST_MEMBERS:
             raise failure
 
     def _remaining_request(self) -> base.TextRequest:
-        request, made = self._request, self._generated
+        request, made = self._request, self._generated_ids
         if not made:
             return request
         return replace(
@@ -281,15 +281,15 @@ class _Generation:
             accepted=(*request.accepted, *made) if request.grammar is not None else (),
         )
 
-    def _early_stop(self) -> base.Stopped | None:
+    def _stop_if_already_complete(self) -> base.Stopped | None:
         if (
-            self._generated
-            and self._generated[-1] in self._end_ids
+            self._generated_ids
+            and self._generated_ids[-1] in self._end_ids
             and not self._request.ignore_eos
         ):
-            return base.Stopped("stop", len(self._request.prompt), len(self._generated))
-        if len(self._generated) >= self._request.max_tokens:
-            return base.Stopped("length", len(self._request.prompt), len(self._generated))
+            return base.Stopped("stop", len(self._request.prompt), len(self._generated_ids))
+        if len(self._generated_ids) >= self._request.max_tokens:
+            return base.Stopped("length", len(self._request.prompt), len(self._generated_ids))
         return None
 
 
@@ -300,7 +300,7 @@ _BEST_FIRST = (base.EngineState.READY, base.EngineState.LOADING, base.EngineStat
 
 
 class EnginePool:
-    """The engine of the servers at ``addresses``; ``make`` builds one of them, without starting it.
+    """An engine over the servers at ``addresses``; ``make`` builds one server's engine, unstarted.
 
     An address without a scheme is the name of a server that is started here.
     A host name among the addresses may stand for several servers.
@@ -316,37 +316,37 @@ class EnginePool:
         events: Callable[[MemberAddress], Sequence[KvEndpoint]] = lambda _: (),
         close: Callable[[], None] = lambda: None,
     ) -> None:
-        self._model = model
-        self._free_shared = close
-        self._new_engine = make
+        self._model_name = model
+        self._free_shared_resources = close
+        self._make_member_engine = make
         self._event_endpoints_of = events
         self._members: dict[str, Member] = {}
         self._leaving_members: set[Member] = set()
-        self._end_tasks: set[asyncio.Task[None]] = set()
-        self._member_numbers = count(1)
+        self._member_stop_tasks: set[asyncio.Task[None]] = set()
+        self._choice_numbers = count(1)
         self._prefix_index = PrefixIndex(_BLOCKS)
         self._member_changed = asyncio.Event()
         self._is_started = False
         self._discovery = Discovery(self._set_members)
         self._discovery.renew(addresses)
         self._facts: base.ModelFacts | None = None
-        self._facts_members: object = None
+        self._member_restarts_of_facts: object = None
 
     @property
     def slots(self) -> int:
-        """Return the number of concurrent requests of all members that can generate now."""
+        """Return how many requests all loaded members together can generate at the same time."""
         return sum(member.engine.slots for member in self._loaded_members())
 
     @property
     def memory_bytes(self) -> int:
-        """Return the memory of all members in bytes; those that others run take none."""
+        """Return the memory of all members' engines in bytes; those that others run take none."""
         return sum(member.engine.memory_bytes for member in self._members.values())
 
     def renew(self, addresses: Sequence[str]) -> None:
         self._discovery.renew(addresses)
 
     async def start(self) -> None:
-        """Load members until one is ready; raise if all have failed; wait for names without any."""
+        """Start loading all members; return when one is ready, raise when every one has failed."""
         self._is_started = True
         self._discovery.start()
         self._begin_loading_members()
@@ -363,9 +363,9 @@ class EnginePool:
             await self._discovery.stop()
             everybody = [*self._members.values(), *self._leaving_members]
             await asyncio.gather(*(member.stop() for member in everybody))
-            await asyncio.gather(*self._end_tasks)
+            await asyncio.gather(*self._member_stop_tasks)
         finally:
-            self._free_shared()
+            self._free_shared_resources()
 
     def status(self) -> base.EngineStatus:
         members = tuple(member.status() for member in self._members.values())
@@ -373,7 +373,7 @@ class EnginePool:
         states = {one.state for one in members}
         without_members = base.EngineState.LOADING if self._is_started else base.EngineState.ABSENT
         return base.EngineStatus(
-            model=self._model,
+            model=self._model_name,
             state=next((one for one in _BEST_FIRST if one in states), without_members),
             slots=self.slots,
             busy=sum(one.busy for one in members),
@@ -381,15 +381,15 @@ class EnginePool:
             idle_seconds=min((one.idle_seconds or 0.0 for one in ready), default=None),
             memory_bytes=self.memory_bytes,
             context=min((one.context or 0 for one in ready), default=None),
-            detail="; ".join(filter(None, (_members_away(members), self._discovery.detail))),
+            detail="; ".join(filter(None, (_away_message(members), self._discovery.detail))),
             members=members,
         )
 
     async def facts(self) -> base.ModelFacts:
-        """Return the facts of the pool: the least context, all slots, the rest of one member."""
-        ready = self._ready_members()
+        """Return one member's facts, with the least context of ready members and all slots."""
+        ready = self._loaded_members_or_raise()
         facts_of = [(member.name, member.restarts) for member in ready]
-        if self._facts is not None and facts_of == self._facts_members:
+        if self._facts is not None and facts_of == self._member_restarts_of_facts:
             return self._facts
         facts = replace(
             await self._ask_member(lambda engine: engine.facts()),
@@ -398,7 +398,7 @@ class EnginePool:
         )
         if self._facts is None or facts != self._facts:  # the chat knows them by identity
             self._facts = facts
-        self._facts_members = facts_of
+        self._member_restarts_of_facts = facts_of
         return self._facts
 
     async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
@@ -428,8 +428,8 @@ class EnginePool:
         await generation.leave(None)
 
     async def _ask_member(self, question: Callable[[SupervisedEngine[Any]], Awaitable[R]]) -> R:
-        """Ask one member; where it has just died, another one."""
-        asked = self._ready_members()[:_MOST_MEMBERS]
+        """Return one member's answer to ``question``; if that one has just died, ask another."""
+        asked = self._loaded_members_or_raise()[:_MOST_MEMBERS]
         for member in asked:
             try:
                 return await question(member.engine)
@@ -438,14 +438,14 @@ class EnginePool:
                     raise
         raise self._no_member_error()
 
-    def _ready_members(self) -> Sequence[Member]:
+    def _loaded_members_or_raise(self) -> Sequence[Member]:
         ready = self._loaded_members()
         if not ready:
             raise self._no_member_error()
         return ready
 
     def choose(self, prompt: Sequence[int], scope: str, tried: Collection[str]) -> MemberTurn:
-        """Choose the member for a prompt: it reuses what it holds in this scope.
+        """Choose the cheapest member for a prompt, given what each has cached in this scope.
 
         None that was ``tried`` is chosen. Raise :class:`EngineFailed` if there is no other.
         """
@@ -459,8 +459,8 @@ class EnginePool:
         runs = {member.name: member.cache.run(found, scope) for member in able} if found else found
         member = least_cost(able, len(prompt), runs)
         unread = max(len(prompt) - runs.get(member.name, 0) * BLOCK, 1)
-        member.chosen = next(self._member_numbers)
-        turn = MemberTurn(member, prompt, root(scope), blocks, unread, self._stop_unused_member)
+        member.chosen = next(self._choice_numbers)
+        turn = MemberTurn(member, prompt, root(scope), blocks, unread, self._stop_unused_leaver)
         if member.chosen % _FIT_EVERY == 0:
             self._resize_index()
         return turn
@@ -485,12 +485,12 @@ class EnginePool:
             member = before.pop(name, None)
             if member is None:
                 cache = MemberCache(self._prefix_index, name, self._event_endpoints_of(address))
-                member = Member(name, self._new_engine(address), cache)
+                member = Member(name, self._make_member_engine(address), cache)
             self._members[name] = member
         for member in before.values():
             member.cache.forget()
             self._leaving_members.add(member)
-            self._stop_unused_member(member)
+            self._stop_unused_leaver(member)
         self._resize_index()
         if self._is_started:
             self._begin_loading_members()
@@ -500,20 +500,20 @@ class EnginePool:
         held = sum(len(member.cache) for member in self._members.values())
         self._prefix_index.resize(max(_BLOCKS * len(self._members), min(2 * held, _MOST_BLOCKS)))
 
-    def _stop_unused_member(self, member: Member) -> None:
+    def _stop_unused_leaver(self, member: Member) -> None:
         if member in self._leaving_members and not member.running:
             self._leaving_members.discard(member)
             # Awaited by `stop`.
             task = asyncio.get_running_loop().create_task(member.stop())
-            self._end_tasks.add(task)
-            task.add_done_callback(self._end_tasks.discard)
+            self._member_stop_tasks.add(task)
+            task.add_done_callback(self._member_stop_tasks.discard)
 
     def _begin_loading_members(self) -> None:
         for member in self._members.values():
             member.begin(self._member_changed)
 
 
-def _members_away(members: Sequence[base.EngineStatus]) -> str:
+def _away_message(members: Sequence[base.EngineStatus]) -> str:
     away = [one for one in members if one.state is not base.EngineState.READY]
     if not away:
         return ""

@@ -28,7 +28,7 @@ MOST_ALTERNATIVES = 20
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """A vLLM that others run."""
+    """Address and limits of a vLLM server that others run."""
 
     address: str  # its base address, without `/v1`
     key: str | None = field(default=None, repr=False)  # the key that it requires
@@ -107,7 +107,7 @@ _decode = msgspec.json.Decoder(_Item).decode
 
 
 class VllmRefused(base.EngineFailed):
-    """The server answered, and not with what it was asked for: ``status`` is HTTP's."""
+    """Raised if the server answers with an error; ``status`` is that of HTTP."""
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message, loading=status in _PASSING)
@@ -140,7 +140,7 @@ class VllmClient(EngineTransport):
     async def complete(
         self, request: base.TextRequest, stops: tuple[int, ...], spelling: Spelling, pulse: Pulse
     ) -> AsyncIterator[AsyncGenerator[base.Output, None]]:
-        """Yield the outputs of one completion; leaving the block ends it, as do ids in ``stops``.
+        """Yield the outputs of one completion, which ends with the block or at an id in ``stops``.
 
         Each piece triggers ``pulse``.
         """
@@ -156,7 +156,7 @@ class VllmClient(EngineTransport):
 
 
 def completion_body(request: base.TextRequest, stops: tuple[int, ...]) -> dict[str, Any]:
-    """Return the engine's request without its model. Unset parameters are neutral.
+    """Return the body of a completion request, without ``model``; unset parameters are neutral.
 
     As long as fewer than ``min_tokens`` are made it forbids all that would end the text.
     """

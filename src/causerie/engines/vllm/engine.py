@@ -53,7 +53,7 @@ _NOTHING = ""  # a token that no text becomes
 
 
 class FolderTokenizer:
-    """The tokenizer in ``file``, a ``tokenizer.json``; takes seconds for the largest.
+    """The tokenizer of the ``tokenizer.json`` at ``file``; reading the largest takes seconds.
 
     May be used by threads. Raises :class:`NotModelFolder` for a file that is
     none, or whose ids are not those that the library gives its tokens.
@@ -61,12 +61,12 @@ class FolderTokenizer:
 
     def __init__(self, file: Path) -> None:
         try:
-            content = _without_alterations(read_object(file))
-            self._with_special = _build_tokenizer(content)
+            content = _without_id_changes(read_object(file))
+            self._added_token_tokenizer = _build_tokenizer(content)
             # The library numbers added tokens itself: by the model's vocabulary, or behind it.
             for token in content.get("added_tokens") or ():
                 text, id = token["content"], token["id"]
-                if self._with_special.token_to_id(text) != id:
+                if self._added_token_tokenizer.token_to_id(text) != id:
                     raise ValueError(
                         f"{text!r} has the id {id} there, and another by its vocabulary"
                     )
@@ -75,8 +75,8 @@ class FolderTokenizer:
             lost = model.get("unk_id") is None and not model.get("byte_fallback")
             if lost and model.get("type") == "Unigram":
                 raise ValueError("it has nothing for characters that it does not know")
-            self._without_special = _build_tokenizer(
-                _without_added_tokens(content, self._with_special)
+            self._plain_text_tokenizer = _build_tokenizer(
+                _without_added_tokens(content, self._added_token_tokenizer)
             )
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise NotModelFolder(
@@ -91,7 +91,7 @@ class FolderTokenizer:
         Blocks the thread, not the others, about a millisecond for a thousand tokens.
         Raises :class:`ValueError` for a text that the library fails at.
         """
-        tokenizer = self._with_special if special else self._without_special
+        tokenizer = self._added_token_tokenizer if special else self._plain_text_tokenizer
         found: list[int] = []
         for piece in pieces:
             if isinstance(piece, int):
@@ -116,19 +116,19 @@ def _build_tokenizer(content: dict[str, Any]) -> Tokenizer:
         raise ValueError(error) from None
 
 
-def _without_alterations(content: dict[str, object]) -> dict[str, Any]:
+def _without_id_changes(content: dict[str, object]) -> dict[str, Any]:
     # Truncation, padding and dropout change ids; post-processors are never used. An added token
     # with letters must match as written, not in a form that a normalizer produces.
     model = content.get("model")
     if isinstance(model, dict) and "dropout" in model:
         content = {**content, "model": {**model, "dropout": None}}
     every: Any = content.get("added_tokens") or ()
-    added = [one | {"normalized": False} if _has_letters(one["content"]) else one for one in every]
+    added = [one | {"normalized": False} if _is_not_blank(one["content"]) else one for one in every]
     unused = {"truncation": None, "padding": None, "post_processor": None}
     return {**content, "added_tokens": added, **unused}
 
 
-def _has_letters(token: str) -> bool:
+def _is_not_blank(token: str) -> bool:
     # Blanks alone cannot forge anything.
     return bool(token.strip(" \t\r\n▁"))
 
@@ -137,7 +137,7 @@ def _without_added_tokens(content: dict[str, Any], tokenizer: Tokenizer) -> dict
     # Added tokens are removed from the model's own vocabulary too, which may have them as whole
     # pieces. Runs of blanks stay.
     added = tokenizer.get_added_tokens_decoder()
-    gone = {id for id, token in added.items() if _has_letters(token.content)}
+    gone = {id for id, token in added.items() if _is_not_blank(token.content)}
     model = dict(content["model"])
     vocabulary = model["vocab"]
     if isinstance(vocabulary, dict):
@@ -171,16 +171,16 @@ class ServedFolder:
             raise EngineFailed(str(error)) from error
         self.files = supervised.Files(self.facts.files)
         self.tokenizer_file = path / TOKENIZER
-        self._limiter = supervised.TokenizeLimit()
-        self._lock = threading.Lock()
+        self._tokenize_limit = supervised.TokenizeLimit()
+        self._reading_lock = threading.Lock()
         self._tokenizer_and_table: tuple[FolderTokenizer, TokenTable] | None = None
 
     def words(self) -> tuple[FolderTokenizer, TokenTable]:
-        """Return tokenizer and vocabulary. Blocks.
+        """Return the tokenizer and the vocabulary of the folder, read at the first call. Blocks.
 
         Raises :class:`WeightsError` or :class:`OSError`.
         """
-        with self._lock:
+        with self._reading_lock:
             if self._tokenizer_and_table is None:
                 tokenizer = FolderTokenizer(self.tokenizer_file)
                 self._tokenizer_and_table = tokenizer, read_vocabulary(self.tokenizer_file)
@@ -189,7 +189,7 @@ class ServedFolder:
     async def tokenize(
         self, pieces: Sequence[str | int], *, special: bool, context: int
     ) -> list[int]:
-        """Return the token ids; no beginning-of-text token is added.
+        """Return the token ids of the pieces; no beginning-of-text token is added.
 
         Raises :class:`PromptTooLong` where they cannot fit: reading the text takes its time.
         """
@@ -199,7 +199,7 @@ class ServedFolder:
         tokenizer, vocabulary = known
         supervised.ensure_can_fit(vocabulary, pieces, context)
         read = partial(asyncio.to_thread, tokenizer.ids, pieces, special=special)
-        return await self._limiter.of(supervised.characters(pieces), read)
+        return await self._tokenize_limit.of(supervised.characters(pieces), read)
 
 
 # A vLLM that is started here.
@@ -215,17 +215,17 @@ class KvSockets:
     """
 
     def __init__(self) -> None:
-        self._events, self._replay = process.IpcSocket(), process.IpcSocket()
-        events, replay = self._events.path, self._replay.path
+        self._events_socket, self._replay_socket = process.IpcSocket(), process.IpcSocket()
+        events, replay = self._events_socket.path, self._replay_socket.path
         self.endpoint: KvEndpoint | None = None
         """``None`` where there are no such sockets."""
         if events is not None and replay is not None:
             self.endpoint = KvEndpoint(f"ipc://{events}", f"ipc://{replay}")
 
     def close(self) -> None:
-        """Remove them. May be called again."""
-        self._events.close()
-        self._replay.close()
+        """Remove the sockets; may be called again."""
+        self._events_socket.close()
+        self._replay_socket.close()
 
 
 def events_arguments(endpoint: KvEndpoint) -> tuple[str, str]:
@@ -284,7 +284,7 @@ _SERVER_QUESTIONS = ((HEALTH, 5.0),)
 
 
 async def reached(where: Elsewhere, seconds: float, pulse: process.Pulse) -> VllmChild:
-    """Return the server, for which is waited so long; raise :class:`EngineFailed` with the reason.
+    """Wait up to ``seconds`` for an external server, and return it; raise :class:`EngineFailed`.
 
     ``pulse`` beats while it answers.
     """
@@ -297,7 +297,7 @@ async def reached(where: Elsewhere, seconds: float, pulse: process.Pulse) -> Vll
     return process.EngineChild(None, client, pulse, _SERVER_QUESTIONS, last_words)
 
 
-async def _wait_healthy(client: VllmClient, until: float) -> None:
+async def _wait_healthy(client: VllmClient, deadline: float) -> None:
     delay = _FIRST_DELAY
     while True:
         try:
@@ -313,7 +313,7 @@ async def _wait_healthy(client: VllmClient, until: float) -> None:
         # address.
         wrong_service = isinstance(failure, VllmRefused) and failure.status < 500
         wrong_certificate = isinstance(why, TransportFailed) and why.kind == "tls"
-        if wrong_service or wrong_certificate or monotonic() + delay > until:
+        if wrong_service or wrong_certificate or monotonic() + delay > deadline:
             # Not as one that is loading: who has waited so long is to hear why it was for nothing.
             raise EngineFailed(f"there is no vLLM at the address: {why}") from failure
         if delay == _FIRST_DELAY:
@@ -351,9 +351,9 @@ class _Cards(msgspec.Struct):
 
 
 # The name of the model that is wanted, or of the only one, and the most tokens of a request.
-async def _served_model(client: VllmClient, wanted: str | None) -> tuple[str, int]:
+async def _name_and_context(client: VllmClient, wanted_name: str | None) -> tuple[str, int]:
     try:
-        async with _time_limit():
+        async with _limit_check_time():
             cards = msgspec.convert(await client.ask("GET", "/v1/models"), _Cards).data
     except msgspec.ValidationError as error:
         raise EngineFailed(f"the server's list of models cannot be read: {error}") from error
@@ -362,14 +362,14 @@ async def _served_model(client: VllmClient, wanted: str | None) -> tuple[str, in
             why = "`key` must lead to the key that it was started with (--api-key, VLLM_API_KEY)"
             raise EngineFailed(f"the server refuses the key ({refusal.status}); {why}") from refusal
         raise
-    card = _choose_card(cards, wanted)
+    card = _choose_model_card(cards, wanted_name)
     longest = card.max_model_len or max(each.max_model_len or 0 for each in cards)
     if not longest:
         raise EngineFailed("the server does not say how long a text may be; it is no vLLM")
     return card.id, longest
 
 
-def _choose_card(cards: Sequence[_Card], wanted: str | None) -> _Card:
+def _choose_model_card(cards: Sequence[_Card], wanted: str | None) -> _Card:
     if wanted is not None:
         fitting = [card for card in cards if card.id == wanted]
     else:
@@ -384,8 +384,8 @@ def _choose_card(cards: Sequence[_Card], wanted: str | None) -> _Card:
 # `ids` is how the sample is read here; `generate` begins a generation there.
 async def _ensure_capable(client: VllmClient, ids: Sequence[int], generate: Generate) -> None:
     one_token = TextRequest(ids, 1, SamplingParams(temperature=0.0))
-    async with _time_limit():
-        await _ensure_same_words(client, ids)
+    async with _limit_check_time():
+        await _ensure_same_vocabulary(client, ids)
         lack = f"takes no grammars of llguidance; {_GUIDANCE}"
         tokens = await _generated_tokens(replace(one_token, grammar=_GRAMMAR), generate, lack)
         if not tokens:
@@ -402,7 +402,7 @@ async def _ensure_capable(client: VllmClient, ids: Sequence[int], generate: Gene
 
 
 @asynccontextmanager
-async def _time_limit() -> AsyncIterator[None]:
+async def _limit_check_time() -> AsyncIterator[None]:
     try:
         async with asyncio.timeout(_CHECK_SECONDS):
             yield
@@ -410,7 +410,7 @@ async def _time_limit() -> AsyncIterator[None]:
         raise EngineFailed(f"the server has not answered within {_CHECK_SECONDS:g} s") from None
 
 
-async def _ensure_same_words(client: VllmClient, ids: Sequence[int]) -> None:
+async def _ensure_same_vocabulary(client: VllmClient, ids: Sequence[int]) -> None:
     body = {"model": client.model, "prompt": VOCABULARY_SAMPLE, "add_special_tokens": False}
     try:
         read = await client.ask("POST", "/tokenize", body)
@@ -461,7 +461,7 @@ class VllmEngine(supervised.SupervisedEngine[VllmClient]):
             memory_bytes=folder.facts.file_size,  # vLLM's other memory is on the devices
             context=options.context or folder.facts.context_length,
         )
-        self._options = options
+        self._server_options = options
         self._tokenizer: FolderTokenizer  # read with the vocabulary
 
     # Its API of token ids takes no images beside them; its chat API does, and is a provider's.
@@ -470,7 +470,7 @@ class VllmEngine(supervised.SupervisedEngine[VllmClient]):
         '`dialect = "vllm"`'
     )
 
-    async def _build_name(self, client: VllmClient) -> str:
+    async def _engine_name_and_version(self, client: VllmClient) -> str:
         return f"vllm-{(await client.ask('GET', '/version'))['version']}"
 
     async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
@@ -481,16 +481,16 @@ class VllmEngine(supervised.SupervisedEngine[VllmClient]):
         return lambda text: self._tokenizer.ids([text], special=False)
 
     async def _load_child(self) -> VllmChild:
-        options = self._options
+        options = self._server_options
         if isinstance(options, VllmOptions):
             child = await spawn(self._folder.facts.path, options, self._load_seconds, self._pulse)
         else:
             child = await reached(options, self._load_seconds, self._pulse)
         try:
             if isinstance(options, VllmOptions):
-                _, longest = await _served_model(child.client, SERVED_NAME)
+                _, longest = await _name_and_context(child.client, SERVED_NAME)
             else:
-                child.client.model, longest = await _served_model(child.client, options.name)
+                child.client.model, longest = await _name_and_context(child.client, options.name)
                 ids = self._tokenizer.ids([VOCABULARY_SAMPLE], special=False)
                 generate = partial(self._run_request, child.client, await self._vocabulary())
                 await _ensure_capable(child.client, ids, generate)

@@ -11,7 +11,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class HubOptions:
-    """Settings of a fetch."""
+    """Settings of a fetch of weights: addresses, token, network use and retries."""
 
     endpoint: str | None = None  # the hub's; `None`: the public hub
     token: str | None = field(default=None, repr=False)  # `None`: that of the hub's own tools
@@ -39,7 +39,7 @@ class Progress(Protocol):
 
 
 class Silent:
-    """Shows nothing."""
+    """A :class:`Progress` that shows nothing."""
 
     def started(self, total: int | None, label: str) -> None: ...
     def advanced(self, count: int) -> None: ...

@@ -36,7 +36,7 @@ _POLL_SECONDS = 0.1  # a lock of another process cannot be awaited, only tried
 
 @dataclass(frozen=True, slots=True)
 class CachedWeights:
-    """Weights on this machine."""
+    """The weights of a reference on this machine: their path, checksum and size."""
 
     path: Path  # the model's file, or its first part, or its folder
     ref: str
@@ -106,14 +106,14 @@ class Cache:
         return tuple(sorted((item for item in found if item), key=lambda item: item.ref))
 
     def state(self) -> int | None:
-        """Return when weights came or went last, in nanoseconds; ``None`` if there are none."""
+        """Return when the cache last gained or lost weights, in nanoseconds; ``None`` if never."""
         try:
             return (self.folder / "references").stat().st_mtime_ns
         except OSError:
             return None
 
     def keep(self, reference: Reference, files: Sequence[StoredFile]) -> CachedWeights:
-        """Record that ``files`` are what ``reference`` means."""
+        """Record that ``reference`` stands for ``files``; return its weights."""
         home = self.home(reference).relative_to(self.folder).as_posix()
         facts = {} if self.kind == "file" else {"folder": home}
         record = {
@@ -140,7 +140,7 @@ class Cache:
         _write_atomically(_digest_path(file.path), f"{file.sha256}  {file.path.name}\n")
 
     def checksum(self, path: Path) -> str | None:
-        """Return the recorded SHA-256 of a stored file; ``None`` if there is no such file."""
+        """Return the recorded SHA-256 of a stored file, in hex; ``None`` if there is none."""
         try:
             return (
                 _digest_path(path).read_text("utf-8").split(" ", 1)[0] if path.is_file() else None
@@ -165,7 +165,7 @@ class Cache:
             await lock.release()
 
     def sweep(self, reference: Reference, files: Sequence[StoredFile]) -> None:
-        """Remove what is none of ``files``: an engine loads whatever weights lie in its folder."""
+        """Delete all but ``files`` from the reference's folder: engines load all that is there."""
         kept = {path for file in files for path in (file.path, _digest_path(file.path))}
         for path in self.home(reference).iterdir():
             if path not in kept and path.is_file():
@@ -221,7 +221,7 @@ def _write_atomically(path: Path, text: str) -> None:
 
 
 async def delete_weights(cache: Path, weights: CachedWeights) -> None:
-    """Delete ``weights`` from the folder ``cache``, while no fetch works on them.
+    """Delete ``weights`` from the folder ``cache``, under the lock that fetches of them hold.
 
     Records of the same weights under other references go too; a file that other weights share
     (a projector) stays. Raises :class:`WeightsError`.

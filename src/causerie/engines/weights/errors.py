@@ -12,15 +12,15 @@ class WeightsError(Exception):
 
 
 class BadReference(WeightsError):
-    """The text names no weights."""
+    """The text is no valid reference to weights."""
 
 
 class BadLibrary(WeightsError):
-    """The user's file of short names is not of its form."""
+    """The user's file of short names cannot be read, or is malformed."""
 
 
 class WeightsNotFound(WeightsError):
-    """No such file, repository, package or variant."""
+    """There is no such file, repository, package or variant."""
 
 
 class NoGgufFile(WeightsNotFound):
@@ -52,7 +52,7 @@ class Offline(WeightsError):
 
 
 class CacheUnusable(WeightsError):
-    """The folder of the cache cannot be written."""
+    """The folder of the cache cannot be read or written."""
 
     def __init__(self, folder: Path, error: OSError) -> None:
         why = error.strerror or error

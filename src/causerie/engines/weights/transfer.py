@@ -1,4 +1,4 @@
-"""One file over HTTP into a folder: taken up again where it broke off, checked, moved in place.
+"""Downloads one file over HTTP: resumed where it broke off, checked, then moved into place.
 
 Knows nothing about what the file is for. ``file:`` addresses are copied.
 """
@@ -80,19 +80,19 @@ class HashedFile:
 
 
 def partial_path(source: DownloadSource, target: Path) -> Path:
-    """Return the path of the partial file of ``target``; it depends on the content's checksum."""
+    """Return the path of ``target``'s partial file, with the announced checksum in its name."""
     return target.with_name(f"{target.name}.{(source.sha256 or 'unknown')[:16]}.partial")
 
 
 def ensure_space(folder: Path, needed: int) -> None:
-    """Raise :class:`NoSpace` if ``folder`` cannot take ``needed`` bytes and have some left."""
+    """Raise :class:`NoSpace` unless ``folder`` has room for ``needed`` bytes and 32 MiB more."""
     free = shutil.disk_usage(folder).free
     if needed + _SLACK > free:
         raise errors.NoSpace(folder, needed + _SLACK, free)
 
 
 def session(options: HubOptions, certificates: Path | None = None) -> aiohttp.ClientSession:
-    """Return a client with the environment's proxies, trusting a file or folder if given."""
+    """Return an HTTP client with the environment's proxies that trusts the ``certificates``."""
     trust: ssl.SSLContext | bool = True
     if certificates is not None:
         path, folder = str(certificates), certificates.is_dir()

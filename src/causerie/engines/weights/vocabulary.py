@@ -40,7 +40,7 @@ class TokenType(IntEnum):
 
 @dataclass(frozen=True)
 class TokenTable:
-    """Every token in the order of its id; one that stands for nothing is unused, perhaps empty."""
+    """Bytes and type of every token, by id; an id without a token has the type ``UNUSED``."""
 
     tokens: tuple[bytes, ...]  # of control and user-defined ones, the bytes of their written form
     types: tuple[int, ...]
@@ -66,7 +66,7 @@ class TokenTable:
         return digest.hexdigest()
 
     def text(self, id: int | None) -> str:
-        """Return the text of a token; empty if there is no such token."""
+        """Return the text of the token ``id``; empty if there is no such token."""
         if id is None or not 0 <= id < len(self.tokens):
             return ""
         return self.tokens[id].decode("utf-8", "replace")
@@ -90,7 +90,7 @@ _ALPHABET = {chr(byte): byte for byte in _PRINTED} | {
 }
 
 
-def _byte_level_token(token: bytes) -> bytes:
+def _decode_byte_level(token: bytes) -> bytes:
     text = token.decode("utf-8", "replace")
     try:
         return bytes([_ALPHABET[letter] for letter in text])
@@ -98,7 +98,7 @@ def _byte_level_token(token: bytes) -> bytes:
         return token  # not in the notation: stands for itself
 
 
-def _token_with_blanks(token: bytes) -> bytes:
+def _decode_blanks(token: bytes) -> bytes:
     return token.replace(_BLANK.encode(), b" ")
 
 
@@ -108,7 +108,7 @@ def _named_byte(token: bytes) -> bytes:
 
 
 # Those that the model names, then well-known ones.
-def _end_tokens(
+def _end_token_ids(
     named: Iterable[int | None], tokens: Sequence[bytes], types: Sequence[int]
 ) -> tuple[int, ...]:
     found = [
@@ -136,7 +136,7 @@ def read_gguf_vocabulary(path: Path) -> TokenTable:
         known = frozenset(TokenType)
         types = tuple(kind if kind in known else TokenType.NORMAL for kind in types)
         names = ("bos", "eos", "eot", "eom")
-        plain = _byte_level_token if tokenizer == "gpt2" else _token_with_blanks
+        plain = _decode_byte_level if tokenizer == "gpt2" else _decode_blanks
         decoders = {TokenType.NORMAL: plain, TokenType.UNUSED: plain, TokenType.BYTE: _named_byte}
         decoded = tuple(
             decode(token) if (decode := decoders.get(TokenType(kind))) else token
@@ -148,7 +148,7 @@ def read_gguf_vocabulary(path: Path) -> TokenTable:
             types=types,
             bos=bos,
             eos=named[0],
-            end=_end_tokens(named, tokens, types),
+            end=_end_token_ids(named, tokens, types),
         )
 
 
@@ -227,7 +227,7 @@ def _read_tokenizer_vocabulary(path: Path) -> TokenTable:
     bos, eos = (_special_token_id(named, config, by_text, name) for name in ("bos", "eos"))
     told = (_optional_object(folder, GENERATION), config)
     other = [id for one in told for id in _integer_items(in_config(one, "eos_token_id"))]
-    end = _end_tokens((eos, *other), tokens, types)
+    end = _end_token_ids((eos, *other), tokens, types)
     return TokenTable(tuple(tokens), tuple(types), bos, eos, end)
 
 
@@ -251,7 +251,7 @@ def _fill_tokens(
     if not byte_level and not any(step.writes_blanks() for step in steps):
         raise NotModelFolder(folder, f"{TOKENIZER} is neither byte-level nor made of ▁ pieces")
     named_bytes = model.byte_fallback or any(step.type == "ByteFallback" for step in steps)
-    plain = _byte_level_token if byte_level else _token_with_blanks
+    plain = _decode_byte_level if byte_level else _decode_blanks
     for text, id in ids.items():
         raw = text.encode()
         byte = _named_byte(raw) if named_bytes else raw
@@ -262,7 +262,7 @@ def _fill_tokens(
     for one in file.added_tokens:
         raw = one.content.encode()
         # A run of blanks is written with ▁ in what was a SentencePiece model.
-        tokens[one.id] = raw if one.special or byte_level else _token_with_blanks(raw)
+        tokens[one.id] = raw if one.special or byte_level else _decode_blanks(raw)
         types[one.id] = TokenType.CONTROL if one.special else TokenType.USER_DEFINED
 
 

@@ -1,5 +1,6 @@
-"""Checks of the table of rights, inside the transaction that acts on the result, and the base class
-of the services that make them.
+"""Checks of the rights of actors, inside the transaction that acts on the result.
+
+Also has the base class of the services that make these checks.
 
 Keys and links that derive from a person are checked by the person's present account and role
 whenever they are used. If these are lost, keys and links are withdrawn in addition, so that coming
@@ -87,7 +88,7 @@ async def require(
     *,
     made_by: str | None = None,
 ) -> Extent:
-    """Return the extent to which ``actor`` may do this; raise :class:`Forbidden`.
+    """Return the extent of the right to ``action``; raise :class:`Forbidden` without the right.
 
     ``made_by`` is the person from whom the object derives. Raises :class:`NotFound` if the actor
     may not even see the project.
@@ -107,37 +108,37 @@ async def require(
 async def visible_project(
     tx: Transaction, actor: Actor, project_id: str, action: Action = Action.PROJECT_SEE
 ) -> Project:
-    """Return a project in which ``actor`` may do this; raise as :func:`require`."""
+    """Return the project if ``actor`` may do ``action`` in it; raise as :func:`require`."""
     await require(tx, actor, action, project_id)
     return existing(await tx.projects.find(project_id), "project")
 
 
 def existing(found: T | None, what: str) -> T:
-    """Return what was found; raise :class:`NotFound` for nothing."""
+    """Return ``found``; raise :class:`NotFound` if it is ``None``."""
     if found is None:
         raise no_such(what)
     return found
 
 
 def forbidden(action: Action, reach: Extent) -> Forbidden:
-    """Return the error for an action that the actor may not do to this extent."""
+    """Return the error for an action that goes beyond the extent of the actor's right."""
     only = " (you may with what you made yourself)" if reach is Extent.OWN else ""
     return Forbidden(f"You may not {action.words}{only}.", code="scope_not_allowed")
 
 
 def conflict(code: str, message: str, param: str | None = None) -> InvalidRequest:
-    """Return the error for an action that the present state does not allow."""
+    """Return the error (409) for an action that the present state does not allow."""
     return InvalidRequest(message, param=param, code=code, status=409)
 
 
 def no_such(what: str) -> NotFound:
-    """Return the error for objects that do not exist or that the actor may not see."""
+    """Return the error (404) for objects that do not exist or that the actor may not see."""
     return NotFound(f"There is no such {what}.", code="not_found")
 
 
 @dataclass(frozen=True, slots=True)
 class Narrowed:
-    """Consequences of a lost membership or role."""
+    """Keys stopped or transferred, and invitations withdrawn, when a member has lost rights."""
 
     keys_stopped: tuple[ApiKey, ...] = ()
     keys_transferred: tuple[ApiKey, ...] = ()
@@ -145,7 +146,7 @@ class Narrowed:
 
 
 def rights_to_create(link: OneTimeLink) -> tuple[Action, ...]:
-    """Return the rights that are needed to create such a link."""
+    """Return the actions that an actor has to be allowed in order to create ``link``."""
     if link.kind is not LinkKind.INVITATION:
         return (Action.USERS_INVITE,)
     if link.project_id is None:
@@ -205,7 +206,7 @@ async def usable_link(tx: Transaction, token: str) -> OneTimeLink:
 
 
 async def used_link(tx: Transaction, token: str, *kinds: LinkKind) -> OneTimeLink:
-    """Use up and return the link of a token, of one of these kinds; raise :class:`NotFound`."""
+    """Mark the link of a token as used, and return it; raise :class:`NotFound` for other kinds."""
     link = await usable_link(tx, token)
     if link.kind not in kinds or not await tx.links.use(link.id):
         raise no_such_link()
@@ -245,7 +246,7 @@ def working(keys: Sequence[ApiKey], now: datetime) -> frozenset[str]:
 
 
 async def handed_over(tx: Transaction, key: ApiKey, to: str, *, param: str = "to") -> ApiKey:
-    """Return the key, derived from user ``to``; raise :class:`InvalidRequest` if they may not."""
+    """Return ``key`` as derived from user ``to``; raise :class:`InvalidRequest` if not allowed."""
     person_status = await tx.people.person_status(to, key.project_id)
     heir = Actor("user", to, "")
     allowed = may_hold(person_status, key.purpose) and (
@@ -306,7 +307,7 @@ class Policies:
 
 
 class AccountService:
-    """A service over one store.
+    """Base class of services over one store, whose methods check the rights of actors.
 
     Methods with an actor raise :class:`Forbidden` without the right, and :class:`NotFound` for what
     the actor may not see.
@@ -319,14 +320,14 @@ class AccountService:
         self._clock = store.clock
 
     async def require(self, actor: Actor, action: Action, project_id: str | None = None) -> None:
-        """Raise :class:`Forbidden` unless ``actor`` may do this, in a project if one is named."""
+        """Raise :class:`Forbidden` unless ``actor`` may do ``action``, in the project if named."""
         async with self._begin_read(actor, action, project_id):
             pass
 
     async def record(
         self, actor: Actor, needs: Action, action: str, subject: str, **details: str
     ) -> None:
-        """Add an audit entry of an action that ``needs`` this right; raise :class:`Forbidden`."""
+        """Add an audit entry; raise :class:`Forbidden` if the actor lacks the right ``needs``."""
         async with self._begin_write(actor, needs) as tx:
             await tx.audit.record(actor, action, subject, **details)
 
@@ -342,7 +343,7 @@ class AccountService:
 
 
 async def set_bounds(tx: Transaction, actor: Actor, bounds: Mapping[str, LimitsAndBudgets]) -> None:
-    """Replace the bounds of owners, like ``user:ID``."""
+    """Replace the bounds of owners, named like ``user:ID``, and add audit entries."""
     before = await tx.keys.bounds_of([*bounds])
     await tx.keys.set_bounds(bounds)
     await tx.keys.announce(*bounds)

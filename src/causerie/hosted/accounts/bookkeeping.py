@@ -64,15 +64,15 @@ def _build_interrupted_usage(record: Record, prompt_tokens: int) -> UsageRecord:
     )
 
 
-def _build_checkpoint_usage(record: Record, earlier_usage: UsageRecord) -> UsageRecord | None:
+def _build_checkpoint_usage(record: Record, usage_until_now: UsageRecord) -> UsageRecord | None:
     outcome = record.outcome
     if outcome is None or not record.stream:
         return None
     used = outcome.usage()
-    if used.completion == earlier_usage.completion or not outcome.delivered:
+    if used.completion == usage_until_now.completion or not outcome.delivered:
         return None
     return structs.replace(
-        earlier_usage,
+        usage_until_now,
         served_by=outcome.answered_by,
         attempts=len(outcome.tried),
         **_copy_fields(used, *_TOKENS),
@@ -81,9 +81,9 @@ def _build_checkpoint_usage(record: Record, earlier_usage: UsageRecord) -> Usage
     )
 
 
-def _build_final_usage(record: Record, earlier_usage: UsageRecord) -> UsageRecord:
+def _build_final_usage(record: Record, usage_until_now: UsageRecord) -> UsageRecord:
     return structs.replace(
-        earlier_usage,
+        usage_until_now,
         model=record.model or record.asked,
         **_copy_fields(record, *_ENDED),
         **_copy_fields(record.used, *_TOKENS, "units", "estimated"),
@@ -121,7 +121,7 @@ class ModelPrices(Struct, frozen=True):
         return self.endpoints.get((model, served_by)) or self.models.get(model, FREE)
 
     def dearest(self, model: str, named: str) -> Tariff:
-        """Return the highest price of a request for this model."""
+        """Return the tariff of the model's dearest target, which bounds the cost of a request."""
         if model in self.wildcards:
             return self._get_wildcard_tariffs(model, named).dearest
         return self.models.get(model, FREE)
@@ -182,7 +182,7 @@ class Bookkeeping(Struct):
     async def reserve(
         self, caller: Caller, model: str, need: Callable[[], Tokens], named: str = "", tag: str = ""
     ) -> RequestHold:
-        """Reserve a request's highest cost; a full ledger raises :class:`StoreUnavailable` too."""
+        """Reserve a request's highest cost; raise :class:`StoreUnavailable` for a full ledger."""
         if self.ledger.full:
             raise StoreUnavailable("Usage cannot be recorded now. Try again.")
         prices = self.prices
@@ -249,7 +249,7 @@ class Bookkeeping(Struct):
             self._scope_budgets.count(usage)
 
     async def keep(self, usage: UsageRecord, hold: RequestHold) -> None:
-        """Settle and store a record with its cost; raise :class:`StoreUnavailable`."""
+        """Settle the reservation and store the usage record; raise :class:`StoreUnavailable`."""
         reservation = hold.reservation
         if reservation is None:
             await self.ledger.commit(usage)

@@ -51,7 +51,7 @@ class BudgetPeriod(StrEnum):
                 return datetime(1970, 1, 1, tzinfo=UTC)
 
     def end(self, at: datetime) -> datetime | None:
-        """Return the start of the next period."""
+        """Return the start of the next period; ``None`` for a period that never ends."""
         if self is BudgetPeriod.NEVER:
             return None
         start = self.start(at)
@@ -66,7 +66,7 @@ class Unit(StrEnum):
 
 
 def covers(bound: str, model: str) -> bool:
-    """Return true if a limit or budget of ``bound`` holds for a model; empty: for all.
+    """Return whether a limit or budget on ``bound`` applies to a model; an empty one does to all.
 
     With a ``*`` at its end it holds for all models whose names begin so, together.
     """
@@ -89,7 +89,7 @@ class Budget(Struct, frozen=True, forbid_unknown_fields=True):
         return int(self.amount) if self.unit is Unit.TOKENS else billionths(self.amount)
 
     def counted(self, cost: int, tokens: int) -> int:
-        """Return what counts in its unit: the cost in billionths, or the tokens."""
+        """Return the use in the budget's unit: the cost in billionths, or the tokens."""
         return tokens if self.unit is Unit.TOKENS else cost
 
     def words(self) -> str:
@@ -109,25 +109,25 @@ class CreditBudget(Budget, frozen=True):
 
 
 class Limit(Rates, frozen=True, forbid_unknown_fields=True):
-    """Limits of one model or (empty) of all."""
+    """Rate limits of one model or (with an empty ``model``) of all."""
 
     model: CoveredModel = ""
 
 
 class LimitsAndBudgets(Struct, frozen=True, forbid_unknown_fields=True):
-    """All limits and budgets of one key, person or project; what is not in it ends."""
+    """All limits and budgets of one key, person or project; storing them removes all others."""
 
     limits: Annotated[tuple[Limit, ...], Meta(max_length=200)] = ()
     budgets: Annotated[tuple[Budget, ...], Meta(max_length=200)] = ()
 
     @property
     def spends_nothing(self) -> bool:
-        """Return whether a budget of no money admits only what costs nothing."""
+        """Return whether a budget of no money admits only requests that cost nothing."""
         none = Decimal(0), Unit.MONEY, "", False
         return any((one.amount, one.unit, one.model, one.soft) == none for one in self.budgets)
 
     def words(self) -> str:
-        """Return one line for the audit log."""
+        """Return the limits and budgets as one line of text for the audit log."""
         budgets = [f"{each.words()}{_format_model_clause(each.model)}" for each in self.budgets]
         limits = [
             f"{getattr(each, name):,} {name}{_format_model_clause(each.model)}"
@@ -159,7 +159,7 @@ class LimitsAndBudgets(Struct, frozen=True, forbid_unknown_fields=True):
         return LimitsAndBudgets((*limits.values(),), (*budgets.values(),))
 
     def check(self, within: str = "") -> None:
-        """Raise :class:`InvalidRequest` for wrong ones; ``within`` precedes the field's name."""
+        """Raise :class:`InvalidRequest` for wrong bounds; ``within`` precedes the field's name."""
         for index, budget in enumerate(self.budgets):
             if problem := _describe_amount_problem(budget):
                 raise InvalidRequest(problem, param=f"{within}budgets[{index}].amount")
@@ -210,7 +210,7 @@ def _build_stricter_limit(limit: Limit, other_limit: Limit) -> Limit:
 
 
 def own_bounds(project_id: str, user_id: str = "") -> str:
-    """Return the owner of bounds that a project's owners set, for it or for a member."""
+    """Return the owner's name for bounds that a project's owners set, on it or on a member."""
     return f"member:{project_id}/{user_id}" if user_id else f"own:{project_id}"
 
 
@@ -244,12 +244,12 @@ class Balance:
 
     @property
     def left(self) -> Decimal:
-        """Rest, negative if requests cost more than estimated."""
+        """Return the credits that are left; negative if requests cost more than estimated."""
         return self.put_in - self.spent
 
 
 def bounded(bounds: LimitsAndBudgets, put_in: Decimal | None) -> LimitsAndBudgets:
-    """Return the bounds of a project with this sum of credits; ``None``: without credits."""
+    """Return a project's bounds, with its sum of credits as a budget; ``None``: without one."""
     if put_in is None:
         return bounds
     least: Budget = CreditBudget(max(put_in, Decimal(0)), BudgetPeriod.NEVER, Unit.MONEY)

@@ -170,7 +170,7 @@ class Budgets:
             for place, budget in zip(claim.places, claim.budgets, strict=True):
                 if not covers(budget.model, model):
                     continue
-                counter = self._find_current_counter(place, budget, now)
+                counter = self._find_loaded_counter(place, budget, now)
                 known = known or counter is not None
                 if counter is None:
                     counter = await self._load_counter(claim.owner, place, budget, now)
@@ -234,7 +234,7 @@ class Budgets:
         counter.spent = max(counter.spent, counter.budget.counted(spent.cost, spent.tokens))
 
     async def follow(self) -> None:
-        """Read the settled use of others and expire reservations, until cancelled."""
+        """Read the settled use of others and expire reservations at intervals, until cancelled."""
         while True:
             await asyncio.sleep(self.refresh_seconds)
             self.expire()
@@ -258,7 +258,7 @@ class Budgets:
                 return
             counter.used = counter.reserved > 0
 
-    def _find_current_counter(self, budget_id: str, budget: Budget, now: int) -> _Counter | None:
+    def _find_loaded_counter(self, budget_id: str, budget: Budget, now: int) -> _Counter | None:
         counter = self._counters_by_budget_id.get(budget_id)
         if counter is None or not counter.begins <= now < counter.ends:  # a clock may be put back
             return None
@@ -268,7 +268,7 @@ class Budgets:
 
     async def _load_counter(self, owner: str, budget_id: str, budget: Budget, now: int) -> _Counter:
         async with self._load_locks.setdefault(budget_id, asyncio.Lock()):
-            found = self._find_current_counter(budget_id, budget, now)
+            found = self._find_loaded_counter(budget_id, budget, now)
             if found is not None:
                 return found
             at = datetime.fromtimestamp(now / _SECOND, UTC)
@@ -334,7 +334,7 @@ def _build_over_budget_error(counter: _Counter, at: datetime, *, waits: bool) ->
 
 
 class Entitlement(Struct, frozen=True):
-    """Scopes of the limits and owners of the budgets that apply."""
+    """The scopes of rate limits, and the budgets by owner, that apply to a grant and a model."""
 
     scopes: tuple[RateScope, ...]
     claims: tuple[Claim, ...]

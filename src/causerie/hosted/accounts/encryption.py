@@ -22,7 +22,7 @@ _NONCE_BYTES = 12  # NIST SP 800-38D, section 8.2.2
 
 
 class WrongKey(Exception):
-    """No key encrypts, or none of the keys decrypts a text."""
+    """Raised if there is no key to encrypt a text with, or none that decrypts it."""
 
 
 class Cipher:

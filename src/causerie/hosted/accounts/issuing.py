@@ -77,14 +77,14 @@ class KeyEdit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class NewKey:
-    """A key with its secret, which is shown once."""
+    """A new API key with its secret, which is shown once."""
 
     key: ApiKey
     credential: str = field(repr=False)
 
 
 class KeyIssuing(AccountService):
-    """API keys of projects."""
+    """Creates, shows, changes and deletes the API keys of projects."""
 
     async def create(self, actor: Actor, project_id: str, draft: KeyDraft) -> NewKey:
         """Create a key; raise :class:`InvalidRequest` for a wrong draft."""
@@ -103,7 +103,7 @@ class KeyIssuing(AccountService):
                 **asdict(draft) | tidied,
             )
             project = await visible_project(tx, actor, project_id, Action.KEYS_CREATE)
-            await self._require_management_right(tx, actor, key)
+            await self._guard_management_key(tx, actor, key)
             if project.archived_at is not None:
                 raise conflict("archived", "The project is archived; bring it back first.")
             await tx.keys.add(key, KeySecret(digest(credential), key.id))
@@ -208,10 +208,10 @@ class KeyIssuing(AccountService):
         except NotFound as failure:
             raise no_such("key") from failure  # the words would tell that it is there
         if action is not Action.KEYS_SEE:
-            await self._require_management_right(tx, actor, key)
+            await self._guard_management_key(tx, actor, key)
         return key
 
-    async def _require_management_right(self, tx: Transaction, actor: Actor, key: ApiKey) -> None:
+    async def _guard_management_key(self, tx: Transaction, actor: Actor, key: ApiKey) -> None:
         if key.purpose is Purpose.MANAGEMENT:
             await require(tx, actor, Action.MANAGEMENT_KEYS, key.project_id)
 
@@ -225,7 +225,7 @@ class KeyIssuing(AccountService):
 
 
 def check_end(end: datetime | None, now: datetime) -> None:
-    """Raise :class:`InvalidRequest` for an end that no key can have."""
+    """Raise :class:`InvalidRequest` for a key's end that is past, too far or has no time zone."""
     if end is not None and end.tzinfo is None:
         raise InvalidRequest("The end needs a time zone.", param="expires_at")
     if end is not None and end.year > _LAST_YEAR:
@@ -246,7 +246,7 @@ def _format_audit_fields(key: ApiKey) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class NewOperatorKey:
-    """A key with its secret, which is shown once."""
+    """A new operator key with its secret, which is shown once."""
 
     key: OperatorKey
     credential: str = field(repr=False)
@@ -260,7 +260,7 @@ class OperatorKeyIssuing(AccountService):
         rights: frozenset[str] = frozenset(),
         expires_at: datetime | None = None,
     ) -> NewOperatorKey:
-        """Create a key; raise :class:`InvalidRequest` for a wrong name, right or end."""
+        """Create an operator key; raise :class:`InvalidRequest` for a wrong name, right or end."""
         now, id = self._clock(), new_key_id()
         check_end(expires_at, now)
         credential, rights = new_secret(id), checked_rights(rights)
@@ -274,12 +274,12 @@ class OperatorKeyIssuing(AccountService):
         return NewOperatorKey(made, credential)
 
     async def every(self, actor: Actor) -> Sequence[OperatorKey]:
-        """Return the keys that are not deleted, newest first."""
+        """Return the operator keys that are not deleted, newest first."""
         async with self._begin_read(actor, Action.USERS_SEE) as tx:
             return await tx.operator_keys.every()
 
     async def delete(self, actor: Actor, id: str) -> None:
-        """Delete a key, which stops at once; raise :class:`NotFound`."""
+        """Delete an operator key, which stops at once; raise :class:`NotFound`."""
         async with self._begin_write(actor, Action.OPERATORS_CHANGE) as tx:
             found = await tx.operator_keys.one(id=id, deleted_at=None)
             if found is None:

@@ -73,7 +73,7 @@ class ApiKey:
 
     @property
     def withdrawn(self) -> bool:
-        """Return whether the person from whom it derives may not have it."""
+        """Return whether the key was withdrawn, or the person it derives from may not have it."""
         unheld = bool(self.person) and not may_hold(self.person_status, self.purpose)
         return self.withdrawn_at is not None or unheld
 
@@ -101,7 +101,7 @@ def may_hold(person_status: PersonStatus | None, purpose: Purpose) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class KeySecret:
-    """A stored secret of a key; one with an end has been replaced."""
+    """The digest of a key's secret; one with an end has been replaced by a newer one."""
 
     digest: bytes
     key_id: str
@@ -130,7 +130,7 @@ class Grant:
 
     @property
     def networks(self) -> NetworkList | None:
-        """Networks from which it may be used: those of the key and of the project."""
+        """Return the networks from which requests are accepted, by both the key and the project."""
         return NetworkList.of(self.key.networks, self.project_networks)
 
 

@@ -106,7 +106,7 @@ def _build_audit_entry(now: datetime, actor: Actor, entry_change: EntryChange) -
 
 
 def meanwhile() -> InvalidRequest:
-    """Return the error for a change of an entry that has changed since it was read."""
+    """Return the error for a change to an entry that others have changed since it was read."""
     return conflict("changed_meanwhile", "It has been changed meanwhile; read it again.")
 
 

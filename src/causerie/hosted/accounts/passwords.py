@@ -142,7 +142,7 @@ def totp_step_of(secret: str, code: str, now: datetime) -> int | None:
 
 
 def totp_address(secret: str, account: str, issuer: str) -> str:
-    """Return the ``otpauth:`` address, which apps read from a picture."""
+    """Return the ``otpauth:`` address, which authenticator apps read from a QR code."""
     query = urlencode({"secret": secret, "issuer": issuer}, quote_via=quote)
     return f"otpauth://totp/{quote(f'{issuer}:{account}')}?{query}"
 

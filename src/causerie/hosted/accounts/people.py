@@ -48,12 +48,12 @@ class User:
     """Reminders that they do not want, of :data:`REMINDERS`."""
 
     def reminded_at(self, reminder: str) -> tuple[str, ...]:
-        """Return the address that a reminder goes to; nothing if they do not want it."""
+        """Return the address for a reminder, or nothing if the user has switched it off."""
         return () if reminder in self.muted else (self.email,)
 
     @property
     def operates(self) -> bool:
-        """Return whether they have a right over the whole service."""
+        """Return whether the user has any right over the whole service."""
         return self.operator or bool(self.rights)
 
 
@@ -155,17 +155,17 @@ class Actor:
 
     @property
     def oversees(self) -> bool:
-        """Return whether it changes people and keys of all projects."""
+        """Return whether the actor may change the people and keys of all projects."""
         return self.operator or RoleColumn.PEOPLE in self.rights
 
     @property
     def person(self) -> str:
-        """User from whom everything that this actor creates derives; empty for nobody."""
+        """Return the user from whom all that this actor creates derives; empty for nobody."""
         return self.id if self.kind == "user" else self.holder
 
     @property
     def label(self) -> str:
-        """Name of the actor in the audit log."""
+        """Return the name of the actor in the audit log."""
         return f"{self.kind}:{self.id}"
 
 
@@ -188,20 +188,20 @@ class GroupClaims:
 
     @property
     def held(self) -> Sequence[GroupGrant]:
-        """Grants of the user's groups."""
+        """Return the grants of the user's groups."""
         return [each for each in self.grants if each.group in self.groups]
 
     def mark(self, grant: GroupGrant) -> str:
-        """Return the mark that a grant leaves on a membership or user."""
+        """Return ``PROVIDER:GROUP``, with which a grant marks a membership or user."""
         return f"{self.provider}:{grant.group}"
 
     def gave(self, mark: str) -> bool:
-        """Return whether a mark is of this provider."""
+        """Return whether a mark is of a grant of this provider."""
         return mark.startswith(f"{self.provider}:")
 
     @property
     def actor(self) -> Actor:
-        """The provider as an actor of the audit log."""
+        """Return the provider as an actor for the audit log."""
         return Actor("system", self.provider, f"provider {self.provider}")
 
 
@@ -232,7 +232,7 @@ class Extent(IntEnum):
 
 
 class RoleColumn(StrEnum):
-    """A column of the table of rights: a role in the project, or a part without one."""
+    """A column of the table of rights: a role in the project, or another kind of actor."""
 
     OPERATOR = "operator"
     OWNER = Role.OWNER
@@ -317,7 +317,7 @@ RIGHTS: dict[Action, dict[RoleColumn, Extent]] = {
 
 
 def extent(action: Action, parts: Iterable[RoleColumn]) -> Extent:
-    """Return the extent to which somebody in these columns may do this."""
+    """Return the extent to which somebody in these columns may do ``action``."""
     return max((RIGHTS[action][part] for part in parts), default=Extent.NO)
 
 

@@ -61,13 +61,13 @@ class Projects(AccountService):
     """Projects, their memberships and their audit log."""
 
     async def create(self, actor: Actor, name: str, *, owner: str | None = None) -> Project:
-        """Create a project; its owner is this user, or the one who creates it."""
+        """Create a project, owned by the user ``owner``, or else by the user who creates it."""
         owner_id = owner or (actor.id if actor.kind == "user" else None)
         async with self._begin_write(actor, Action.PROJECTS_CREATE) as tx:
             return await self._create_project(tx, actor, name, owner_id, self.policies.project)
 
     async def create_own(self, user: User, name: str) -> Project:
-        """Create a project of a person without that right, which spends nothing at first.
+        """Create a project for a user without the right to create any; it spends nothing at first.
 
         Raises :class:`InvalidRequest` if they own as many as they may, or created as many within a
         day: each begins with free requests.
@@ -116,7 +116,7 @@ class Projects(AccountService):
             return ProjectOverview(project, granted.tightened(own), granted, own)
 
     async def ask(self, actor: Actor, project_id: str) -> Grant:
-        """Return the grant for a user's requests without a key, which the project pays."""
+        """Return the grant for requests that a user makes without a key and the project pays."""
         async with self._store.reading() as tx:
             project = await visible_project(tx, actor, project_id, Action.MODELS_ASK)
             if project.archived_at is not None:
@@ -141,7 +141,7 @@ class Projects(AccountService):
             return await tx.projects.of(user.id)
 
     async def any_budget(self, actor: Actor) -> bool:
-        """Return true if anybody has a budget in money; for who may see the service."""
+        """Return whether anybody has a budget in money; the actor has to be allowed SERVICE_SEE."""
         async with self._begin_read(actor, Action.SERVICE_SEE) as tx:
             return await tx.keys.any_budget()
 
@@ -157,7 +157,7 @@ class Projects(AccountService):
     async def set_networks(
         self, actor: Actor, project_id: str, networks: Sequence[str] | None
     ) -> Project:
-        """Set the networks from which keys of a project work; nothing: all."""
+        """Set the networks from which keys of a project work; ``None``: from all."""
         changed = {"networks": tidy_networks(networks)}
         return await self._change(actor, project_id, Action.PROJECT_NETWORKS, "networks", **changed)
 
@@ -196,7 +196,7 @@ class Projects(AccountService):
     async def lower(
         self, actor: Actor, project_id: str, bounds: LimitsAndBudgets, user_id: str = ""
     ) -> LimitsAndBudgets:
-        """Replace the limits and budgets that a project's owners set, beside those of operators."""
+        """Replace the limits and budgets that a project's owners set, on it or on one member."""
         bounds.check()
         owner = own_bounds(project_id, user_id)
         async with self._begin_write(actor, Action.BOUNDS_LOWER, project_id) as tx:
@@ -211,7 +211,7 @@ class Projects(AccountService):
         return bounds
 
     async def members(self, actor: Actor, project_id: str) -> Sequence[ProjectMember]:
-        """Return the members, by name."""
+        """Return the members of a project, by name."""
         async with self._begin_read(actor, Action.MEMBERS_SEE, project_id) as tx:
             return await tx.projects.members(project_id)
 
@@ -349,7 +349,7 @@ def _format_audit_fields(project: Project) -> dict[str, str]:
 
 
 class AccessRules(AccountService):
-    """Rules of projects, of users (without a project) and of members (with both)."""
+    """Rules on doors and models, of projects, of users (no project), and of members (both)."""
 
     async def see(self, actor: Actor, project_id: str = "", user_id: str = "") -> Access:
         async with self._store.reading() as tx:
@@ -357,14 +357,14 @@ class AccessRules(AccountService):
             return (await tx.keys.access([owner])).get(owner, ALL)
 
     async def mine(self, actor: Actor, project_id: str) -> Sequence[AccessRule]:
-        """Return the rules for keys of the actor in a project."""
+        """Return the access rules for the actor's own keys in a project."""
         async with self._begin_read(actor, Action.PROJECT_SEE, project_id) as tx:
             return await tx.keys.access_rules(project_id, actor.person)
 
     async def set(
         self, actor: Actor, access: Access, project_id: str = "", user_id: str = ""
     ) -> None:
-        """Replace a rule; raise :class:`InvalidRequest` for a wrong one."""
+        """Replace the access rule of a project, user or member; raise :class:`InvalidRequest`."""
         access.check()
         async with self._store.writing() as tx:
             owner = await self._resolve_access_owner(tx, actor, project_id, user_id, changes=True)

@@ -1,5 +1,6 @@
-"""People and groups that a directory provisions: created, changed, disabled, and moved; and sign-in
-with an identity of another provider, whose groups become memberships at each sign-in.
+"""People and groups that a directory provisions, and sign-in with another provider's identity.
+
+The groups of such an identity become memberships at each sign-in.
 
 The groups of a directory have the grants of its identity provider, as the groups that people bring
 at a sign-in. A person whom the directory deletes is disabled, because usage and audit log name
@@ -75,7 +76,7 @@ class Provisioning(AccountService):
     async def people(
         self, where: Mapping[str, str], start: int = 0, count: int = 1
     ) -> tuple[int, Sequence[User]]:
-        """Return the number of people who fit, and some of them, oldest first.
+        """Return the number of people with the values in ``where``, and some of them, oldest first.
 
         ``where`` has values of ``id``, ``user_name``, ``external_id`` and ``email``.
         """
@@ -142,7 +143,7 @@ class Provisioning(AccountService):
     async def groups(
         self, directory: GroupClaims, where: Mapping[str, str], start: int = 0, count: int = 1
     ) -> tuple[int, Sequence[IdentityGroup]]:
-        """Return the number of groups that fit, and some of them, oldest first.
+        """Return the number of groups with the values in ``where``, and some of them, oldest first.
 
         ``where`` has values of ``id``, ``name``, ``external_id`` and ``member``.
         """
@@ -273,7 +274,7 @@ class GroupMemberships(AccountService):
                 await self.settle(tx, user, claims)
 
     async def settle(self, tx: Transaction, user: User, claims: GroupClaims) -> None:
-        """Grant and revoke what the groups of a user determine, unless they are disabled."""
+        """Grant and revoke what a user's groups determine, unless the user is disabled."""
         if claims.provisioned:
             names = await tx.groups.names(claims.provider, user.id)
             claims = replace(claims, groups=names)
@@ -309,7 +310,7 @@ class GroupMemberships(AccountService):
         return True
 
     async def _sync_memberships(self, tx: Transaction, user: User, claims: GroupClaims) -> bool:
-        wanted = _choose_strongest_grants(claims)
+        wanted = _strongest_grant_by_project(claims)
         held = {each.project_id: each for _, each in await tx.projects.of(user.id)}
         changed = False
         for project_id in sorted({*wanted, *held}):
@@ -354,7 +355,7 @@ class GroupMemberships(AccountService):
         await tx.keys.withdraw(keys)
 
 
-def _choose_strongest_grants(claims: GroupClaims) -> Mapping[str, GroupGrant]:
+def _strongest_grant_by_project(claims: GroupClaims) -> Mapping[str, GroupGrant]:
     # Of several roles in a project, the one with most rights.
     found: dict[str, GroupGrant] = {}
     for each in claims.held:
@@ -372,7 +373,7 @@ JOIN_NEVER, JOIN_ALL = "never", "all"
 
 @dataclass(frozen=True, slots=True)
 class SsoProvisioning:
-    """Sign-in with an identity of another provider.
+    """Signs people in with an identity of another provider.
 
     An identity does not enter an account because its address is the same: whoever can make up an
     address at a provider could take that account. Its owner links the identity instead, or the

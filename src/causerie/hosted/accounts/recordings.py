@@ -1,5 +1,4 @@
-"""Contents of requests, stored for projects that keep them and shown only to their members; and the
-deletion of what is kept too long.
+"""Contents of requests, which projects may keep for their members, and the deletion of old data.
 
 Operators of the service see only those of their own projects.
 """
@@ -67,7 +66,7 @@ class Recorder(Struct):
         return self
 
     async def __aexit__(self, *failure: object) -> None:
-        """Write what waits, then stop."""
+        """Write the queued contents, then stop."""
         self._is_closing = True
         self._recordings_waiting.set()
         if self._writer_task is not None:
@@ -75,7 +74,7 @@ class Recorder(Struct):
             self._writer_task.result()
 
     def put(self, usage: UsageRecord, contents: Contents) -> None:
-        """Queue contents to be written."""
+        """Queue the contents of a request to be written, unless too much waits already."""
         weight = contents.weight
         if len(self._queued_contents) >= self.most or weight > self.bytes_left or self._is_closing:
             log.warning("contents are not kept: too much waits", request_id=usage.request_id)
@@ -138,7 +137,7 @@ class Recordings(AccountService):
         return not self.policies.loggers.isdisjoint(columns)
 
     async def keep(self, actor: Actor, project_id: str, days: int | None) -> Project:
-        """Keep contents for so many days from now on; ``None`` keeps none and removes the former.
+        """Keep contents for ``days`` from now on; ``None`` keeps none and deletes the former.
 
         Fewer days apply to former contents too, more do not. Raises :class:`InvalidRequest`.
         """
@@ -176,7 +175,7 @@ class Recordings(AccountService):
         return existing(found, "recording")
 
     async def export(self, actor: Actor, project_id: str) -> AsyncGenerator[Sequence[Recording]]:
-        """Yield all contents in pieces, oldest first; the audit log names the export."""
+        """Yield all contents of a project in pieces, oldest first, and audit the export."""
         async with self._begin_write(actor, Action.CONTENTS_EXPORT, project_id) as tx:
             await tx.audit.record(actor, "project.export_contents", project_id, project_id)
         after: str | None = ""
@@ -186,7 +185,7 @@ class Recordings(AccountService):
             yield found
 
     async def kept(self, actor: Actor, project_id: str, ids: Sequence[str]) -> frozenset[str]:
-        """Return the ids of those requests whose contents are stored and the actor may see."""
+        """Return those of ``ids`` whose contents are stored and may be seen by the actor."""
         async with self._store.reading() as tx:
             found = await reach(tx, actor, Action.CONTENTS_SEE, project_id)
             if found is Extent.NO or not ids:
@@ -199,7 +198,7 @@ class Recordings(AccountService):
     async def search(
         self, actor: Actor, project_id: str, ids: Sequence[str], text: str
     ) -> frozenset[str]:
-        """Return the ids of those requests that contain a text in any case and the actor may see.
+        """Return those of ``ids`` whose contents have ``text`` in any case and the actor may see.
 
         The database cannot search encrypted contents, so each one is decrypted. Raises
         :class:`Forbidden` if the actor may see none.
@@ -254,7 +253,7 @@ _PAUSE = 0.1  # between two batches: requests are written in between
 
 
 class Retention(Struct):
-    """Deletes what is older than so many days, in the background and in small batches.
+    """Deletes requests, audit entries and contents that are too old, in small batches.
 
     ``None`` keeps requests and audit entries for ever.
     """
@@ -267,7 +266,7 @@ class Retention(Struct):
     """At most; projects choose fewer."""
 
     async def follow(self, seconds: float = 60.0) -> None:
-        """Delete every so many seconds, until cancelled."""
+        """Delete what is too old every so many seconds, until cancelled."""
         while True:
             try:
                 await self.sweep()
@@ -276,7 +275,7 @@ class Retention(Struct):
             await asyncio.sleep(seconds)
 
     async def sweep(self) -> None:
-        """Delete everything whose time is over now; raise :class:`StoreUnavailable`."""
+        """Delete everything that is too old now; raise :class:`StoreUnavailable`."""
         store = self._store
         await self._delete_in_batches(
             partial(store.contents, self._clock(), self._compute_cutoff(self.contents_days))

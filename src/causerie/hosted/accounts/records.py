@@ -1,5 +1,4 @@
-"""Records of request contents, of configuration entries and of the audit log, which the store
-keeps.
+"""Records in the store: contents of requests, configuration entries and the audit log.
 
 The audit log never holds secrets or contents.
 """
@@ -171,12 +170,12 @@ def entry(
 
 
 def difference(before: object, after: object) -> str:
-    """Return a changed value as a detail of an audit entry: both texts in one."""
+    """Return old and new value as one text, for the details of an audit entry."""
     return f"{before}{_BECAME}{after}"
 
 
 def differences(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str]:
-    """Return the details of those values that differ."""
+    """Return the :func:`difference` of each value that has changed, by its name."""
     return {
         name: difference(before[name], after[name])
         for name in before
@@ -185,6 +184,6 @@ def differences(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str
 
 
 def both(detail: str) -> tuple[str, str] | None:
-    """Return the two values of a :func:`difference`; ``None`` for other details."""
+    """Return the old and the new value of a :func:`difference`; ``None`` for other details."""
     before, became, after = detail.partition(_BECAME)
     return (before, after) if became and _BECAME not in after else None

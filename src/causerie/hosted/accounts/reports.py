@@ -1,5 +1,6 @@
-"""Reports of usage for those who may see it: sums, single requests, rankings, and the files of
-single requests and of the statement of a month. A row of a file is a list of texts.
+"""Reports of usage for those who may see it: sums, single requests, rankings and files.
+
+The files are of single requests, or the statement of a month; a row is a list of texts.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _Question = TypeVar("_Question", UsageQuery, RecordFilter)
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """State of a budget; ``resets_at`` is the start of its next period."""
+    """A budget and what is spent of it; ``resets_at`` is the start of its next period."""
 
     budget: Budget
     spent: Decimal
@@ -54,24 +55,24 @@ class Spending:
 
     @property
     def is_nothing(self) -> bool:
-        """Return whether the budget is of no money, so it admits only what costs nothing."""
+        """Return whether the budget is zero money, so it admits only what costs nothing."""
         return self.budget.unit is Unit.MONEY and self.budget.amount == 0
 
     @property
     def share(self) -> Decimal:
-        """Spent share, from 0; 1 is all."""
+        """Return the spent share of the budget, from 0; 1 is all."""
         if self.budget.amount == 0:
             return Decimal(1)
         return self.spent / self.budget.amount
 
     @property
     def percent(self) -> int:
-        """Spent percentage for a bar, from 0 to 100."""
+        """Return the spent percentage of the budget for a bar, from 0 to 100."""
         return min(int(self.share * 100), 100)
 
     @property
     def level(self) -> str:
-        """Level for display: ``good``, ``warn`` or ``bad``."""
+        """Return the level of spending for display: ``good``, ``warn`` or ``bad``."""
         return "bad" if self.share >= 1 else "warn" if self.share >= _NEARLY else "good"
 
 
@@ -81,7 +82,7 @@ class UsageReports(AccountService):
     async def sums(
         self, actor: Actor, project_id: str | None, question: UsageQuery
     ) -> Sequence[UsageSum]:
-        """Return the sums of a project, or with ``None`` of the whole service."""
+        """Return the sums of usage of a project, or with ``None`` of the whole service."""
         await self._require_right(actor, project_id, Action.USAGE_SEE)
         question.check()
         return await self._store.usage.sums(_restrict(question, project_id))
@@ -119,7 +120,7 @@ class UsageReports(AccountService):
     async def first_tokens(
         self, actor: Actor, project_id: str | None, question: UsageQuery
     ) -> Sequence[FirstTokens]:
-        """Return median, 90th and 99th percentile of the time to the first token, by start.
+        """Return the median, 90th and 99th percentile of times to first token, by interval.
 
         They can be grouped by a model, a project, a key or a user. Groups without a first token are
         left out.
@@ -151,7 +152,7 @@ class UsageReports(AccountService):
     async def every_request(
         self, actor: Actor, project_id: str | None, filter: RecordFilter
     ) -> AsyncGenerator[Sequence[UsageRecord]]:
-        """Yield all requests of a filter in pieces, newest first, as :meth:`requests`."""
+        """Yield all requests that fit a filter in pieces, newest first, as :meth:`requests`."""
         filter = replace(filter, limit=sys.maxsize)
         while True:
             found = await self.requests(actor, project_id, filter)
@@ -256,9 +257,9 @@ class Rankings(AccountService):
         )
 
     async def ranked(self, by: str, period: RankingPeriod, naming: Naming) -> Ranking:
-        """Return a ranking for everybody, which the caller has to allow."""
+        """Return a ranking without checking rights, which the caller has to do."""
         sums = await self._get_cached_sums(by, period)
-        now, before = _total_by_name(sums.now, naming), _total_by_name(sums.before, naming)
+        now, before = _usage_by_name(sums.now, naming), _usage_by_name(sums.before, naming)
         ranks_before = {each: rank for rank, each in enumerate(before, 1)}
         rows = [
             Ranked(each, rank, tokens, requests, ranks_before.get(each))
@@ -269,13 +270,13 @@ class Rankings(AccountService):
     async def over_time(
         self, by: str, period: RankingPeriod, naming: Naming, firsts: Iterable[str] = ()
     ) -> Mapping[str, Mapping[datetime, float]]:
-        """Return tokens by name and the start of each hour or day, for everybody.
+        """Return tokens by name and the start of each hour or day, without checking rights.
 
         ``firsts`` are the first parts of the pairs that count; none: all.
         """
         steps = (await self._get_cached_sums(by, period)).steps
         found = chain.from_iterable(steps.get(each, ()) for each in firsts or steps)
-        return await asyncio.to_thread(_total_over_time, found, naming)  # of a month's targets
+        return await asyncio.to_thread(_tokens_over_time, found, naming)  # of a month's targets
 
     async def _get_cached_sums(self, by: str, period: RankingPeriod) -> _Sums:
         async with self._sums_lock:
@@ -298,7 +299,7 @@ class Rankings(AccountService):
         return _Sums(now, since, until, before, every, steps)
 
 
-def _total_by_name(sums: Iterable[TokenSum], name_pair: Naming) -> Mapping[str, tuple[int, int]]:
+def _usage_by_name(sums: Iterable[TokenSum], name_pair: Naming) -> Mapping[str, tuple[int, int]]:
     found: dict[str, tuple[int, int]] = {}
     for _, pair, tokens, requests in sums:
         if tokens and (name := name_pair(*pair)):
@@ -307,7 +308,7 @@ def _total_by_name(sums: Iterable[TokenSum], name_pair: Naming) -> Mapping[str, 
     return dict(sorted(found.items(), key=lambda each: (-each[1][0], each[0])))
 
 
-def _total_over_time(
+def _tokens_over_time(
     token_sums: Iterable[TokenSum], name_pair: Naming
 ) -> Mapping[str, Mapping[datetime, float]]:
     made: dict[str, Counter[datetime]] = {}
@@ -337,7 +338,7 @@ _STATEMENT = (
 async def request_rows(
     usage: UsageReports, actor: Actor, project: str | None, filter: RecordFilter
 ) -> Rows:
-    """Yield single requests, newest first, of one project or the whole service."""
+    """Yield rows of single requests, newest first, of one project or the whole service."""
     yield [_REQUEST]
     async with aclosing(usage.every_request(actor, project, filter)) as pieces:
         async for records in pieces:
@@ -368,7 +369,7 @@ class Month:
 
     @staticmethod
     def named(text: str, now: datetime) -> Month:
-        """Return the month of a name like ``2026-11``; without one that before ``now``."""
+        """Return the month of a name like ``2026-11``, or the month before ``now`` if empty."""
         try:
             this = BudgetPeriod.MONTH.start(now)
             year, month = map(int, (text or f"{this - timedelta(days=1):%Y-%m}").split("-"))
@@ -388,7 +389,7 @@ class Month:
 async def statement_rows(
     usage: UsageReports, projects: Projects, actor: Actor, project: str | None, month: Month
 ) -> Rows:
-    """Yield what a month's requests were charged for, by project, tag, target and model.
+    """Yield rows of what a month's requests cost, by project, tag, target and model.
 
     Input tokens are those that were neither read from a cache nor written into it.
     """

@@ -111,7 +111,7 @@ class Attempts(AccountService):
     async def from_address(
         self, kind: passwords.AttemptKind, client: SessionClient
     ) -> AsyncIterator[None]:
-        """Count an attempt of this kind from the client's address.
+        """Count the block as a failure of the client's address, unless it proves to be no guess.
 
         It stays counted if the block raises :class:`Unauthenticated` or :class:`NotFound`; any
         other end of the block is no guess.
@@ -140,7 +140,7 @@ async def succeeded(tx: Transaction, allowed: Mapping[str, int]) -> None:
 
 
 class SignIn(AccountService):
-    """Sessions of browsers.
+    """Begins, checks and ends the sessions of browsers.
 
     Every way to sign in begins a new session and ends the former one of the browser. A wrong
     address, a wrong password, no password and a disabled account get the same answer after the same
@@ -179,7 +179,7 @@ class SignIn(AccountService):
     async def with_password(
         self, email: str, password: str, client: SessionClient, *, old_token: str | None = None
     ) -> NewSession:
-        """Begin a session, at :attr:`Stage.SECOND_FACTOR` if a code is still needed.
+        """Begin a session by password, at :attr:`Stage.SECOND_FACTOR` if a code is needed too.
 
         Raises :class:`Unauthenticated`, :class:`Forbidden` if the policy does not take a password,
         and :class:`RateLimited` after too many failures.
@@ -239,7 +239,7 @@ class SignIn(AccountService):
             who.user = user = await tx.people.find(session.user_id)
             if user is None or user.disabled_at is not None:
                 raise _build_wrong_credentials_error() from _build_refusal_cause(user)
-            await _use_second_factor_code(tx, user.id, code)
+            await _use_factor_code_or_raise(tx, user.id, code)
             await succeeded(tx, tried)
             return await self._open_session(tx, user, client, token)
 
@@ -295,14 +295,14 @@ class SignIn(AccountService):
                 raise no_such("session")
 
     async def end_others(self, user: User, session_id: str) -> None:
-        """End all sessions of the user but this one."""
+        """End all sessions of the user except ``session_id``."""
         async with self._store.writing() as tx:
             await tx.sessions.end_all(user.id, but=session_id)
 
     async def begin(
         self, tx: Transaction, user: User, client: SessionClient, old_token: str | None = None
     ) -> NewSession:
-        """Begin a session of a user who has proved their identity, but for a second factor."""
+        """Begin a session of a proven user, at :attr:`Stage.SECOND_FACTOR` if they have one."""
         if not await _has_second_factor(tx, user.id):
             return await self._open_session(tx, user, client, old_token)
         await _end_session(tx, old_token)
@@ -351,7 +351,7 @@ async def _has_second_factor(tx: Transaction, user_id: str) -> bool:
     return factor is not None and factor.confirmed_at is not None
 
 
-async def _use_second_factor_code(tx: Transaction, user_id: str, code: str) -> None:
+async def _use_factor_code_or_raise(tx: Transaction, user_id: str, code: str) -> None:
     # Or a recovery code; each is right once.
     factor, good = await tx.factors.find(user_id), False
     if factor is not None and factor.confirmed_at is not None:
@@ -396,14 +396,14 @@ def _build_wrong_credentials_error() -> Unauthenticated:
 
 @dataclass(frozen=True, slots=True)
 class Enrolment:
-    """Secret and address of two-factor authentication to confirm, shown once."""
+    """Secret and ``otpauth:`` address of a second factor, shown once, to be confirmed."""
 
     secret: str = field(repr=False)
     address: str = field(repr=False)
 
 
 class OwnAccount(AccountService):
-    """Changes of one's own account.
+    """Changes that users make to their own accounts.
 
     Methods that take a password or a code raise :class:`Unauthenticated` for a wrong one
     (:meth:`confirm`: :class:`InvalidRequest`), and :class:`RateLimited` after too many failures.
@@ -442,7 +442,7 @@ class OwnAccount(AccountService):
         async with self._store.writing() as tx:
             if (await _reread_user(tx, user)).password != user.password:
                 raise _build_wrong_password_error()  # somebody has replaced it meanwhile
-            return await self._set_password(tx, user, hashed, but=session_id)
+            return await self._set_password_and_end_sessions(tx, user, hashed, but=session_id)
 
     async def reset_password(self, token: str, new: str) -> User:
         """Set a new password by a link, and end every session; raise :class:`NotFound`."""
@@ -453,7 +453,7 @@ class OwnAccount(AccountService):
             await _find_link_and_user(tx, token)  # hashing took a while
             if not await tx.links.use(link.id):
                 raise no_such_link()
-            return await self._set_password(tx, user, hashed, but=None)
+            return await self._set_password_and_end_sessions(tx, user, hashed, but=None)
 
     async def new_address(
         self, user: User, email: str, password: str, client: SessionClient
@@ -563,7 +563,7 @@ class OwnAccount(AccountService):
             await self._check_password(user, password, client)
         tried = await self._attempt_limiter.begin_code(user.id, client)
         async with self._store.writing() as tx:
-            await _use_second_factor_code(tx, user.id, code)
+            await _use_factor_code_or_raise(tx, user.id, code)
             await succeeded(tx, tried)
             await tx.factors.remove(user.id)
             await tx.audit.record(actor_of(user), "user.second_factor_off", user.id)
@@ -580,7 +580,7 @@ class OwnAccount(AccountService):
         async with self._store.writing() as tx:
             await succeeded(tx, tried)
 
-    async def _set_password(
+    async def _set_password_and_end_sessions(
         self, tx: Transaction, user: User, password_hash: str, *, but: str | None
     ) -> User:
         changed = replace(await _reread_user(tx, user), password=password_hash)

@@ -1,5 +1,4 @@
-"""Spent amounts of the budgets of keys, people and projects, for pages, operators and alerts; and
-budgets of tags and providers, over all projects.
+"""Spent amounts of budgets, for pages, operators and alerts; and budgets of tags and providers.
 
 The amounts come from the same sums as the usage pages. Admission is decided by ``budgets``, which
 count running requests in addition.
@@ -130,7 +129,7 @@ class Summaries(AccountService):
     """Summaries of all projects and people for operators, by one query for each fact."""
 
     async def projects(self, actor: Actor) -> Sequence[ProjectSummary]:
-        """Return all projects, by name."""
+        """Return the summaries of all projects, by name."""
         async with self._begin_read(actor, Action.USERS_SEE) as tx:
             found, keys = await tx.projects.every(), await tx.keys.counts("project_id")
         used = await self._read_recent_usage(actor, By.PROJECT)
@@ -143,7 +142,7 @@ class Summaries(AccountService):
         ]
 
     async def people(self, actor: Actor) -> Sequence[PersonSummary]:
-        """Return all people, by address."""
+        """Return the summaries of all people, by e-mail address."""
         async with self._begin_read(actor, Action.USERS_SEE) as tx:
             found, keys = await tx.people.every(), await tx.keys.counts("person")
             seen = await tx.sessions.last_seen()
@@ -212,7 +211,7 @@ class Watching(AccountService):
     """Budgets and keys of all accounts for alerts, by one query for each fact."""
 
     async def budgets(self) -> Sequence[WatchedBudget]:
-        """Return all budgets of working keys, active projects and enabled people."""
+        """Return the states of all budgets of working keys, active projects and enabled people."""
         async with self._store.reading() as tx:
             projects = await _read_active_projects(tx)
             users = await tx.people.every()
@@ -263,7 +262,7 @@ class Watching(AccountService):
         ]
 
     async def expiring(self, until: datetime) -> Sequence[ExpiringKey]:
-        """Return the working keys that expire until then."""
+        """Return the working keys that expire by ``until``."""
         found: list[ExpiringKey] = []
         async with self._store.reading() as tx:
             keys = await tx.keys.expiring(until)
@@ -309,7 +308,7 @@ class ScopeBudgets(AccountService):
     """Budgets of tags and providers, as operators see and set them."""
 
     async def every(self, actor: Actor = SYSTEM) -> Sequence[ScopeSpending]:
-        """Return all budgets of tags and providers, by kind and name."""
+        """Return the states of all budgets of tags and providers, by kind and name."""
         async with self._begin_read(actor, Action.USAGE_SEE_ALL) as tx:
             found = await tx.keys.scoped()
         now, every = self._clock(), list[ScopeSpending]()
@@ -322,7 +321,7 @@ class ScopeBudgets(AccountService):
     async def set(
         self, actor: Actor, kind: str, name: str, budgets: Sequence[Budget]
     ) -> Sequence[ScopeSpending]:
-        """Replace the budgets of a tag or a provider, and return those of all."""
+        """Replace the budgets of a tag or provider; return those of all tags and providers."""
         if kind not in SCOPES:
             raise InvalidRequest("A budget is of a tag or a provider.", param="kind")
         if not 0 < len(name) <= _LONGEST_NAME or name != name.strip() or not name.isprintable():
@@ -345,13 +344,13 @@ class LiveScopeBudgets(Struct):
 
     _scope_budgets: ScopeBudgets
     _clock: Clock
-    _provider_spending: dict[tuple[str, Budget, datetime | None], Decimal] = {}
+    _spent_by_provider_budget: dict[tuple[str, Budget, datetime | None], Decimal] = {}
     tags: Mapping[str, tuple[Claim, ...]] = {}
     """What requests with a tag claim in addition."""
     spent: SpentProviders = {}
 
     async def follow(self, changed: asyncio.Event) -> None:
-        """Refresh after a change, and every few seconds, until cancelled."""
+        """Call :meth:`refresh` after a change, and every few seconds, until cancelled."""
         while True:
             changed.clear()
             try:
@@ -375,27 +374,27 @@ class LiveScopeBudgets(Struct):
                 for one in hard:
                     place = each.name, one.budget, one.resets_at
                     # What was counted here may not be in the database yet.
-                    counted = self._provider_spending.get(place, one.spent)
+                    counted = self._spent_by_provider_budget.get(place, one.spent)
                     providers[place] = max(one.spent, counted)
-        self.tags, self._provider_spending = tags, providers
+        self.tags, self._spent_by_provider_budget = tags, providers
         self._update_spent_providers()
 
     def count(self, usage: UsageRecord) -> None:
-        """Count an ended request for the provider that answered it."""
-        if not self._provider_spending or not usage.charged:
+        """Add the use of an ended request to the budgets of the provider that answered it."""
+        if not self._spent_by_provider_budget or not usage.charged:
             return
         provider, tokens = provider_of(usage.served_by), usage.prompt + usage.completion
-        for name, budget, resets_at in self._provider_spending:
+        for name, budget, resets_at in self._spent_by_provider_budget:
             if name == provider:
                 more = usage.amount if budget.unit is Unit.MONEY else tokens
-                self._provider_spending[name, budget, resets_at] += more
+                self._spent_by_provider_budget[name, budget, resets_at] += more
         self._update_spent_providers()
 
     def _update_spent_providers(self) -> None:
         now = self._clock()
         self.spent = {
             name: resets_at
-            for (name, budget, resets_at), spent in self._provider_spending.items()
+            for (name, budget, resets_at), spent in self._spent_by_provider_budget.items()
             if spent >= budget.amount and (resets_at is None or now < resets_at)
         }
 
@@ -412,7 +411,7 @@ class BulkBounds(AccountService):
         projects: Sequence[str] = (),
         keep: bool = False,
     ) -> int:
-        """Replace the limits and budgets of all, or of none; return how many have changed.
+        """Replace the bounds of all given users and projects, or of none; return how many changed.
 
         With ``keep``, former ones stay which no new one replaces. Raises :class:`InvalidRequest`
         for wrong bounds or an unknown id.
