@@ -191,7 +191,7 @@ class KeyAuthenticator(Protocol):
     """Authentication by keys of accounts."""
 
     async def authenticate(self, door: str, credential: Credential | None) -> Caller:
-        """Return the caller whose account key this is, at the door of this name.
+        """Return the caller to whom an account key belongs, for a request at the door ``door``.
 
         Raises ``Unauthenticated``, ``Forbidden`` or ``StoreUnavailable``.
         """
@@ -232,7 +232,7 @@ class FreeAllowance(Protocol):
     """Daily allowance of requests to free models, by project."""
 
     async def take(self, project: str) -> FreeReservation:
-        """Reserve a free request of this day; raise ``RateLimited`` or ``StoreUnavailable``."""
+        """Count one of a project's free requests of today, or raise ``RateLimited``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -580,7 +580,7 @@ def function_of(form: MessageHeader, header: ParsedHeader, tools: Container[str]
 
 
 def is_reasoning(form: MessageHeader, header: ParsedHeader) -> bool:
-    """Return whether a message that calls no function is reasoning.
+    """Decide by its header whether a message that calls no function is reasoning.
 
     A message to a tool that nobody offered is not for the user.
     """

@@ -283,7 +283,9 @@ class _ChatSession:
         self._provider = provider_at(self._endpoint.base_url, self._endpoint.key)
 
     def begin(self, fields: dict[str, object], system: str | None) -> None:
-        """Begin a conversation with the model. Raises :class:`CommandFailed`."""
+        """Create the conversation with the named model, or with the first one that is listed.
+
+        Raises :class:`CommandFailed`."""
         name = self._endpoint.model or next(iter(self._fetch_models_by_id()), None)
         if name is None:
             raise CommandFailed(f"{self._endpoint.base_url} lists no models; name one with --model")

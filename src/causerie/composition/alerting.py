@@ -209,7 +209,7 @@ class Alerting:
         settings = self._service.now.settings
         if not _is_enabled(settings, accounts=self._account_watcher is not None):
             return
-        conditions, now = self._collect_service_alerts(settings), monotonic()
+        conditions, now = self._detect_service_conditions(settings), monotonic()
         options = alert_options(settings)
         away: list[Condition] = []
         try:
@@ -225,7 +225,7 @@ class Alerting:
         if self.center is not self._local_alert_center:
             await self._local_alert_center.observe(away, options)
 
-    def _collect_service_alerts(self, settings: Settings) -> list[Condition]:
+    def _detect_service_conditions(self, settings: Settings) -> list[Condition]:
         alerts, target_states = settings.alerts, self._service.now.router.target_states()
         counted = self._service.counters.outcomes()
         rates = self._error_rate_tracker.look(counted, monotonic(), alerts.error_window_seconds)

@@ -114,7 +114,7 @@ class ModelSlot:
         return self.unused and self.awaited_until <= time.monotonic()
 
     def begin_step(self, *, first: bool) -> None:
-        """Count a request's step as a use of the model, and end the wait for this step."""
+        """Count one use of the model by a step of a request, which is then awaited no longer."""
         self.uses += 1
         if self.awaited and not first:
             _ = self.awaited.popleft()

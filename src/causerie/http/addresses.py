@@ -141,7 +141,7 @@ def host_refusal(url: str, inside: InsideHosts) -> str | None:
         return "is no `https://` address of plainly one host: no user, no escapes, no backslash"
     try:
         six, name = found["six"], found["name"]
-        host: str | IpAddress = _parse_image_host(name.lower()) if name else IPv6Address(six)
+        host: str | IpAddress = _parse_host_of_image_url(name.lower()) if name else IPv6Address(six)
     except ValueError:
         return "has a host that is no name and no address in its usual form"
     if host in inside:
@@ -152,7 +152,7 @@ def host_refusal(url: str, inside: InsideHosts) -> str | None:
     return None if dot and ending not in _INSIDE_ENDINGS else "names a host inside a network"
 
 
-def _parse_image_host(host: str) -> str | IPv4Address:
+def _parse_host_of_image_url(host: str) -> str | IPv4Address:
     host = host.removesuffix(".")
     labels = host.split(".")
     if _ends_in_number(labels):

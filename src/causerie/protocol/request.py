@@ -16,7 +16,7 @@ from causerie.protocol.targets import NO_PREFERENCES, UNBOUNDED_TOKENS, Preferen
 
 
 class Labels(Struct, frozen=True):
-    """What a client says of itself: program, trace and usage tag; empty if it says nothing."""
+    """What a client says of itself and its request: program, trace, usage tag; all optional."""
 
     app: str = ""  # name of the program
     referer: str = ""  # address of the program

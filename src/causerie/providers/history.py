@@ -182,7 +182,7 @@ def _adapt_tool_call(
 
 
 def in_strict_order(messages: Sequence[Message]) -> bool:
-    """Return true if strict servers take the messages: no empty or final answer is among them."""
+    """Return whether no assistant message is empty and the last message is not the assistant's."""
     said = all(message.content for message in messages if message.role == "assistant")
     return said and messages[-1].role != "assistant"
 

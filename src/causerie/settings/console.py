@@ -380,5 +380,5 @@ def policy_rules(policies: Sequence[PolicySettings]) -> Iterator[Broken]:
 
 
 def policy_of(policies: Sequence[PolicySettings], name: str) -> PolicySettings:
-    """Return the policy named ``name``, or the default one of that name."""
+    """Return the configured policy of people or of projects, or its default if there is none."""
     return next((each for each in policies if each.name == name), POLICIES[name])

@@ -234,7 +234,7 @@ class Rewriter:
             reason = f"{reference[:200]!r} points to nothing in the schema."
             raise self._new_refusal(pointer, reason) from None
 
-    def _write_all_of(self, place: Place, key: str, value: object, pointer: str) -> None:
+    def _append_to_all_of(self, place: Place, key: str, value: object, pointer: str) -> None:
         options = self._rewrite_schema_list(place, key, value, alone=False)
         place.out["allOf"] = [*as_list(place.out.get("allOf")), *options]
 
@@ -454,7 +454,7 @@ _HANDLERS: Mapping[str, _Handler] = {
     "const": Rewriter._write_const,
     "enum": Rewriter._write_enum,
     "$ref": Rewriter._write_reference,
-    "allOf": Rewriter._write_all_of,
+    "allOf": Rewriter._append_to_all_of,
     **dict.fromkeys(("anyOf", "oneOf"), Rewriter._write_alternatives),
     **dict.fromkeys(SIZES, Rewriter._write_size),
     "pattern": Rewriter._write_pattern,

@@ -262,7 +262,7 @@ class MemberTurn:
     def __post_init__(self, prompt: Sequence[int]) -> None:
         whole = len(self._prompt_blocks) * kv_events.BLOCK
         self._partial_block = prompt[whole:]  # the tokens that fill no block
-        self._tokens_read, self._started_at = self._unread_tokens, monotonic()
+        self._tokens_read, self._generation_started_at = self._unread_tokens, monotonic()
         self.at.running += 1
         self.at.unread += self._unread_tokens
         self.at.cache.enter(self._prompt_blocks)
@@ -281,7 +281,7 @@ class MemberTurn:
         self._unread_tokens = 0
         if made is not None:
             at.answered()
-            at.cache.expect(self._tokens_read, self._started_at)
+            at.cache.expect(self._tokens_read, self._generation_started_at)
             # The reply is in its cache too, for the next turn of the conversation.
             before = self._prompt_blocks[-1] if self._prompt_blocks else self._root_block
             at.cache.holds(kv_events.extended(before, [*self._partial_block, *made]))

@@ -142,7 +142,7 @@ class Summaries(AccountService):
         ]
 
     async def people(self, actor: Actor) -> Sequence[PersonSummary]:
-        """Return the summaries of all people, by e-mail address."""
+        """Return a summary of each person: keys, cost, last activity; sorted by e-mail address."""
         async with self._begin_read(actor, Action.USERS_SEE) as tx:
             found, keys = await tx.people.every(), await tx.keys.counts("person")
             seen = await tx.sessions.last_seen()

@@ -302,7 +302,7 @@ class FreeAllowances(Struct):
 
     _store: SqlStore
     _monotonic_seconds: Callable[[], float]
-    _free_tally_by_project: dict[str, _FreeRequests] = {}
+    _free_requests_today_by_project: dict[str, _FreeRequests] = {}
     requests: int = 50
     """Free requests a day."""
     paid_requests: int = 1000
@@ -329,14 +329,16 @@ class FreeAllowances(Struct):
 
     async def _get_free_request_tally(self, project: str) -> _FreeRequests:
         today = self._store.clock().astimezone(UTC).date()
-        day = self._free_tally_by_project.get(project)
+        day = self._free_requests_today_by_project.get(project)
         if day is None or day.date != today:
-            if len(self._free_tally_by_project) >= _KEPT:
+            if len(self._free_requests_today_by_project) >= _KEPT:
                 # The database knows the counts of those that have no request under way.
-                self._free_tally_by_project = {
-                    name: one for name, one in self._free_tally_by_project.items() if one.running
+                self._free_requests_today_by_project = {
+                    name: one
+                    for name, one in self._free_requests_today_by_project.items()
+                    if one.running
                 }
-            day = self._free_tally_by_project[project] = _FreeRequests(today)
+            day = self._free_requests_today_by_project[project] = _FreeRequests(today)
         if self._is_refresh_due(day):
             async with day.reading:
                 if self._is_refresh_due(day):

@@ -251,7 +251,7 @@ def _sum_by_dimensions(changes: Iterable[_Change]) -> Mapping[tuple[Any, ...], S
 
 
 class _Columns(Struct, frozen=True):
-    """Picks the key values and sums for one table of sums, in the order of its columns."""
+    """Picks the values for one table of usage sums from full rows, in the order of its columns."""
 
     span: int
     places: Callable[[tuple[Any, ...]], tuple[Any, ...]]  # without the project and the start
