@@ -76,6 +76,7 @@ async def another(engine: LlamaCppEngine, pid: int) -> None:
             await asyncio.sleep(0.02)
 
 
+@pytest.mark.full
 async def test_a_killed_process_fails_what_runs_and_comes_back(
     gguf: Path, command: str | None
 ) -> None:
@@ -110,6 +111,7 @@ async def test_signals_to_all_processes_of_the_service_do_not_end_it(
         assert engine.status().restarts == 0
 
 
+@pytest.mark.full
 @needs_pidfd
 async def test_stopping_ends_the_process(gguf: Path, command: str | None) -> None:
     async with running(gguf, command) as engine:
@@ -152,6 +154,7 @@ async def test_no_orphan_when_the_parent_is_killed(gguf: Path, command: str | No
         await gone(pid)
 
 
+@pytest.mark.full
 async def test_an_abandoned_generation_frees_the_slot_of_the_process(
     gguf: Path, command: str | None
 ) -> None:

@@ -9,15 +9,15 @@ from configuration_page import configuration_page
 
 from causerie.settings.load import load
 
-PAGE = Path(__file__).parents[2] / "docs" / "reference/configuration.md"
+PAGE = (Path(__file__).parents[2] / "docs" / "reference/configuration.md").read_text("utf-8")
 
 
 def test_page_is_up_to_date() -> None:
-    assert PAGE.read_text(encoding="utf-8") == configuration_page(), "run `make docs`"
+    assert configuration_page() == PAGE, "run `make docs`"
 
 
 def test_example_on_the_page_is_a_valid_configuration(tmp_path: Path) -> None:
-    found = re.search(r"```toml\n(.*?)```", configuration_page(), re.DOTALL)
+    found = re.search(r"```toml\n(.*?)```", PAGE, re.DOTALL)
     assert found is not None
     file = tmp_path / "causerie.toml"
     file.write_text(found.group(1), encoding="utf-8")

@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 import signal
-import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -570,41 +569,6 @@ async def test_a_load_that_takes_too_long_is_given_up(tiny_gguf: Path) -> None:
     engine = LlamaCppEngine("small", tiny_gguf, OPTIONS, load_seconds=0.001)
     with pytest.raises(EngineFailed, match=r"within 0\.001 s"):
         await engine.start()
-
-
-PARENT = """
-import asyncio, sys
-from pathlib import Path
-from causerie.engines.llamacpp.engine import LlamaCppEngine
-from causerie.engines.llamacpp.options import LlamaCppOptions
-
-async def main():
-    engine = LlamaCppEngine("small", Path(sys.argv[1]), LlamaCppOptions(context=256, parallel=1))
-    await engine.start()
-    print(engine.pid, flush=True)
-    await asyncio.Event().wait()
-
-asyncio.run(main())
-"""
-
-
-@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="waits for a process by Linux's pidfd")
-async def test_a_killed_parent_leaves_no_orphan(tiny_gguf: Path) -> None:
-    parent = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", PARENT, str(tiny_gguf), stdout=asyncio.subprocess.PIPE
-    )
-    assert parent.stdout is not None
-    child = os.pidfd_open(int(await parent.stdout.readline()))
-    gone = asyncio.Event()
-    asyncio.get_running_loop().add_reader(child, gone.set)
-    try:
-        parent.kill()
-        async with asyncio.timeout(60):
-            await gone.wait()
-        await parent.communicate()
-    finally:
-        asyncio.get_running_loop().remove_reader(child)
-        os.close(child)
 
 
 @pytest.mark.full
