@@ -158,7 +158,7 @@ def _build_reply(
     if form.calls.addressed:
         grammar.shut = f"[ \\n]*{spelled(_first_literal_text(form.calls))}"
     if calls.forbidden:
-        return said or grammar.free_without(_list_markers_to_forbid(form.calls))
+        return said or grammar.free_without(_list_call_markers_to_forbid(form.calls))
     section = _Section(form.calls, calls, grammar)
     if calls.required:
         return section.whole()
@@ -198,7 +198,7 @@ def _add_unmarked_calls(
     return [grammar.free_before(expression)]
 
 
-def _list_markers_to_forbid(section: forms.CallSection) -> tuple[str, ...]:
+def _list_call_markers_to_forbid(section: forms.CallSection) -> tuple[str, ...]:
     # JSON at the start of a reply is a call only where calls are possible.
     if section.addressed:
         behind = next(one for one in section.call[1:] if isinstance(one, forms.Literal))

@@ -306,7 +306,9 @@ class PromptEncoder:
 
     def __init__(self, control_tokens: Mapping[str, int], own: str = "") -> None:
         self._control_tokens = ControlTokens(control_tokens)
-        self._template_ids = {id for text, id in self._control_tokens.ids.items() if text in own}
+        self._template_control_ids = {
+            id for text, id in self._control_tokens.ids.items() if text in own
+        }
         self._control_ids = frozenset(self._control_tokens.ids.values())
         self._plain_ids_by_text = BoundedCache[str, tuple[int, ...]](_REMEMBERED)
         self._needs_break_by_text: dict[str, bool] = {}  # whether one is needed, by control token
@@ -396,7 +398,9 @@ class PromptEncoder:
         if len(text) < 2:
             return False
         id = self._control_tokens.ids[text]
-        return id in self._template_ids or id not in await engine.tokenize([text], special=False)
+        return id in self._template_control_ids or id not in await engine.tokenize(
+            [text], special=False
+        )
 
     def keep_reply(self, end: PromptEnd, text: str, ids: Sequence[int]) -> None:
         """Keep the ids that a model made of this text, a reply to a prompt with this end.
@@ -414,7 +418,7 @@ class PromptEncoder:
     async def _tokenize_as_plain_text(self, text: str, engine: TextEngine) -> list[int]:
         # The text is cut behind its first letter where its ids would be guarded ones.
         ids = await engine.tokenize([text], special=False)
-        if len(text) < 2 or self._template_ids.isdisjoint(ids):
+        if len(text) < 2 or self._template_control_ids.isdisjoint(ids):
             return ids
         first = await engine.tokenize([text[0]], special=False)
         return first + await self._tokenize_as_plain_text(text[1:], engine)

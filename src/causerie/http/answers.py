@@ -70,7 +70,14 @@ _encode_json = msgspec.json.Encoder().encode
 class PlainAnswer:
     """Collects events and sends one JSON body; a restarted answer replaces the events before."""
 
-    __slots__ = ("_context", "_event_list", "_headers", "_joined_count", "completion", "parsed")
+    __slots__ = (
+        "_context",
+        "_event_list",
+        "_headers",
+        "_joined_prefix_length",
+        "completion",
+        "parsed",
+    )
 
     early_start = False
 
@@ -82,15 +89,17 @@ class PlainAnswer:
         self._headers = headers
         self._context = context
         self._event_list: list[Event] = []
-        self._joined_count = 0  # events that were joined with those before
+        self._joined_prefix_length = 0  # events that were joined with those before
         return self._collect_batch
 
     def _collect_batch(self, batch: Batch) -> None:
         events = self._event_list
         events += batch
-        if len(events) > self._joined_count + _MOST_UNJOINED:
-            events[self._joined_count :] = joined_events(events[self._joined_count :])
-            self._joined_count = len(events) - 1  # the last one may go on
+        if len(events) > self._joined_prefix_length + _MOST_UNJOINED:
+            events[self._joined_prefix_length :] = joined_events(
+                events[self._joined_prefix_length :]
+            )
+            self._joined_prefix_length = len(events) - 1  # the last one may go on
 
     async def finish(self, exchange: Exchange) -> None:
         """Send the reply; raise :class:`~causerie.errors.InternalError` if it is incomplete."""

@@ -64,7 +64,7 @@ class Connection(asyncio.Protocol):
     _transport: asyncio.Transport
 
     def __init__(self, server: Connections) -> None:
-        self._connections = server
+        self._server = server
         self._write_batcher = server.traffic
         self._parser = httptools.HttpRequestParser(self)
 
@@ -89,7 +89,7 @@ class Connection(asyncio.Protocol):
         self._headers = Headers()
         self._incomplete_head_size = 0  # of an incomplete head, before this read
         self._has_message_begun = False  # whether the parser is inside a request
-        self._read_size = 0  # of this read
+        self._current_chunk_size = 0  # of this read
         self._head_without_upgrade = b""
         self._expects_continue = False  # the client waits for an interim response
         self._incoming_exchange: Exchange | None = None
@@ -104,7 +104,7 @@ class Connection(asyncio.Protocol):
         """
         return (
             self._is_closing
-            or self._connections.leaving
+            or self._server.leaving
             or (self._is_half_closed and not self._pipeline)
             or (self._expects_continue and self._incoming_exchange is self._exchange)
         )
@@ -122,7 +122,7 @@ class Connection(asyncio.Protocol):
             self._finish_exchange(exchange)
         else:  # Closing now would throw away the answer: the rest of the request is read first.
             self._expects_continue = False
-            self._unwanted_body_deadline = self._connections.loop.time() + _LINGER_SECONDS_IN_ALL
+            self._unwanted_body_deadline = self._server.loop.time() + _LINGER_SECONDS_IN_ALL
             self._set_linger_timeout()
             self.read_on()
 
@@ -141,15 +141,15 @@ class Connection(asyncio.Protocol):
         name = transport.get_extra_info("peername")
         self.peer = str(name[0]) if isinstance(name, tuple) else ""
         without_delay(transport)
-        self._connections.open.add(self)
-        self._deadline = self._connections.loop.time() + self._connections.limits.head_seconds
-        if len(self._connections.open) > self._connections.limits.max_connections:
+        self._server.open.add(self)
+        self._deadline = self._server.loop.time() + self._server.limits.head_seconds
+        if len(self._server.open) > self._server.limits.max_connections:
             self._refuse_and_close(Overloaded("Too many connections are open; please try again."))
 
     def connection_lost(self, exc: Exception | None) -> None:
         del exc
         del self._parser  # which holds this connection
-        self._connections.forget(self)
+        self._server.forget(self)
         self._flush_and_mark_closed()
         self.resume_writing()
         for exchange in (self._exchange, self._incoming_exchange, *self._pipeline):
@@ -183,22 +183,22 @@ class Connection(asyncio.Protocol):
             self._parse_bytes(data)
             return
         digest, body = cut_head(data)
-        head = self._connections.heads.get(digest)
+        head = self._server.heads.get(digest)
         if head is not None:
             self._unknown_head_count = 0
             self._deadline = _NO_DEADLINE
             self._exchange = exchange = Exchange(
                 self, head, head.keep_alive, complete=True, unread=len(body), _unread_pieces=[body]
             )
-            self._connections.workers.begin(exchange)
+            self._server.workers.begin(exchange)
         else:
             self._parse_bytes(data)
             if digest:
                 self._remember_repeated_head(digest, len(body))
 
     def pause_writing(self) -> None:
-        self.full = self._connections.loop.create_future()
-        self._deadline = self._connections.loop.time() + self._connections.limits.stuck_seconds
+        self.full = self._server.loop.create_future()
+        self._deadline = self._server.loop.time() + self._server.limits.stuck_seconds
 
     def resume_writing(self) -> None:
         if self.full is not None:
@@ -223,8 +223,8 @@ class Connection(asyncio.Protocol):
             self._headers[key] = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
-        parser, headers, most = self._parser, self._headers, self._connections.limits.max_head_bytes
-        if (self._incomplete_head_size or self._read_size > most) and head_size(
+        parser, headers, most = self._parser, self._headers, self._server.limits.max_head_bytes
+        if (self._incomplete_head_size or self._current_chunk_size > most) and head_size(
             self._url, headers
         ) > most:
             raise self._build_head_size_error()
@@ -275,7 +275,7 @@ class Connection(asyncio.Protocol):
     def expire(self, now: float) -> None:
         """Close the connection if what is awaited from the client is overdue."""
         if self._deadline == _NO_DEADLINE and self._exchange is None:
-            self._deadline = now + self._connections.limits.keep_alive_seconds
+            self._deadline = now + self._server.limits.keep_alive_seconds
         if now <= self._deadline:
             return
         if self.full is not None:
@@ -295,7 +295,7 @@ class Connection(asyncio.Protocol):
         self._transport.abort()
 
     def _parse_bytes(self, data: bytes) -> None:
-        headers, self._read_size = self._headers, len(data)
+        headers, self._current_chunk_size = self._headers, len(data)
         while True:
             try:
                 self._parser.feed_data(data)
@@ -326,12 +326,12 @@ class Connection(asyncio.Protocol):
         self._unknown_head_count += 1
         exchange, again = self._exchange, digest == self._last_unknown_digest
         if again and exchange is not None and exchange.unread == body_length and not self._pipeline:
-            self._connections.heads.learn(digest, exchange.head)
+            self._server.heads.learn(digest, exchange.head)
         self._last_unknown_digest = digest
 
     def _begin_exchange(self, exchange: Exchange) -> None:
         self._exchange = exchange
-        self._connections.workers.begin(exchange)
+        self._server.workers.begin(exchange)
 
     def _finish_exchange(self, exchange: Exchange) -> None:
         self._exchange = None
@@ -357,21 +357,21 @@ class Connection(asyncio.Protocol):
         if self._exchange is not None:
             self._exchange.probe()
         later = min(2 * delay_seconds, _LAST_LOOK_SECONDS)
-        self._connections.loop.call_later(delay_seconds, self._probe_half_closed, later)
+        self._server.loop.call_later(delay_seconds, self._probe_half_closed, later)
 
     def _limit_head_bytes(self, added_bytes: int) -> None:
         if self._is_closed:
             return
-        limits = self._connections.limits
+        limits = self._server.limits
         if not self._incomplete_head_size and self._exchange is None and self.full is None:
-            self._deadline = self._connections.loop.time() + limits.head_seconds
+            self._deadline = self._server.loop.time() + limits.head_seconds
         self._incomplete_head_size += added_bytes
         if self._incomplete_head_size > limits.max_head_bytes:
             self._refuse_and_close(self._build_head_size_error())
 
     def _build_head_size_error(self) -> InvalidRequest:
         return InvalidRequest(
-            f"The request's head is larger than {self._connections.limits.max_head_bytes} bytes.",
+            f"The request's head is larger than {self._server.limits.max_head_bytes} bytes.",
             code="head_too_large",
             status=431,
         )
@@ -379,7 +379,7 @@ class Connection(asyncio.Protocol):
     def _set_linger_timeout(self) -> None:
         # Closing while the client sends would reset the connection before it reads the response.
         self._deadline = min(
-            self._connections.loop.time() + _LINGER_SECONDS, self._unwanted_body_deadline
+            self._server.loop.time() + _LINGER_SECONDS, self._unwanted_body_deadline
         )
 
     def _pause_reading(self) -> None:
@@ -392,7 +392,7 @@ class Connection(asyncio.Protocol):
         self._transport.close()
 
     def _flush_and_mark_closed(self) -> None:
-        self._connections.traffic.flush()
+        self._server.traffic.flush()
         self._is_closed = self._is_input_ignored = self._is_closing = True
 
     def _refuse_and_close(self, failure: ServiceError) -> None:

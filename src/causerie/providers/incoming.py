@@ -144,7 +144,7 @@ def most_of_prompt(request: ChatRequest) -> int:
 
 
 def estimated_tokens(pieces: int, size: int) -> int:
-    """Return about how many tokens ``size`` characters in so many pieces are."""
+    """Estimate a reply's tokens from the number of its streamed pieces and of its characters."""
     apart = pieces > 1 and size <= pieces * _OF_ONE
     return pieces if apart else -(-size // _CHARACTERS)
 

@@ -294,7 +294,7 @@ def _convert_chunk(json_document: Any) -> ProviderChunk:
     if isinstance(json_document, dict):
         if not is_nothing(json_document.get("error")):
             return ProviderChunk(error=json_document["error"])
-        _drop_empty_lists_and_objects(json_document)
+        _delete_empty_lists_and_objects(json_document)
         for choice in _list_objects_or_raise(json_document.get("choices"), _MOST_CHOICES):
             _mend_choice(choice)
         _filter_usage_counts(json_document)
@@ -323,26 +323,26 @@ def _keep_plausible_counts(usage: dict[str, Any]) -> dict[str, Any]:
 
 
 def _mend_choice(choice: dict[str, Any]) -> None:
-    _drop_empty_lists_and_objects(choice)
+    _delete_empty_lists_and_objects(choice)
     _filter_usage_counts(choice)
     if choice.get("index") is None:
         choice["index"] = 0
     if not isinstance(choice.get("finish_reason"), str | None):
         choice["finish_reason"] = json.dumps(choice["finish_reason"])[:64]
     for said in _list_objects_or_raise([choice.get("delta"), choice.get("message")], 2):
-        _drop_empty_lists_and_objects(said)
+        _delete_empty_lists_and_objects(said)
         for name in _TEXTS & said.keys():
             said[name] = _convert_object_to_text(said[name], name)
         choice["logprobs"] = _convert_logprobs(choice.get("logprobs"), said)
         if isinstance(said.get("tool_calls"), dict):
             said["tool_calls"] = [said["tool_calls"]]
         for call in _list_objects_or_raise(said.get("tool_calls"), _MOST_CALLS):
-            _drop_empty_lists_and_objects(call)
+            _delete_empty_lists_and_objects(call)
             given = call.get("id")
             number = isinstance(given, int) and not isinstance(given, bool)
             call["id"] = str(given) if number else given if isinstance(given, str) else None
             for function in _list_objects_or_raise([call.get("function")], 1):
-                _drop_empty_lists_and_objects(function)
+                _delete_empty_lists_and_objects(function)
 
 
 def _convert_object_to_text(json_value: object, field_name: str) -> object:
@@ -364,7 +364,7 @@ def _convert_logprobs(logprobs: object, message: dict[str, Any]) -> object:
         return None
 
 
-def _drop_empty_lists_and_objects(json_object: dict[str, Any]) -> None:
+def _delete_empty_lists_and_objects(json_object: dict[str, Any]) -> None:
     # Some languages write an empty object as an empty list.
     for name in [name for name, value in json_object.items() if value in ([], {})]:
         del json_object[name]

@@ -103,7 +103,7 @@ def _expand_alternatives(
     found: list[Schema] = [{key: of for key, of in schema.items() if key not in applied}]
     for options in _iter_applicator_options(schema):
         ways = [_expand_option(option, defs, cache) for option in options]
-        each = _flatten_unique(ways, defs)
+        each = _flatten_distinct_choices(ways, defs)
         if len(each) > max(len(options), _MOST_UNITED):
             raise refused(schema, "it has too many alternatives.")
         if len(found) > 1 and len(found) * len(each) > _MOST:
@@ -126,11 +126,15 @@ def _expand_option(
     return cache[id(option)][1]
 
 
-def _flatten_unique(choice_lists: Sequence[Sequence[Schema]], defs: Schema) -> Sequence[Schema]:
+def _flatten_distinct_choices(
+    choice_lists: Sequence[Sequence[Schema]], ignored_keywords: Schema
+) -> Sequence[Schema]:
     each = [choice for option in choice_lists for choice in option]
     if len(each) <= len(choice_lists):
         return each
-    own = ({key: of for key, of in choice.items() if key not in defs} for choice in each)
+    own = (
+        {key: of for key, of in choice.items() if key not in ignored_keywords} for choice in each
+    )
     return [*{json.dumps(one, sort_keys=True): each[at] for at, one in enumerate(own)}.values()]
 
 

@@ -92,15 +92,15 @@ class JsonLikeRules(ArgumentRules[None]):
 
     @abstractmethod
     def constants(self, choice: Schema, values: Sequence[object]) -> Iterable[str]:
-        """Return the expressions of the constants that a choice lists."""
+        """Return the expressions of the constants that one alternative of a schema lists."""
 
     @abstractmethod
     def string(self, choice: Schema) -> str:
-        """Return the expression of a string that a choice admits."""
+        """Return the expression of the strings that one alternative of a schema admits."""
 
     @abstractmethod
     def object(self, choice: Schema) -> str | None:
-        """Return the expression of an object that a choice admits; ``None`` if there is none."""
+        """Return the expression of the objects that one alternative admits, or ``None``."""
 
     def item(self, schema: Schema) -> str:
         return self.value(schema, None)

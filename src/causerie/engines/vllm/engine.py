@@ -62,11 +62,11 @@ class FolderTokenizer:
     def __init__(self, file: Path) -> None:
         try:
             content = _without_id_changes(read_object(file))
-            self._added_token_tokenizer = _build_tokenizer(content)
+            self._tokenizer_with_added_tokens = _build_tokenizer(content)
             # The library numbers added tokens itself: by the model's vocabulary, or behind it.
             for token in content.get("added_tokens") or ():
                 text, id = token["content"], token["id"]
-                if self._added_token_tokenizer.token_to_id(text) != id:
+                if self._tokenizer_with_added_tokens.token_to_id(text) != id:
                     raise ValueError(
                         f"{text!r} has the id {id} there, and another by its vocabulary"
                     )
@@ -76,7 +76,7 @@ class FolderTokenizer:
             if lost and model.get("type") == "Unigram":
                 raise ValueError("it has nothing for characters that it does not know")
             self._plain_text_tokenizer = _build_tokenizer(
-                _without_added_tokens(content, self._added_token_tokenizer)
+                _without_added_tokens(content, self._tokenizer_with_added_tokens)
             )
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise NotModelFolder(
@@ -91,7 +91,7 @@ class FolderTokenizer:
         Blocks the thread, not the others, about a millisecond for a thousand tokens.
         Raises :class:`ValueError` for a text that the library fails at.
         """
-        tokenizer = self._added_token_tokenizer if special else self._plain_text_tokenizer
+        tokenizer = self._tokenizer_with_added_tokens if special else self._plain_text_tokenizer
         found: list[int] = []
         for piece in pieces:
             if isinstance(piece, int):

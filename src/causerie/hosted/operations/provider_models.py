@@ -47,7 +47,7 @@ def compared(
     provider: EntryView, listed: Sequence[ListedModel], entries: Sequence[EntryView]
 ) -> Sequence[ComparedModel]:
     """Compare a provider's listed models with its aliases; aliased models not listed come last."""
-    aliases = {id: one.entry for id, one in _index_aliases(provider.name, entries).items()}
+    aliases = {id: one.entry for id, one in _index_aliases_by_model(provider.name, entries).items()}
     models = provider.settings.get("models", ())
     contexts = {each.get("id"): each.get("context_length") for each in models}
     there = {one.id for one in listed}
@@ -85,7 +85,11 @@ def taken_over(
 
     Entries of the file stay as they are.
     """
-    aliases, drafts, new = _index_aliases(provider.name, entries), _Drafts("alias", entries), []
+    aliases, drafts, new = (
+        _index_aliases_by_model(provider.name, entries),
+        _Drafts("alias", entries),
+        [],
+    )
     for one in picked:
         alias = aliases[one.id].entry if one.id in aliases else None
         if alias is None:
@@ -114,12 +118,16 @@ def provider_in_force(entries: Sequence[EntryView], name: str) -> EntryView:
 def removal(provider: EntryView, entries: Sequence[EntryView]) -> Sequence[EntryStep]:
     """Return the changes that delete a provider, its targets, and aliases without other targets."""
     drafts = _Drafts("alias", entries)
-    drafts.remove(provider.name, _index_aliases(provider.name, entries))
+    drafts.remove(provider.name, _index_aliases_by_model(provider.name, entries))
     return [*drafts.steps(), EntryStep(kind="provider", id=provider.id)]
 
 
 def aliases_of(provider: str, entries: Sequence[EntryView]) -> Sequence[EntryView]:
-    return [each for each in entries if each.kind == "alias" and _index_aliases(provider, [each])]
+    return [
+        each
+        for each in entries
+        if each.kind == "alias" and _index_aliases_by_model(provider, [each])
+    ]
 
 
 _PLACES: Mapping[EntryKind, str] = {"alias": "targets", "catalog_model": "endpoints"}
@@ -142,7 +150,7 @@ def _index_targets_by_model(
     return found
 
 
-def _index_aliases(provider: str, entries: Iterable[EntryView]) -> Mapping[str, _Place]:
+def _index_aliases_by_model(provider: str, entries: Iterable[EntryView]) -> Mapping[str, _Place]:
     # If several aliases have a model, the one with the fewest other targets.
     fewest = sorted(entries, key=lambda one: len(one.settings.get("targets", ())))
     return _index_targets_by_model("alias", provider, fewest)

@@ -123,10 +123,10 @@ def _new_table(table_name: str, *parts: SchemaItem) -> Table:
 
 def _table_by_owner_and_start(table_name: str, owner_column: str, *parts: SchemaItem) -> Table:
     start = Column("start", BigInteger, primary_key=True, autoincrement=False, index=True)
-    return Table(table_name, METADATA, *_key_columns(Text, owner_column), start, *parts)
+    return Table(table_name, METADATA, *_primary_key_columns(Text, owner_column), start, *parts)
 
 
-def _key_columns(column_type: Any, *names: str) -> Iterator[Column[Any]]:
+def _primary_key_columns(column_type: Any, *names: str) -> Iterator[Column[Any]]:
     return (Column(name, column_type, primary_key=True, autoincrement=False) for name in names)
 
 
@@ -239,7 +239,7 @@ sessions = _table_for(Session, "sessions", _digest_column(), _user_column(index=
 totp = _table_for(Authenticator, "totp", _user_column(primary_key=True))
 
 recovery_codes = _new_table(
-    "recovery_codes", _user_column(primary_key=True), *_key_columns(LargeBinary, "digest")
+    "recovery_codes", _user_column(primary_key=True), *_primary_key_columns(LargeBinary, "digest")
 )
 
 attempts = _table_for(
@@ -314,19 +314,19 @@ key_secrets = _table_for(
 )
 
 # Owners are `key:ID`, `user:ID` and `project:ID`. The model is empty where a row is for all models.
-limits = _table_for(Limit, "limits", *_key_columns(Text, "owner"), keys=["model"])
+limits = _table_for(Limit, "limits", *_primary_key_columns(Text, "owner"), keys=["model"])
 
 # `amount` counts billionths of money, or tokens.
 budgets = _table_for(
     Budget,
     "budgets",
-    *_key_columns(Text, "owner"),
+    *_primary_key_columns(Text, "owner"),
     *_not_null_columns(BigInteger, "amount"),
     keys=("model", "unit", "period"),
 )
 
 # What a project, a user or (`member:PROJECT/USER`) a member may use. Prices are of 1M tokens.
-access = _table_for(Access, "access", *_key_columns(Text, "owner"))
+access = _table_for(Access, "access", *_primary_key_columns(Text, "owner"))
 
 operator_keys = _table_for(OperatorKey, "operator_keys", _digest_column())
 
@@ -335,7 +335,7 @@ credits = _table_for(Credit, "credits", Index(None, "project_id", "at"))
 
 schema_state = _new_table(
     "schema_state",
-    *_key_columns(Integer, "id"),
+    *_primary_key_columns(Integer, "id"),
     Column("served_from", Text),  # the revision that a version must know to serve these tables
     Column("version", Text),  # of the program that said so
 )
@@ -343,14 +343,14 @@ schema_state = _new_table(
 # One row, raised by whoever changes a key or project: its lock makes the order of
 # numbers the order of commits, which a sequence does not.
 change_counter = _new_table(
-    "change_counter", *_key_columns(Integer, "id"), *_not_null_columns(BigInteger, "number")
+    "change_counter", *_primary_key_columns(Integer, "id"), *_not_null_columns(BigInteger, "number")
 )
 _execute_after_create(schema_state, "INSERT INTO schema_state (id) VALUES (1)")
 _execute_after_create(change_counter, "INSERT INTO change_counter (id, number) VALUES (1, 0)")
 
 changes = _new_table(
     "changes",
-    *_key_columns(BigInteger, "number"),
+    *_primary_key_columns(BigInteger, "number"),
     *_not_null_columns(Text, "subject"),
     Column("at", MOMENT, nullable=False, index=True),
 )
@@ -364,7 +364,7 @@ configuration_entries = _table_for(
 recordings = _table_for(
     Recording,
     "recordings",
-    *_key_columns(Uuid(as_uuid=False), "id"),
+    *_primary_key_columns(Uuid(as_uuid=False), "id"),
     _text_column("project_id", index=True),
     Column("expires_at", MOMENT, nullable=False, index=True),
 )
@@ -375,7 +375,7 @@ RENAMED = {"project": "project_id", "key": "key_id", "user": "user_id", "provide
 usage_records = _table_for(
     UsageRecord,
     "usage_records",
-    *_key_columns(Uuid(as_uuid=False), "id"),
+    *_primary_key_columns(Uuid(as_uuid=False), "id"),
     _text_column("request_id", index=True),
     Column("at", BigInteger, nullable=False, index=True),
     Index(None, "project_id", "at"),
@@ -396,7 +396,7 @@ def _build_usage_sums_table(table_name: str, *places: str) -> Table:
     return _table_by_owner_and_start(
         table_name,
         "project_id",
-        *_key_columns(Text, *places),
+        *_primary_key_columns(Text, *places),
         *_not_null_columns(BigInteger, "requests", "refused", "failed", "aborted"),
         *_not_null_columns(BigInteger, "prompt", "cached", "completion", "reasoning"),
         *_not_null_columns(MONEY, "cost"),
@@ -421,7 +421,7 @@ usage_targets = _build_usage_sums_table("usage_targets", "model", "served_by")
 usage_charged = _table_by_owner_and_start(
     "usage_charged",
     "project_id",
-    *_key_columns(Text, "tag", "model", "served_by"),
+    *_primary_key_columns(Text, "tag", "model", "served_by"),
     *_not_null_columns(
         BigInteger, "requests", "prompt", "cached", "written", "completion", "reasoning"
     ),
@@ -433,8 +433,8 @@ usage_charged = _table_by_owner_and_start(
 usage_first_token = _table_by_owner_and_start(
     "usage_first_token",
     "project_id",
-    *_key_columns(Text, "model", "key_id", "user_id"),
-    *_key_columns(Integer, "bucket"),
+    *_primary_key_columns(Text, "model", "key_id", "user_id"),
+    *_primary_key_columns(Integer, "bucket"),
     *_not_null_columns(BigInteger, "requests"),
 )
 
@@ -463,5 +463,7 @@ alert_deliveries = _table_for(
 
 
 probe_results = _new_table(
-    "probe_results", *_key_columns(Text, "provider", "model"), *_not_null_columns(Text, "kept")
+    "probe_results",
+    *_primary_key_columns(Text, "provider", "model"),
+    *_not_null_columns(Text, "kept"),
 )
