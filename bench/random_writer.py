@@ -18,7 +18,7 @@ from causerie.engines.registry import (
     _VOCABULARY,
     FAKE_END,
     FakeEngine,
-    _accepted_tokens,
+    _token_ids_already_accepted,
     _grammar_matcher,
 )
 
@@ -43,7 +43,7 @@ class RandomWriter(FakeEngine):
     dice: random.Random = field(default_factory=lambda: random.Random(0))
 
     async def _tokens(self, request: TextRequest) -> AsyncGenerator[Output, None]:
-        taken = _accepted_tokens(request)
+        taken = _token_ids_already_accepted(request)
         matcher = _grammar_matcher(request, taken)
         spelling, made = Spelling(_VOCABULARY, frozenset(), request.visible), 0
         yield Started(0)

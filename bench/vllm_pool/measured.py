@@ -104,7 +104,7 @@ async def started(options: dict[str, object], folder: Path) -> AsyncIterator[Man
 
 def in_turn(pool: EnginePool) -> Generate:
     """Round robin over the members, beside the choice of the pool."""
-    turns = cycle(member.engine for member in pool._members.every())
+    turns = cycle(member.engine for member in pool._members.values())
     return lambda request: next(turns).generate(request)
 
 
