@@ -17,6 +17,7 @@ import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from journeykit import STEP
@@ -36,7 +37,8 @@ class StepCollector:
         """Take what a test has recorded once it is over."""
         if report.when == "teardown":
             name = Path(report.location[0]).stem.removeprefix("test_journey_")
-            self.found[name] = [value for key, value in report.user_properties if key == STEP]
+            steps: list[Any] = [value for key, value in report.user_properties if key == STEP]
+            self.found[name] = steps
 
 
 def table(steps: Sequence[tuple[str, float]]) -> str:

@@ -18,8 +18,8 @@ from causerie.engines.registry import (
     _VOCABULARY,
     FAKE_END,
     FakeEngine,
-    _token_ids_already_accepted,
     _grammar_matcher,
+    _token_ids_already_accepted,
 )
 
 _CLOSING = b'"}]'

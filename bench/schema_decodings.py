@@ -135,7 +135,6 @@ def _engine(arguments: argparse.Namespace) -> LlamaCppEngine | RandomWriter:
         context=4096,
         parallel=arguments.at_once,
         threads=arguments.threads,
-        cache=arguments.results.resolve().parent,
     )
     return LlamaCppEngine("m", arguments.model, options)
 

@@ -129,7 +129,8 @@ async def _members(
 
 
 async def _measured(server: ValkeyServer, load: _Load, count: int, rounds: int) -> float:
-    theirs, ours = [], []
+    theirs: list[float] = []
+    ours: list[float] = []
     owners = [_owner(number) for number in range(load.keys)]
     clock = _Clock(load.rate) if load.rate else None
     async with _members(server, load.replicas, clock) as members:

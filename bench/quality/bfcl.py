@@ -87,7 +87,9 @@ def is_right(case: Case, calls: Sequence[Call]) -> bool:
 
 
 def _case(question: Mapping[str, Any], truth: Sequence[Mapping[str, Any]] | None) -> Case:
-    expected = truth and [(_name(name), values) for one in truth for name, values in one.items()]
+    expected: list[tuple[str, Values]] | None = None
+    if truth is not None:
+        expected = [(_name(name), values) for one in truth for name, values in one.items()]
     described = question["function"]
     functions = {_name(one["name"]): one["parameters"] for one in described}
     return Case(question["id"], question["question"][0], _tools(described), functions, expected)
