@@ -251,7 +251,7 @@ async def test_a_long_hostile_text_beside_an_image_holds_neither_loop_nor_engine
     control = {"<|im_end|>": 3, "<|end|>": 9}
     engine, prompt = Seeing(control), _prompt(("<|end|> <|im_end|>" * 12_000, True))
     encoder = PromptEncoder(control)
-    broken, _ = await encoder._break_forged_tokens(prompt, engine)
+    broken, _ = await encoder._break_forged_and_list_control_ids(prompt, engine)
     assert broken == "<\u2060|end|> <\u2060|im_end|>" * 12_000
     assert held == [False, False]
     assert len(engine.asked) == len(control)  # a hundred thousand questions take minutes

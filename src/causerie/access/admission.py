@@ -27,7 +27,7 @@ class _Capacity:
 
     def take_now(self, amount: int) -> bool:
         """Take ``amount`` if it is free and no request waits; return whether it was taken."""
-        if self.queue or not self._has_room_for(amount):
+        if self.queue or not self._is_amount_free(amount):
             return False
         self.taken += amount
         return True
@@ -53,14 +53,14 @@ class _Capacity:
 
     def admit(self) -> None:
         """Give queued requests their amounts, in order, until one has to wait for more."""
-        while self.queue and self._has_room_for(self.queue[0].amount):
+        while self.queue and self._is_amount_free(self.queue[0].amount):
             entry = self.queue.popleft()
             if not entry.turn.done():
                 self.taken += entry.amount
                 entry.turn.set_result(None)
 
-    def _has_room_for(self, amount: int) -> bool:
-        return self.taken + amount <= max(self.size(), 1)
+    def _is_amount_free(self, slots_or_tokens: int) -> bool:
+        return self.taken + slots_or_tokens <= max(self.size(), 1)
 
 
 class SlotQueue:

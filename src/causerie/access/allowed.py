@@ -121,19 +121,19 @@ class Permissions:
     """Checks models and their targets by the access rules of one caller."""
 
     def __init__(self, rules: Sequence[AccessRule]) -> None:
-        self._access_rules = tuple(rules)
-        self._verdict_by_model_name: dict[str, tuple[Restricted, Verdict]] = {}
+        self._rules_that_must_all_allow = tuple(rules)
+        self._model_and_verdict_by_name: dict[str, tuple[Restricted, Verdict]] = {}
 
     def verdict(self, model: Restricted) -> Verdict:
         """Return whether the rules allow a model, and which of its targets."""
         name = model.names[0]
-        known = self._verdict_by_model_name.get(name)
+        known = self._model_and_verdict_by_name.get(name)
         if known is not None and known[0] is model:
             return known[1]
         found = self._compute_verdict(model)
-        if len(self._verdict_by_model_name) >= _KEPT:
-            self._verdict_by_model_name.clear()
-        self._verdict_by_model_name[name] = model, found
+        if len(self._model_and_verdict_by_name) >= _KEPT:
+            self._model_and_verdict_by_name.clear()
+        self._model_and_verdict_by_name[name] = model, found
         return found
 
     def check(self, model: Restricted) -> None:
@@ -162,13 +162,13 @@ class Permissions:
 
     def _compute_verdict(self, model: Restricted) -> Verdict:
         left = list(model.offers)
-        for rule in self._access_rules:
+        for rule in self._rules_that_must_all_allow:
             listed = rule.access.models
             if listed is not None and not any(_is_listed(listed, name) for name in model.names):
                 return Verdict(f"it is not among the models of {_WHOSE[rule.whose]}")
-            fitting = [one for one in left if not _find_exclusion_reason(rule.access, one)]
+            fitting = [one for one in left if not _explain_exclusion_or_empty(rule.access, one)]
             if left and not fitting:
-                why = _find_exclusion_reason(rule.access, left[0])
+                why = _explain_exclusion_or_empty(rule.access, left[0])
                 return Verdict(f"{why} for {_WHOSE[rule.whose]}")
             left = fitting
         if len(left) == len(model.offers):
@@ -181,12 +181,12 @@ def _is_listed(patterns: frozenset[str], model_name: str) -> bool:
     return model_name in patterns or model_name.startswith(beginnings)
 
 
-def _find_exclusion_reason(access: Access, offer: TargetOffer) -> str:
-    if access.providers is not None and offer.provider not in access.providers:
-        return f"the provider {offer.provider} is not allowed"
+def _explain_exclusion_or_empty(access: Access, target_offer: TargetOffer) -> str:
+    if access.providers is not None and target_offer.provider not in access.providers:
+        return f"the provider {target_offer.provider} is not allowed"
     for kind, price, most in (
-        ("input", offer.prompt, access.prompt_price),
-        ("output", offer.completion, access.completion_price),
+        ("input", target_offer.prompt, access.prompt_price),
+        ("output", target_offer.completion, access.completion_price),
     ):
         if most is not None and price > most:
             return f"its {kind} price of {price.normalize():f} per 1M tokens is above {most:f}"

@@ -258,16 +258,16 @@ class FreeScopes:
         def scope_of(account: str) -> RateScope:
             return RateScope("project", f"{free_name(account)} models", rates)
 
-        self._get_account_scope = lru_cache(maxsize=10_000)(scope_of)
-        self._is_busy_target = is_busy
+        self._get_free_rate_scope_of_account = lru_cache(maxsize=10_000)(scope_of)
+        self._is_target_too_busy_for_free = is_busy
 
     def of(self, caller: Caller) -> RateScope:
         """Return the rate scope of the caller's project, or else of its key or door."""
-        return self._get_account_scope(caller.project or caller.key or caller.name)
+        return self._get_free_rate_scope_of_account(caller.project or caller.key or caller.name)
 
     def spare(self, model: str, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
         """Return the candidates that are not busy; raise :class:`RateLimited` if all are."""
-        found = [one for one in candidates if not self._is_busy_target(one.name)]
+        found = [one for one in candidates if not self._is_target_too_busy_for_free(one.name)]
         if not found:
             raise RateLimited(
                 f"There is no room for free requests of {model} now. Try again in "

@@ -47,11 +47,11 @@ class RateScope:
     def __init__(self, kind: ScopeKind, name: str, rates: Rates) -> None:
         """Set the limits of a scope; raise :class:`ValueError` for one below 1."""
         self.kind, self.name, self.id = kind, name, f"{kind}:{name}"
-        self.requests = _limit_or_unlimited(rates.requests_per_minute)
-        self.tokens = _limit_or_unlimited(rates.tokens_per_minute)
-        self.input = _limit_or_unlimited(rates.input_tokens_per_minute)
-        self.output = _limit_or_unlimited(rates.output_tokens_per_minute)
-        self.concurrent = _limit_or_unlimited(rates.concurrent)
+        self.requests = _check_limit_or_get_unlimited(rates.requests_per_minute)
+        self.tokens = _check_limit_or_get_unlimited(rates.tokens_per_minute)
+        self.input = _check_limit_or_get_unlimited(rates.input_tokens_per_minute)
+        self.output = _check_limit_or_get_unlimited(rates.output_tokens_per_minute)
+        self.concurrent = _check_limit_or_get_unlimited(rates.concurrent)
         self.most_input = min(self.input, self.tokens)  # of one request
         self.most_output = min(self.output, self.tokens)
         self.splits = min(self.input, self.output) < UNLIMITED  # each has a limit of its own
@@ -94,7 +94,7 @@ class QuotaRefusal(Struct, frozen=True):
     limit_statuses: LimitStatuses
 
 
-def _limit_or_unlimited(limit: int | None) -> int:
+def _check_limit_or_get_unlimited(limit: int | None) -> int:
     if limit is None:
         return UNLIMITED
     if limit < 1:
@@ -295,12 +295,12 @@ class Estimate(Struct, eq=False):
 
     _request: ChatRequest
     _candidates: Sequence[Candidate]
-    _estimated_tokens: Tokens | None = None
+    _cached_token_estimate: Tokens | None = None
 
     def __call__(self) -> Tokens:
-        if self._estimated_tokens is None:
-            self._estimated_tokens = estimate(self._request, self._candidates)
-        return self._estimated_tokens
+        if self._cached_token_estimate is None:
+            self._cached_token_estimate = estimate(self._request, self._candidates)
+        return self._cached_token_estimate
 
 
 _TICK = 100_000_000  # nanoseconds
@@ -354,12 +354,12 @@ class _Window(Struct, eq=False):
 
 class _Windows(dict[str, _Window]):
     def __init__(self, clock: Callable[[], int]) -> None:
-        self._clock = clock
+        self._nanosecond_clock = clock
         self._sweep_at_count = _FIRST_SWEEP
 
     def __missing__(self, id: str) -> _Window:
         if len(self) >= self._sweep_at_count:  # each time twice as many scopes are remembered
-            now = self._clock() // _TICK
+            now = self._nanosecond_clock() // _TICK
             for known, window in list(self.items()):
                 window.forget(now)
                 if not window.ticks and not window.running:
@@ -439,7 +439,7 @@ class MemoryCounters:
     """
 
     def __init__(self, clock: Callable[[], int] = time.monotonic_ns) -> None:
-        self._clock = clock
+        self._nanosecond_clock = clock
         self._windows_by_scope_id = _Windows(clock)
 
     async def take(
@@ -449,7 +449,7 @@ class MemoryCounters:
 
     def take_now(self, scopes: Sequence[RateScope], estimate: Callable[[], Tokens]) -> MemoryLease:
         """Return a lease or raise at once, like :meth:`RateLimiter.take`."""
-        now, windows = self._clock() // _TICK, self._windows_by_scope_id
+        now, windows = self._nanosecond_clock() // _TICK, self._windows_by_scope_id
         need: Tokens | None = None
         input = output = 0
         parts: list[_Part] = []
@@ -484,12 +484,12 @@ class MemoryCounters:
             tick.requests += 1
             parts.append((scope, window, tick, reserved))
         else:
-            return MemoryLease(self._clock, input, parts)
-        MemoryLease(self._clock, input, parts).undo()
-        raise limited(self._build_quota_refusal(scopes, needed(scopes, estimate)))
+            return MemoryLease(self._nanosecond_clock, input, parts)
+        MemoryLease(self._nanosecond_clock, input, parts).undo()
+        raise limited(self._build_refusal_record(scopes, needed(scopes, estimate)))
 
-    def _build_quota_refusal(self, scopes: Sequence[RateScope], need: Tokens) -> QuotaRefusal:
-        now, parts = self._clock(), []
+    def _build_refusal_record(self, scopes: Sequence[RateScope], need: Tokens) -> QuotaRefusal:
+        now, parts = self._nanosecond_clock(), []
         refusals: list[ExceededLimit] = []
         for scope in scopes:
             window = self._windows_by_scope_id[scope.id]
@@ -500,7 +500,7 @@ class MemoryCounters:
                 scope, used, window.running, asked, partial(_seconds_until_free, window, now)
             )
         return QuotaRefusal(
-            tuple(refusals), MemoryLease(self._clock, need.input, parts).limit_statuses()
+            tuple(refusals), MemoryLease(self._nanosecond_clock, need.input, parts).limit_statuses()
         )
 
 
@@ -517,11 +517,11 @@ def _compute_output_tokens(tick_or_window: _Tick | _Window) -> int:
 _READS = (_requests, _tokens, _input, _compute_output_tokens)
 
 
-def _ticks_until_decrease(window: _Window, read_count: _Read, now: int) -> int:
-    return next((tick.at + _MINUTE - now for tick in window.ticks if read_count(tick)), 0)
+def _ticks_until_decrease(window: _Window, read_count: _Read, now_tick: int) -> int:
+    return next((tick.at + _MINUTE - now_tick for tick in window.ticks if read_count(tick)), 0)
 
 
-def _seconds_until_free(window: _Window, now: int, measure_index: int, amount: int) -> float:
+def _seconds_until_free(window: _Window, now_ns: int, measure_index: int, amount: int) -> float:
     read, freed, last = _READS[measure_index], 0, 0
     for tick in window.ticks:
         part = read(tick)
@@ -530,4 +530,4 @@ def _seconds_until_free(window: _Window, now: int, measure_index: int, amount: i
             last = tick.at
             if freed >= amount:
                 break
-    return ((last + _MINUTE) * _TICK - now) / 1e9 if freed else 0.0
+    return ((last + _MINUTE) * _TICK - now_ns) / 1e9 if freed else 0.0

@@ -39,11 +39,11 @@ class WildcardModel(ServedModel):
         rest: str = WILDCARD,
         known: Callable[[], Iterable[str]] = tuple,
     ) -> None:
-        self._list_provider_suffixes, self._find_suffix_tariffs = known, priced
+        self._list_names_after_prefix, self._find_tariffs_by_name_rest = known, priced
         self._init_arguments = (card, tuple(capabilities), priced)
-        self._wildcard_suffix = rest
+        self._name_after_prefix = rest
         super().__init__(card, self._init_arguments[1])
-        self._is_priced = True  # perhaps, by what is named
+        self._may_cost_money = True  # perhaps, by what is named
         self.card = replace(card, id=self.prefix + rest)
         self.recorded = self.card.id
 
@@ -57,24 +57,24 @@ class WildcardModel(ServedModel):
 
     @property
     def tariffs(self) -> TargetTariffs:
-        return self._find_suffix_tariffs(self._wildcard_suffix)
+        return self._find_tariffs_by_name_rest(self._name_after_prefix)
 
     def cost(self, served_by: str, usage: Usage) -> int:
-        return super().cost(served_by.replace(WILDCARD, self._wildcard_suffix, 1), usage)
+        return super().cost(served_by.replace(WILDCARD, self._name_after_prefix, 1), usage)
 
     @property
     def known(self) -> Sequence[str]:
-        return [self.prefix + rest for rest in self._list_provider_suffixes()]
+        return [self.prefix + rest for rest in self._list_names_after_prefix()]
 
     def begins(self, name: str) -> bool:
         return name.startswith(self.prefix) and len(name) > len(self.prefix)
 
     def named(self, name: str) -> Self:
         rest = name.removeprefix(self.prefix)
-        return type(self)(*self._init_arguments, rest=rest, known=self._list_provider_suffixes)
+        return type(self)(*self._init_arguments, rest=rest, known=self._list_names_after_prefix)
 
     def adapted(self, request: ChatRequest) -> ChatRequest:
-        return structs.replace(request, wildcard=self._wildcard_suffix)
+        return structs.replace(request, wildcard=self._name_after_prefix)
 
 
 Entry = ServedModel | Listing
@@ -91,7 +91,7 @@ class Catalog:
     def __init__(
         self, entries: Iterable[Entry], fetchable: Callable[[str], bool] | None = None
     ) -> None:
-        self._can_pull_name = fetchable
+        self._is_pullable_name = fetchable
         self._models = tuple(entries)
         self._models_by_name = {name: entry for entry in self._models for name in entry.names}
         wildcards = [entry for entry in self._models if isinstance(entry, WildcardModel)]
@@ -112,7 +112,7 @@ class Catalog:
         if entry is not None and (visible is None or entry.id in visible):
             return entry.named(name) if isinstance(entry, WildcardModel) else entry
         is_unknown = len(name) <= _LONGEST_NAME and name.lower() not in self._models_by_name
-        if self._can_pull_name is not None and is_unknown and self._can_pull_name(name):
+        if self._is_pullable_name is not None and is_unknown and self._is_pullable_name(name):
             raise NotFound(
                 f"The model {name} is not on this machine; `causerie pull {name}` fetches it.",
                 code="model_not_found",
@@ -238,16 +238,16 @@ class DoorCatalog:
     ) -> None:
         self.prefix = prefix
         self.history, self.days = history, days
-        self._door_model_ids, self._catalog = models, catalog
+        self._model_ids_of_this_door, self._catalog = models, catalog
 
     def entries(self) -> Sequence[Listing]:
-        return self._catalog.listed(self._door_model_ids)
+        return self._catalog.listed(self._model_ids_of_this_door)
 
     def entry(self, name: str) -> Listing:
         """Return an entry by any of its names, also with a suffix; raise :class:`NotFound`."""
         if len(name) > _LONGEST_NAME:
             raise NotFound("There is no model of that name here.")
-        found = self._catalog.resolve(self._door_model_ids, name)
+        found = self._catalog.resolve(self._model_ids_of_this_door, name)
         if not isinstance(found, Listing) or found.is_over:
             raise NotFound(f"The catalog has no model {name} any more.")
         return found

@@ -134,10 +134,11 @@ class Tariff:
         return TargetOffer(target, provider, prompt, completion)
 
     def entry(self) -> Pricing:
-        tiers = [PricingTier(above=above, **tier._format_prices()) for above, tier in self.tiers]
-        return Pricing(request=plain(self.request), tiers=tiers or UNSET, **self._format_prices())
+        tiers = [PricingTier(above=at, **tier._format_token_prices()) for at, tier in self.tiers]
+        prices = self._format_token_prices()
+        return Pricing(request=plain(self.request), tiers=tiers or UNSET, **prices)
 
-    def _format_prices(self) -> dict[str, str]:
+    def _format_token_prices(self) -> dict[str, str]:
         found = {
             "prompt": self.prompt,
             "completion": self.completion,
@@ -431,19 +432,19 @@ class ServedModel:
         tariffs: TargetTariffs = _NO_TARIFFS,
     ) -> None:
         self._tariffs = tariffs
-        self._is_priced = any(
+        self._may_cost_money = any(
             not each.free for each in (tariffs.usual, *tariffs.by_target.values())
         )
         self.card = card
         self.id = self.recorded = card.id
-        self._capabilities = tuple(capabilities)
-        self._routing_candidates = tuple(one.candidate for one in self._capabilities)
-        sets = [one.accepted_parameters() for one in self._capabilities]
+        self._target_facts = tuple(capabilities)
+        self._routing_candidates = tuple(one.candidate for one in self._target_facts)
+        sets = [one.accepted_parameters() for one in self._target_facts]
         self.parameters = frozenset[str]().union(*sets)
         self._common_parameters = self.parameters.intersection(*sets)
         every: frozenset[Operation] = frozenset(_MODALITIES)
         self._common_operations = every.intersection(
-            *(every if one.operations is None else one.operations for one in self._capabilities)
+            *(every if one.operations is None else one.operations for one in self._target_facts)
         )
 
     @property
@@ -452,7 +453,7 @@ class ServedModel:
 
     def cost(self, served_by: str, usage: Usage) -> int:
         """Return the price of a reply in billionths."""
-        return self.tariffs.of(served_by).cost(usage) if self._is_priced else 0
+        return self.tariffs.of(served_by).cost(usage) if self._may_cost_money else 0
 
     @property
     def names(self) -> Sequence[str]:
@@ -465,13 +466,13 @@ class ServedModel:
     @property
     def offers(self) -> Sequence[TargetOffer]:
         tariffs = self.tariffs
-        return [tariffs.of(one.name).offer(one.name, one.provider) for one in self._capabilities]
+        return [tariffs.of(one.name).offer(one.name, one.provider) for one in self._target_facts]
 
     def candidates(self, request: ChatRequest) -> Sequence[Candidate]:
         operation = request.operation
         if request.params <= self._common_parameters and operation in self._common_operations:
             return self._routing_candidates
-        capabilities = serving(self.id, self._capabilities, operation)
+        capabilities = serving(self.id, self._target_facts, operation)
         if request.params <= self._common_parameters:
             return [one.candidate for one in capabilities]
         for name in sorted(request.params - self.parameters):
@@ -483,14 +484,14 @@ class ServedModel:
             )
         able = [one for one in capabilities if request.params <= one.accepted_parameters()]
         if not able:
-            raise self._build_unsupported_error(request.params)
+            raise self._build_no_target_error(request.params)
         return [one.candidate for one in able]
 
     def excluded(self, request: ChatRequest) -> Mapping[str, Sequence[TargetExclusion]]:
-        return excluded_targets(self._capabilities, request)
+        return excluded_targets(self._target_facts, request)
 
     def profile(self, target: str) -> ModelProfile:
-        return next(one.profile() for one in self._capabilities if one.name == target)
+        return next(one.profile() for one in self._target_facts if one.name == target)
 
     def adapted(self, request: ChatRequest) -> ChatRequest:
         return request
@@ -500,12 +501,12 @@ class ServedModel:
 
     def entry(self, *, reasoning_object: bool = False) -> ServedModelEntry:
         profile, tariffs = self._merge_target_profiles(), self.tariffs
-        parameters = frozenset[str]().union(*(one.supported for one in self._capabilities))
-        claimed = frozenset[str]().union(*(one.claimed for one in self._capabilities)) - parameters
+        parameters = frozenset[str]().union(*(one.supported for one in self._target_facts))
+        claimed = frozenset[str]().union(*(one.claimed for one in self._target_facts)) - parameters
         efforts = efforts_of(profile.thinks, mandatory=profile.must_think)
         reasoning = ReasoningSupport(supported_efforts=efforts, mandatory=profile.must_think)
         longest = profile.max_output_tokens
-        architecture = modalities(self._capabilities)
+        architecture = modalities(self._target_facts)
         if "text" not in architecture.output_modalities:
             parameters = claimed = frozenset()
         if not reasoning_object:
@@ -519,7 +520,7 @@ class ServedModel:
             pricing=tariffs.dearest.entry(),
             supported_parameters=sorted(parameters),
             claimed_parameters=sorted(claimed) or UNSET,
-            evidence=evidence_of(self._capabilities),
+            evidence=evidence_of(self._target_facts),
             default_parameters=profile.sampling,
             reasoning=UNSET if profile.thinks is False or not parameters else reasoning,
             max_output_tokens=UNSET if longest is None else longest,
@@ -528,7 +529,7 @@ class ServedModel:
         )
 
     def _merge_target_profiles(self) -> ModelProfile:
-        profiles = [one.profile() for one in self._capabilities]
+        profiles = [one.profile() for one in self._target_facts]
         return ModelProfile(
             context_length=_find_smallest(profile.context_length for profile in profiles),
             max_output_tokens=_find_smallest(profile.max_output_tokens for profile in profiles),
@@ -539,9 +540,9 @@ class ServedModel:
             loaded=profiles[0].loaded if len(profiles) == 1 else None,
         )
 
-    def _build_unsupported_error(self, parameters: frozenset[str]) -> InvalidRequest:
+    def _build_no_target_error(self, requested: frozenset[str]) -> InvalidRequest:
         lacking = {
-            one.name: sorted(parameters - one.accepted_parameters()) for one in self._capabilities
+            one.name: sorted(requested - one.accepted_parameters()) for one in self._target_facts
         }
         nearest = min(lacking.values(), key=len)
         words = "; ".join(

@@ -179,8 +179,8 @@ class CatalogCache:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         # The oldest page comes first.
-        self._pages_by_cache_key: dict[tuple[str, str, str], tuple[float, CachedPage]] = {}
-        self._encoded_model_by_id: dict[str, tuple[Listing, object, bytes]] = {}
+        self._dated_page_by_request: dict[tuple[str, str, str], tuple[float, CachedPage]] = {}
+        self._json_with_sources_by_id: dict[str, tuple[Listing, object, bytes]] = {}
         self._page_build_lock = asyncio.Lock()  # one page is written at a time
 
     async def page(
@@ -194,19 +194,19 @@ class CatalogCache:
             if (kept := self._find_fresh_page(place)) is not None:
                 return kept
             page = await self.made(path, filters, entries())
-            _, old = self._pages_by_cache_key.pop(place, (0.0, page))
+            _, old = self._dated_page_by_request.pop(place, (0.0, page))
             if old.etag == page.etag:
                 page = old
-            self._pages_by_cache_key[place] = self._clock(), page
+            self._dated_page_by_request[place] = self._clock(), page
             while (
-                len(self._pages_by_cache_key) > _MOST_PAGES
-                or sum(one.size for _, one in self._pages_by_cache_key.values()) > _MOST_BYTES
+                len(self._dated_page_by_request) > _MOST_PAGES
+                or sum(one.size for _, one in self._dated_page_by_request.values()) > _MOST_BYTES
             ):
-                del self._pages_by_cache_key[next(iter(self._pages_by_cache_key))]
+                del self._dated_page_by_request[next(iter(self._dated_page_by_request))]
         return page
 
-    def _find_fresh_page(self, cache_key: tuple[str, str, str]) -> CachedPage | None:
-        at, page = self._pages_by_cache_key.get(cache_key, (float("-inf"), None))
+    def _find_fresh_page(self, door_path_query: tuple[str, str, str]) -> CachedPage | None:
+        at, page = self._dated_page_by_request.get(door_path_query, (float("-inf"), None))
         return page if self._clock() - at < _FRESH_SECONDS else None
 
     async def made(self, path: str, filters: Filters, entries: Sequence[Listing]) -> CachedPage:
@@ -226,9 +226,9 @@ class CatalogCache:
         return CachedPage(body, f'W/"{digest}"')
 
     def _encode_model(self, listing: Listing) -> bytes:
-        kept, profiles = self._encoded_model_by_id.get(listing.id), listing.profiles
+        kept, profiles = self._json_with_sources_by_id.get(listing.id), listing.profiles
         if kept is not None and kept[0] is listing and kept[1] == profiles:
             return kept[2]
         written = _encode(listing.entry())
-        self._encoded_model_by_id[listing.id] = listing, profiles, written
+        self._json_with_sources_by_id[listing.id] = listing, profiles, written
         return written

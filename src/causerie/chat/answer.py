@@ -112,7 +112,7 @@ async def callable_functions(
 def _prepare_functions(
     indexed_tools: Sequence[tuple[int, requests.Tool]],
     tools_json: str,
-    control_tokens: Iterable[str],
+    control_tokens_to_detect: Iterable[str],
     *,
     lenient: bool,
 ) -> Functions:
@@ -144,7 +144,7 @@ def _prepare_functions(
                 grammars[tool.name] = embed_in_json(tool.grammar, f"custom{index}", param="tools")
             except SchemaRefused:
                 ignored.append(f"tools[{index}].function.format not enforced")
-    spell = spells(json.dumps(tools, ensure_ascii=False), control_tokens)
+    spell = spells(json.dumps(tools, ensure_ascii=False), control_tokens_to_detect)
     return Functions(tools, tools_json, spell, arguments, watched, tuple(ignored), grammars)
 
 
@@ -208,7 +208,7 @@ async def answer_plan(
 
 def _build_answer_plan(
     output: requests.OutputFormat,
-    form_text: str,
+    source_text: str,
     control_tokens: Collection[str],
     white_space: WhiteSpace,
 ) -> AnswerPlan:
@@ -219,25 +219,25 @@ def _build_answer_plan(
             return AnswerPlan(EMBEDDED, embed(source), spell=True)
         case requests.TextChoice(options):
             rule = choice(options, param="structured_outputs.choice")
-            spell = spells(form_text, control_tokens)
+            spell = spells(source_text, control_tokens)
             return AnswerPlan("OPTION", f"OPTION: {rule}", spell, options=options)
         case requests.JsonObject():
             any_object = {"type": "object"}
-            form_text = constraint(any_object, param="response_format", white_space=white_space)
-            plan = _build_document_plan(any_object, "response_format", white_space, form_text)
+            source_text = constraint(any_object, param="response_format", white_space=white_space)
+            plan = _build_unchecked_plan(any_object, "response_format", white_space, source_text)
             return replace(plan, checked=CheckedSchema(any_object))
-    check_size(form_text, param=output.param)
+    check_size(source_text, param=output.param)
     prepared = prepare(output.schema, param=output.param, white_space=white_space)
     return replace(
-        _build_document_plan(output.schema, output.param, white_space, prepared.text),
-        spell=spells(form_text, control_tokens),
+        _build_unchecked_plan(output.schema, output.param, white_space, prepared.text),
+        spell=spells(source_text, control_tokens),
         ignored=prepared.ignored,
         watched=bool(prepared.left),
         checked=CheckedSchema(prepared.rules),
     )
 
 
-def _build_document_plan(
+def _build_unchecked_plan(
     schema: Mapping[str, object] | bool, param: str, white_space: WhiteSpace, schema_json: str
 ) -> AnswerPlan:
     if white_space is WhiteSpace.PRETTY and isinstance(schema, Mapping):

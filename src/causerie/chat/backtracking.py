@@ -29,17 +29,17 @@ def fork(reader: _T) -> _T:
     readers they are schemas. An object that can be copied faster, or not in this way, has a
     ``__copy__``.
     """
-    return cast(_T, _copy_state(reader, {}))
+    return cast(_T, _copy_mutables(reader, {}))
 
 
-def _copy_state(state: Any, copies_by_id: dict[int, Any]) -> Any:
+def _copy_mutables(state: Any, copies_by_id: dict[int, Any]) -> Any:
     kind: type = type(state)
     if kind is list:
-        return [_copy_state(item, copies_by_id) for item in state]
+        return [_copy_mutables(item, copies_by_id) for item in state]
     if kind is set:
         return set(state)
     if kind is MethodType:
-        return MethodType(state.__func__, _copy_state(state.__self__, copies_by_id))
+        return MethodType(state.__func__, _copy_mutables(state.__self__, copies_by_id))
     foreign = not kind.__module__.startswith(_OURS)
     if foreign or issubclass(kind, Enum) or kind.__setattr__ is not object.__setattr__:
         return state
@@ -56,7 +56,7 @@ def _copy_object(original: Any, copies_by_id: dict[int, Any]) -> Any:
     slots = [name for each in kind.__mro__ for name in each.__dict__.get("__slots__", ())]
     for name in (*slots, *getattr(original, "__dict__", ())):
         if hasattr(original, name):
-            object.__setattr__(other, name, _copy_state(getattr(original, name), copies_by_id))
+            object.__setattr__(other, name, _copy_mutables(getattr(original, name), copies_by_id))
     return other
 
 
@@ -115,7 +115,7 @@ class Backtracking:
         self._checkpoints = [fork(self.documents)]
         try:
             while self._stop_report is None and len(self._kept_tokens) < self.request.max_tokens:
-                async with aclosing(self._generate_until_fault()) as outputs:
+                async with aclosing(self._yield_final_outputs_until_fault()) as outputs:
                     async for output in outputs:
                         yield output
                 while (fault := self.documents.fault) is not None:
@@ -132,7 +132,7 @@ class Backtracking:
         reason = self._stop_report.reason if self._stop_report is not None else "length"
         yield Stopped(reason, len(self.request.prompt), made, self._cached_token_count or 0)
 
-    async def _generate_until_fault(self) -> AsyncGenerator[Output, None]:
+    async def _yield_final_outputs_until_fault(self) -> AsyncGenerator[Output, None]:
         before = len(self._kept_tokens)
         async with self.engine.generate(self._build_remaining_request()) as outputs:
             async for output in outputs:
@@ -155,23 +155,23 @@ class Backtracking:
                     self._engine_withheld_token_count = max(output.completion_tokens - reported, 0)
                     if output.reason == "stop" and self.documents.document is not None:
                         self.documents.document.end()
-                        await self._run_waiting_checks()
+                        await self._set_fault_by_late_checks()
                     return
 
     async def _append_token(self, token: Token) -> None:
         self._kept_tokens.append(token)
-        await self._feed_token_to_documents(token)
+        await self._feed_and_checkpoint(token)
 
-    async def _feed_token_to_documents(self, token: Token) -> None:
+    async def _feed_and_checkpoint(self, token: Token) -> None:
         documents = self.documents
         if documents.read - self._checkpoints[-1].read >= documents.cost_of_copy:
             self._checkpoints.append(fork(documents))
             while len(self._checkpoints) > 1 and self._checkpoints[1].read <= self._sent_count:
                 del self._checkpoints[0]
         documents.feed(token.text)
-        await self._run_waiting_checks()
+        await self._set_fault_by_late_checks()
 
-    async def _run_waiting_checks(self) -> None:
+    async def _set_fault_by_late_checks(self) -> None:
         document = self.documents.document
         if document is not None and document.is_behind:
             await offload(document.catch_up)  # it may take a second
@@ -271,7 +271,7 @@ class Backtracking:
         self._checkpoints = [copy for copy in self._checkpoints if copy.read <= same]
         self.documents = fork(self._checkpoints[-1])
         for token in tokens[self.documents.read :]:
-            await self._feed_token_to_documents(token)
+            await self._feed_and_checkpoint(token)
             await self._loop_turns.pause()
 
     def _report_discarded_tokens(self) -> None:

@@ -47,8 +47,8 @@ class CallTail:
         text = "".join(max((one.text, *one.also), key=len) for one in fixed)
         self._may_skip_members = "}" in text
         self._skippable_brackets = "".join(each for each in "}])" if not keep.startswith(each))
-        self._remaining_markers = [] if self._may_skip_members and '"' in text else markers(text)
-        self._seen_marker = ""
+        self._due_markers = [] if self._may_skip_members and '"' in text else markers(text)
+        self._skipped_marker = ""
         self._unread = ""
         self._leading_space_pieces: list[str] = []  # before the text
 
@@ -74,13 +74,13 @@ class CallTail:
         if self._may_skip_members and len(text) < _LONGEST_MEMBER and _MAYBE_MEMBER.fullmatch(text):
             return None
         # Each marker may be missing, and the last one may come twice.
-        for at, word in enumerate(self._remaining_markers):
+        for at, word in enumerate(self._due_markers):
             if text.startswith(word):
-                self._seen_marker, self._remaining_markers = word, self._remaining_markers[at + 1 :]
+                self._skipped_marker, self._due_markers = word, self._due_markers[at + 1 :]
                 return text[len(word) :]
-        expected = [*self._remaining_markers, *([self._seen_marker] if self._seen_marker else [])]
-        if self._seen_marker and text.startswith(self._seen_marker):
-            return text[len(self._seen_marker) :]
+        expected = [*self._due_markers, *([self._skipped_marker] if self._skipped_marker else [])]
+        if self._skipped_marker and text.startswith(self._skipped_marker):
+            return text[len(self._skipped_marker) :]
         if any(word.startswith(text) for word in expected):
             return None
         return text[1:] if text[0] in self._skippable_brackets else self._unread
@@ -164,7 +164,7 @@ def _list_start_and_end_marks(call_form: forms.CallSection) -> tuple[list[str], 
     return [call_form.separator.strip(), *triggers, *marks], ends
 
 
-def _match_leading_mark(text: str, mark: str) -> tuple[str | None, bool]:
+def _find_rest_or_cut_mark(text: str, mark: str) -> tuple[str | None, bool]:
     try:
         rest = base.LiteralReader(mark).feed(text).rest
     except base.Unreadable:
@@ -207,7 +207,7 @@ class SectionReader:
         self._current_call = _Call(name)
         self._segment_reader: base.Reader | None = None
         self._lenient_reader: LenientReader | None = None
-        self._arguments_offset: int | None = None  # characters of the unread call
+        self._arguments_start: int | None = None  # characters of the unread call
         self._tail_reader: CallTail | None = None
         self._held_text = ""
         self._held_space_pieces: list[str] = []  # behind a call, before anything else
@@ -273,7 +273,7 @@ class SectionReader:
         ):
             self._emit_start_and_arguments(call_parts)
             call_parts.append(None)
-            self._current_call, self._arguments_offset = _Call(), None
+            self._current_call, self._arguments_start = _Call(), None
             self.complete += 1
             self._tail_reader = CallTail(self._segments_left, keep=self._form.end.strip())
             self._read_part = self._read_call_tail
@@ -284,7 +284,7 @@ class SectionReader:
             if not isinstance(segment, forms.Literal | forms.Name | forms.CallId):
                 if not self._current_call.name:
                     raise base.Unreadable
-                self._arguments_offset = self.unread.size - len(text)
+                self._arguments_start = self.unread.size - len(text)
             self._segment_reader = self._new_segment_reader(segment)
         return self._segment_reader.feed(text)
 
@@ -308,12 +308,12 @@ class SectionReader:
             call.arguments = []
 
     def _begin_lenient_reading(self) -> str:
-        form, call, at = self._form, self._current_call, self._arguments_offset
+        form, call, at = self._form, self._current_call, self._arguments_start
         marks, ends = _list_start_and_end_marks(form)
         named = call.name if at is not None and call.name in self._tools else ""
         self._lenient_reader = LenientReader(() if named else marks, ends, self._tools, named)
         self._segments_left, self._current_call = list(form.call), _Call()
-        self._segment_reader = self._arguments_offset = None
+        self._segment_reader = self._arguments_start = None
         self._read_part = self._read_leniently
         return str(self.unread)[at if named else 0 :]
 
@@ -350,7 +350,7 @@ class SectionReader:
         separator = self._form.separator.strip()
         ends = tuple(filter(None, (self._form.end.strip(), *markers(self._form.end))))
         again = (separator,) if separator else self._list_next_call_marks()
-        found = [_match_leading_mark(stripped, end) for end in ends]
+        found = [_find_rest_or_cut_mark(stripped, end) for end in ends]
         if (rest := next((rest for rest, _ in found if rest is not None), None)) is not None:
             self.rest = rest
             return None
@@ -433,12 +433,12 @@ class LenientReader:
         self, marks: Iterable[str], ends: Iterable[str], tools: base.Tools, name: str = ""
     ) -> None:
         self._start_marks_left = sorted({mark for mark in marks if mark}, key=len, reverse=True)
-        self._all_start_marks = ("", *self._start_marks_left)
+        self._awaited_marks = ("", *self._start_marks_left)
         self._end_marks = tuple(ends)
         self._tools = tools
         self._known_function_name = name
         self._unread = ""
-        self._has_started = False
+        self._is_past_marks = False
         self._bracket_scanner, self._scanned_length = Brackets(), 0
         self._search_start = 0
 
@@ -447,25 +447,25 @@ class LenientReader:
         self._unread += text
         if len(self._unread) > _MOST_LENIENT:
             raise base.Unreadable
-        if not self._has_started and not self._skip_start_marks():
+        if not self._is_past_marks and not self._skip_marks_to_call_start():
             return None
         if self._unread[0] in "{[":
             start, self._scanned_length = self._scanned_length, len(self._unread)
             end = start + self._bracket_scanner.read(self._unread[start:])
             if not self._bracket_scanner.closed:
                 return None
-            return self._parse_calls(self._unread[:end]), self._unread[end:]
+            return self._require_calls(self._unread[:end]), self._unread[end:]
         if not self._may_be_call():
             raise base.Unreadable
         return self._read_calls_to_end_mark()
 
-    def _skip_start_marks(self) -> bool:
+    def _skip_marks_to_call_start(self) -> bool:
         self._unread = self._unread.lstrip()
         while found := next(filter(self._unread.startswith, self._start_marks_left), None):
             self._unread = self._unread[len(found) :].lstrip()
             self._start_marks_left.remove(found)
-        self._has_started = not any(mark.startswith(self._unread) for mark in self._all_start_marks)
-        return self._has_started
+        self._is_past_marks = not any(mark.startswith(self._unread) for mark in self._awaited_marks)
+        return self._is_past_marks
 
     def _may_be_call(self) -> bool:
         if self._unread[0] in ('<]"' if self._known_function_name else "<]"):
@@ -478,7 +478,7 @@ class LenientReader:
     def _read_calls_to_end_mark(self) -> tuple[list[LenientCall], str] | None:
         head = _HEAD.match(self._unread)
         if head is not None and head["ended"]:
-            return self._parse_calls(head.group()), self._unread[head.end() :]
+            return self._require_calls(head.group()), self._unread[head.end() :]
         places = [
             at for end in self._end_marks if (at := self._unread.find(end, self._search_start)) >= 0
         ]
@@ -488,24 +488,24 @@ class LenientReader:
                 raise base.Unreadable
             self._search_start = max(len(self._unread) - longest, 0)
             return None
-        return self._parse_calls(self._unread[: min(places)]), self._unread[min(places) :]
+        return self._require_calls(self._unread[: min(places)]), self._unread[min(places) :]
 
-    def _parse_calls(self, text: str) -> list[LenientCall]:
+    def _require_calls(self, text: str) -> list[LenientCall]:
         text = text.strip()
         if text[:1] not in ("{", "["):
-            return [_parse_tagged_call(text, self._tools, self._known_function_name)]
-        value = _parse_lenient_json(text)
+            return [_require_tagged_call(text, self._tools, self._known_function_name)]
+        value = _require_lenient_json(text)
         values = value if isinstance(value, list) else [value]
         if not values:
             raise base.Unreadable
         keys = value.keys() if isinstance(value, Mapping) else ()
         named = not (set(_NAMES).isdisjoint(keys) or set(_ARGUMENTS).isdisjoint(keys))
         if self._known_function_name and not named:
-            return [_build_offered_call(self._known_function_name, value, self._tools)]
-        return [_parse_json_call(one, self._tools) for one in values]
+            return [_require_offered_call(self._known_function_name, value, self._tools)]
+        return [_require_json_call(one, self._tools) for one in values]
 
 
-def _parse_lenient_json(text: str) -> object:
+def _require_lenient_json(text: str) -> object:
     try:
         return base.json_value(text)
     except (ValueError, RecursionError):
@@ -515,7 +515,7 @@ def _parse_lenient_json(text: str) -> object:
         return base.json_value(written)
 
 
-def _parse_json_call(call_object: object, tools: base.Tools) -> LenientCall:
+def _require_json_call(call_object: object, tools: base.Tools) -> LenientCall:
     if not isinstance(call_object, Mapping):
         raise base.Unreadable
     inner = call_object.get("function")
@@ -524,17 +524,17 @@ def _parse_json_call(call_object: object, tools: base.Tools) -> LenientCall:
     name = next((of for key in _NAMES if isinstance(of := call_object.get(key), str)), None)
     if name is None and len(call_object) == 1:  # {NAME: ARGUMENTS}
         [(name, arguments)] = call_object.items()
-        return _build_offered_call(str(name), arguments, tools)
+        return _require_offered_call(str(name), arguments, tools)
     found = [call_object[key] for key in _ARGUMENTS if key in call_object]
-    return _build_offered_call(name or "", found[0] if found else None, tools)
+    return _require_offered_call(name or "", found[0] if found else None, tools)
 
 
-def _build_offered_call(name: str, arguments: object, tools: base.Tools) -> LenientCall:
+def _require_offered_call(name: str, arguments: object, tools: base.Tools) -> LenientCall:
     name = base.offered_name(name, tools)
     if name not in tools:
         raise base.Unreadable
     if isinstance(arguments, str) and arguments.strip():
-        arguments = _parse_lenient_json(arguments.strip())
+        arguments = _require_lenient_json(arguments.strip())
     if not arguments:
         arguments = {}
     if not isinstance(arguments, Mapping) or (not arguments and tools[name].get("required")):
@@ -542,7 +542,7 @@ def _build_offered_call(name: str, arguments: object, tools: base.Tools) -> Leni
     return name, json.dumps(arguments, ensure_ascii=False)
 
 
-def _parse_tagged_call(text: str, tools: base.Tools, function_name: str) -> LenientCall:
+def _require_tagged_call(text: str, tools: base.Tools, function_name: str) -> LenientCall:
     if not function_name:
         head = _HEAD.match(text) or _CALLED.match(text)
         function_name = base.offered_name(head["name"], tools) if head else ""
@@ -555,17 +555,17 @@ def _parse_tagged_call(text: str, tools: base.Tools, function_name: str) -> Leni
             raise base.Unreadable
         return function_name, read.arguments
     if text[:1] != "{" and _OPENING.search(text):
-        return function_name, _parse_tagged_arguments(text, tools[function_name])
+        return function_name, _encode_tagged_arguments(text, tools[function_name])
     value = Brackets(strings=True)
     end = value.read(text) if text[:1] in ("{", '"') else 0
     end = end if value.closed else 0
     if not _CLOSING.fullmatch(text, end):
         raise base.Unreadable
-    arguments = _parse_lenient_json(text[:end]) if end else None
-    return _build_offered_call(function_name, arguments, tools)
+    arguments = _require_lenient_json(text[:end]) if end else None
+    return _require_offered_call(function_name, arguments, tools)
 
 
-def _parse_tagged_arguments(text: str, schema: base.Schema) -> str:
+def _encode_tagged_arguments(text: str, schema: base.Schema) -> str:
     found = list(_OPENING.finditer(text))
     pairs = ""
     for at, opening in enumerate(found):

@@ -259,7 +259,7 @@ class TextChat:
         # What is left of a reply that another began may be as long as the context lets it be.
         most = len(plan.prompt) + (plan.limit if partial is None else plan.room)
         async with self.reserve(request.n, most), aclosing(source) as batches:
-            changes = [*dropped, *omitted, *unseen, *_report_lost_reasoning(request), *plan.changes]
+            changes = [*dropped, *omitted, *unseen, *_list_reasoning_drops(request), *plan.changes]
             yield ChatReply(batches, model.facts.fingerprint, usage, trail, changes, cache_report)
         if asked is not None and caller is not None and choices[0].asked:
             # What the engine has computed for a request that it has answered.
@@ -335,14 +335,14 @@ class TextChat:
                         found[event.choice].add(event)
                     elif isinstance(event, Finished):
                         try:
-                            await self._check_finished_choice(found[event.choice], event)
+                            await self._raise_fault_of_choice(found[event.choice], event)
                         except (WorkExceeded, Overloaded):
                             log.warning("reply not verified", choice=event.choice)
                             unverified = structs.replace(event, verified=False)
                             batch = [*batch[:at], unverified, *batch[at + 1 :]]
                 yield batch
 
-    async def _check_finished_choice(self, choice: _Choice, finished: Finished) -> None:
+    async def _raise_fault_of_choice(self, choice: _Choice, finished: Finished) -> None:
         # Raises if a choice has a fault, or was cut and does not follow its grammar up to there.
         made = choice.made
         whole = finished.reason in ("stop", "tool_calls") and not made.stopped
@@ -377,7 +377,7 @@ def _sum_usage(choices: Sequence[Generation]) -> Usage:
     )
 
 
-def _report_lost_reasoning(request: ChatRequest) -> Sequence[str]:
+def _list_reasoning_drops(request: ChatRequest) -> Sequence[str]:
     if isinstance(request.sent, Unread):  # which has none
         return ()
     messages: Any = request.sent.get("messages", ())

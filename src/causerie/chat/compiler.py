@@ -119,7 +119,7 @@ class Compiler:
             return known
 
     async def _compile_in_worker(
-        self, grammar: str, vocabulary: Vocabulary, **replay: object
+        self, grammar: str, vocabulary: Vocabulary, **reply: object
     ) -> GrammarVerdict:
         try:
             async with asyncio.timeout(self.patience):
@@ -127,17 +127,17 @@ class Compiler:
         except TimeoutError:
             raise _build_overload_error() from None
         try:
-            verdict = await self._ask_worker(worker, grammar, vocabulary, replay)
+            verdict = await self._ask_worker(worker, grammar, vocabulary, reply)
             await worker.prepare(vocabulary)  # after a kill, whoever caused it waits, not the next
         finally:
             self._idle_worker_queue.put_nowait(worker)
         return verdict
 
     async def _ask_worker(
-        self, worker: _Worker, grammar: str, vocabulary: Vocabulary, replay: Mapping[str, object]
+        self, worker: _Worker, grammar: str, vocabulary: Vocabulary, reply: Mapping[str, object]
     ) -> GrammarVerdict:
         question = {"grammar": grammar, "vocabulary": vocabulary.path, "seconds": self.limit}
-        asked = json.dumps({**question, **replay}).encode()
+        asked = json.dumps({**question, **reply}).encode()
         for _ in range(2):  # one that died may have been dead before; two died of the grammar
             await worker.prepare(vocabulary)
             try:
@@ -152,7 +152,7 @@ class Compiler:
                     break
                 continue
             return msgspec.json.decode(answer, type=GrammarVerdict)
-        if replay:  # nobody knows whether it would have followed
+        if reply:  # nobody knows whether it would have followed
             raise _build_overload_error()
         return GrammarVerdict(TOO_COMPLEX)
 

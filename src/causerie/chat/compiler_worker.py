@@ -252,7 +252,7 @@ def _locate_fault(root: Schema, error: str, find_fault: Fault, deadline: float) 
     pointer = "#"
     seen: set[str] = set()
     while True:
-        for place, part in _iterate_subschemas(here, pointer, root, seen):
+        for place, part in _iterate_direct_subschemas(here, pointer, root, seen):
             if time.process_time() > deadline:
                 return pointer, error
             found = find_fault(_build_grammar(part, root)) if isinstance(part, Mapping) else None
@@ -263,7 +263,7 @@ def _locate_fault(root: Schema, error: str, find_fault: Fault, deadline: float) 
             return pointer, error
 
 
-def _iterate_subschemas(
+def _iterate_direct_subschemas(
     schema: object, pointer: str, root: Schema, visited: set[str]
 ) -> Iterator[tuple[str, object]]:
     if not isinstance(schema, Mapping):

@@ -156,7 +156,7 @@ def _build_reply(
     if calls is None:
         return said or grammar.free()
     if form.calls.addressed:
-        grammar.shut = f"[ \\n]*{spelled(_first_literal_text(form.calls))}"
+        grammar.shut = f"[ \\n]*{spelled(_text_of_first_segment(form.calls))}"
     if calls.forbidden:
         return said or grammar.free_without(_list_call_markers_to_forbid(form.calls))
     section = _Section(form.calls, calls, grammar)
@@ -168,7 +168,7 @@ def _build_reply(
     ways = [form.calls, *(way for way in form.calls.also if at_start or not way.at_start)]
     sections = [section, *(_Section(way, calls, grammar) for way in ways[1:])]
     may_omit_mark = calls.unmarked and not at_start
-    unmarked = _add_unmarked_calls(form.calls, grammar, calls) if may_omit_mark else []
+    unmarked = _add_unmarked_options(form.calls, grammar, calls) if may_omit_mark else []
     options = [option for each in sections for option in each.offered()]
     # Free text must not stay possible alongside a call that has started: the lexer would follow the
     # text, and the call would never be enforced.
@@ -178,7 +178,7 @@ def _build_reply(
     return grammar.rule(" | ".join([*options, free, *unmarked]))
 
 
-def _add_unmarked_calls(
+def _add_unmarked_options(
     form: forms.CallSection, grammar: GrammarText, calls: CallPlan
 ) -> list[str]:
     several = MAX_CALLS - 1 if form.parallel and calls.parallel else 0
@@ -202,16 +202,16 @@ def _list_call_markers_to_forbid(section: forms.CallSection) -> tuple[str, ...]:
     # JSON at the start of a reply is a call only where calls are possible.
     if section.addressed:
         behind = next(one for one in section.call[1:] if isinstance(one, forms.Literal))
-        return (_message_opening_text(section), behind.text)
+        return (_call_message_opening(section), behind.text)
     return () if section.at_start else (*_list_enforcing_marks(section), *section.lead_ins)
 
 
-def _message_opening_text(section: forms.CallSection) -> str:
+def _call_message_opening(section: forms.CallSection) -> str:
     last = markers(section.separator)[-1]
-    return section.separator[section.separator.index(last) :] + _first_literal_text(section)
+    return section.separator[section.separator.index(last) :] + _text_of_first_segment(section)
 
 
-def _first_literal_text(section: forms.CallSection) -> str:
+def _text_of_first_segment(section: forms.CallSection) -> str:
     assert isinstance(section.call[0], forms.Literal)
     return section.call[0].text
 
@@ -243,7 +243,7 @@ class _Section:
                 begun = f"{text.literal(form.begin)} {self._build_calls()}"
             return [begun, *ways]
         if form.addressed:
-            return self._build_calls_at_message_start()
+            return self._list_addressed_options()
         if form.is_named:
             # Else the lexer would follow free text, of which the name may be a part.
             name = min(self._call_plan.tools)
@@ -255,15 +255,17 @@ class _Section:
         held = _list_enforcing_marks(form)
         return [*led_in, *(f"{text.free_until(mark)} {self.behind(mark)}" for mark in held)]
 
-    def _build_calls_at_message_start(self) -> list[str]:
+    def _list_addressed_options(self) -> list[str]:
         form, text = self._call_form, self._grammar
-        first = forms.Literal(form.lead + _first_literal_text(form))  # one lexeme, as free text is
+        first = forms.Literal(
+            form.lead + _text_of_first_segment(form)
+        )  # one lexeme, as free text is
         begun = (first, *form.call[1:])
         option = text.free_before(self._build_calls_from(begun))
-        if text.is_control(opening := _message_opening_text(form)):
+        if text.is_control(opening := _call_message_opening(form)):
             return [option]
         # The opening is text like any other.
-        return [option, f"{text.free_until(opening)} {self.behind(_first_literal_text(form))}"]
+        return [option, f"{text.free_until(opening)} {self.behind(_text_of_first_segment(form))}"]
 
     def _build_calls(self, first_call: str = "") -> str:
         form, text = self._call_form, self._grammar

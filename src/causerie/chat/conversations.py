@@ -114,7 +114,7 @@ class Conversations:
         keys = self._by_first.get(said[0], ()) if said else ()
         alike = max(reversed(keys), key=lambda key: _count_common_prefix(key, said), default=None)
         last = None if alike is None else self._answered[alike]
-        miss = None if last is None else _explain_cache_miss(last, asked, request.messages, reused)
+        miss = None if last is None else _find_cache_miss(last, asked, request.messages, reused)
         return CacheReport(token_count(asked.prompt), reused, miss)
 
     def answered(
@@ -162,8 +162,8 @@ def _compute_digest(content: object) -> bytes:
     return hashlib.blake2b(_encode(content), digest_size=_DIGEST_BYTES).digest()
 
 
-def _count_common_prefix(first: Sequence[bytes], second: Sequence[bytes]) -> int:
-    pairs = zip(first, second, strict=False)
+def _count_common_prefix(digests: Sequence[bytes], other_digests: Sequence[bytes]) -> int:
+    pairs = zip(digests, other_digests, strict=False)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
@@ -171,7 +171,7 @@ def _is_reuse_short(reused_count: int, reusable_count: int) -> bool:
     return reusable_count - reused_count > max(reusable_count // _SHARE, _SLACK)
 
 
-def _explain_cache_miss(
+def _find_cache_miss(
     earlier: _Answered, current: AskedBefore, messages: Sequence[Message], reused_count: int
 ) -> CacheMiss | None:
     reusable = token_count(earlier.computed)

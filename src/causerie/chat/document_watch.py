@@ -110,7 +110,7 @@ class DocumentWatch:
         self._certain_root_schemas = applied_schemas(rules, certain=True)
         self._stack: list[_Container] = []
         self._open_values: list[_Value] = []
-        self._checked_part_spans = _Parts()  # of complete parts of values that are checked
+        self._blamable_part_spans = _Parts()  # of complete parts of values that are checked
         self._document_text = GrowingText()
         self._piece_offset = 0  # offset at which the last piece began
         self._token_position = 0
@@ -223,11 +223,11 @@ class DocumentWatch:
         if value.checked or any(above.checked for above in self._open_values):
             named = bool(self._stack) and not self._stack[-1].is_array
             begin = self._stack[-1].named if named else value.position
-            self._checked_part_spans.append((self._current_pointer, begin, self._token_position))
+            self._blamable_part_spans.append((self._current_pointer, begin, self._token_position))
         if not distinct and not value.checked:
             return
         read = json.loads(self._document_text.between(value.start, offset))
-        self._check_value(value, read)
+        self._set_fault_of_value(value, read)
         if not distinct or self.fault is not None:
             return
         container, written = self._stack[-1], canonical(read)
@@ -246,13 +246,13 @@ class DocumentWatch:
         inner = self._stack[-1]
         return step(inner.pointer, inner.index if inner.is_array else inner.name)
 
-    def _check_value(self, open_value: _Value, decoded: object) -> None:
+    def _set_fault_of_value(self, open_value: _Value, decoded: object) -> None:
         for rules in open_value.checked:
             schema = CheckedSchema(rules)
-            known = self._current_pointer, open_value.position, copy(self._checked_part_spans)
+            known = self._current_pointer, open_value.position, copy(self._blamable_part_spans)
             check = partial(_find_broken_rule, schema, decoded, *known)
             try:
-                fault = self._run_bounded_check(AT_ONCE, check)
+                fault = self._run_check_on_budget(AT_ONCE, check)
             except WorkExceeded:
                 self._waiting_checks.append(check)
                 continue
@@ -260,9 +260,9 @@ class DocumentWatch:
                 self.fault = fault
                 return
         if not any(above.checked for above in self._open_values):
-            self._checked_part_spans = _Parts()
+            self._blamable_part_spans = _Parts()
 
-    def _run_bounded_check(self, max_steps: int, check: _BoundedCheck) -> BrokenRule | None:
+    def _run_check_on_budget(self, max_steps: int, check: _BoundedCheck) -> BrokenRule | None:
         # All checks of a reply have a number of steps together.
         granted = min(max_steps, self._remaining_work.left)
         work = Work(granted)
@@ -282,7 +282,7 @@ class DocumentWatch:
             if self.fault is not None:
                 return
             with suppress(WorkExceeded):  # the last check says so
-                self.fault = self._run_bounded_check(MOST_STEPS, check)
+                self.fault = self._run_check_on_budget(MOST_STEPS, check)
 
 
 # Tokens that are taken back are read here alone, never by the parser whose events are sent.
@@ -315,7 +315,7 @@ class WatchedDocuments:
         self._token_count_at_last_event = 0  # tokens read when the parser last returned events
         self.final = 0  # tokens that nothing will take back
         # Positions of the tokens that have a part of a value, and not only structure.
-        self._content_token_positions = GrowingList[int]()
+        self._value_token_positions = GrowingList[int]()
         self._resumed_answer, self._earlier_token_texts = resumed, texts
 
     def read_before(self) -> Iterator[None]:
@@ -325,7 +325,7 @@ class WatchedDocuments:
                 self.document.feed(self._resumed_answer[at : at + _PIECE], -1)
             yield
         for text in self._earlier_token_texts:
-            self._feed_document_events(self._parser.feed(text), -1)
+            self._feed_and_detect_content(self._parser.feed(text), -1)
             yield
         self._resumed_answer, self._earlier_token_texts = "", ()
 
@@ -337,7 +337,7 @@ class WatchedDocuments:
 
     def content_behind(self, token: int) -> list[int]:
         """Return the positions of the tokens, from ``token`` on, that hold a part of a value."""
-        return [*takewhile(lambda at: at >= token, self._content_token_positions)][::-1]
+        return [*takewhile(lambda at: at >= token, self._value_token_positions)][::-1]
 
     @property
     def fault(self) -> Fault | None:
@@ -346,8 +346,8 @@ class WatchedDocuments:
 
     def feed(self, text: str) -> None:
         events = self._parser.feed(text)
-        if self._feed_document_events(events, max(self._token_count_at_last_event, self.final)):
-            self._content_token_positions.append(self.read)
+        if self._feed_and_detect_content(events, max(self._token_count_at_last_event, self.final)):
+            self._value_token_positions.append(self.read)
         self.read += 1
         if events:
             self._token_count_at_last_event = self.read
@@ -358,7 +358,7 @@ class WatchedDocuments:
         known = self._token_count_at_last_event if may_hold_back else self.read
         self.final = max(self.final, known if held is None else min(held, known))
 
-    def _feed_document_events(self, events: Sequence[ContentEvent], position: int) -> bool:
+    def _feed_and_detect_content(self, events: Sequence[ContentEvent], position: int) -> bool:
         found = False
         for event in events:
             if isinstance(event, ToolCallStarted):

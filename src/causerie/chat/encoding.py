@@ -84,7 +84,7 @@ class TokenCache:
 
     def __init__(self, most: int = _MOST) -> None:
         self._ids_by_text: BoundedCache[str, array[int]] = BoundedCache(most)
-        self._ids_by_reply: BoundedCache[tuple[int, str], array[int]] = BoundedCache(most)
+        self._ids_by_hash_and_reply: BoundedCache[tuple[int, str], array[int]] = BoundedCache(most)
         self._may_cut_by_token: dict[str, bool] = {}  # by control token
 
     async def read(
@@ -106,16 +106,16 @@ class TokenCache:
         if not await self._may_cut_before(heads, engine):
             return EncodedText(await engine.tokenize([text], special=True))
         turns = Turns()
-        segments = _split_into_segments(text, heads)
+        segments = _split_before_matches(text, heads)
         segment_ids = dict(zip(segments, _list_first_segment_ids(heads), strict=True))
         await turns.pause()
-        replies, before = self._find_replies(segments, scope)
+        replies, before = self._find_reply_ids_and_hash(segments, scope)
         asked = {one for at, one in enumerate(segments) if one and at not in replies}
         found = {one: self._ids_by_text.get(one) for one in segment_ids if one in asked}
         new = [one for one, ids in found.items() if ids is None]
         if new:
             read = await _tokenize_segments(new, engine, most)
-            divide = partial(_split_by_first_ids, read, [segment_ids[one] for one in new])
+            divide = partial(_split_if_ids_match, read, [segment_ids[one] for one in new])
             parts = await offload(divide) if len(read) > _FEW else divide()
             if parts is None:
                 return EncodedText(await engine.tokenize([text], special=True))
@@ -126,7 +126,7 @@ class TokenCache:
         every = [replies.get(at) or found.get(one) or () for at, one in enumerate(segments)]
         end = PromptEnd(before, segments[-1], every[-1])
         count = sum(map(len, every))
-        _check_token_count(count, most)
+        _refuse_far_too_many(count, most)
         before = bisect_right(heads, parting, key=lambda head: head.at)
         shared = sum(map(len, every[:before]))
         joined = chain.from_iterable(every)
@@ -140,12 +140,12 @@ class TokenCache:
 
         ``text`` is that of the end and the reply, with these control tokens.
         """
-        named = zip(_split_into_segments(text, heads), _list_first_segment_ids(heads), strict=True)
+        named = zip(_split_before_matches(text, heads), _list_first_segment_ids(heads), strict=True)
         segments = [(segment, first) for segment, first in named if segment]
-        parts = _split_by_first_ids([*end.ids, *ids], [first for _, first in segments])
+        parts = _split_if_ids_match([*end.ids, *ids], [first for _, first in segments])
         before = end.before
         for (segment, _), made in zip(segments, parts or (), strict=parts is not None):
-            self._ids_by_reply.keep((before, segment), made, len(segment))
+            self._ids_by_hash_and_reply.keep((before, segment), made, len(segment))
             before = hash((before, segment))
 
     async def _may_cut_before(self, matches: Iterable[ControlMatch], engine: TextEngine) -> bool:
@@ -158,7 +158,7 @@ class TokenCache:
             self._may_cut_by_token |= dict.fromkeys(new, same)
         return all(self._may_cut_by_token[head.text] for head in matches)
 
-    def _find_replies(
+    def _find_reply_ids_and_hash(
         self, segments: Iterable[str], cache_scope: str
     ) -> tuple[dict[int, array[int]], int]:
         # What a model made of the prompt, by position, and a hash of all segments but the last.
@@ -167,13 +167,13 @@ class TokenCache:
         for at, segment in enumerate(segments):
             before, key = following, (following, segment)
             following = hash(key)
-            ids = self._ids_by_reply.get(key)
+            ids = self._ids_by_hash_and_reply.get(key)
             if ids is not None:
                 found[at] = ids
         return found, before
 
 
-def _split_into_segments(text: str, matches: Iterable[ControlMatch]) -> list[str]:
+def _split_before_matches(text: str, matches: Iterable[ControlMatch]) -> list[str]:
     cuts = [0, *(head.at for head in matches), len(text)]
     return [text[start:stop] for start, stop in pairwise(cuts)]
 
@@ -182,7 +182,7 @@ def _list_first_segment_ids(matches: Iterable[ControlMatch]) -> list[int]:
     return [_NONE, *(head.id for head in matches)]
 
 
-def _check_token_count(count: int, max_tokens: int | None) -> None:
+def _refuse_far_too_many(count: int, max_tokens: int | None) -> None:
     if max_tokens is not None and count > max(max_tokens, _MANY_TOKENS):
         raise PromptTooLong(count, max_tokens)
 
@@ -196,14 +196,14 @@ async def _tokenize_segments(
     for segment in segments:
         if part and characters + len(segment) > _AT_ONCE:
             read += await engine.tokenize(part, special=True)
-            _check_token_count(len(read), max_tokens)
+            _refuse_far_too_many(len(read), max_tokens)
             part, characters = [], 0
         part.append(segment)
         characters += len(segment)
     return read + await engine.tokenize(part, special=True)
 
 
-def _split_by_first_ids(ids: Sequence[int], first_ids: Sequence[int]) -> list[array[int]] | None:
+def _split_if_ids_match(ids: Sequence[int], first_ids: Sequence[int]) -> list[array[int]] | None:
     heads = set(first_ids)
     cuts = [at for at, id in enumerate(ids) if id in heads]
     if first_ids[0] == _NONE:
@@ -236,14 +236,14 @@ class ControlTokens:
 
     def __init__(self, ids: Mapping[str, int]) -> None:
         self.ids = {text: id for text, id in ids.items() if text.strip()}
-        self._lengths_by_prefix: dict[str, set[int]] = {}  # by the first two letters
+        self._token_lengths_by_prefix: dict[str, set[int]] = {}  # by the first two letters
         for text in self.ids:
-            self._lengths_by_prefix.setdefault(text[:2], set()).add(len(text))
+            self._token_lengths_by_prefix.setdefault(text[:2], set()).add(len(text))
 
     def found(self, text: str) -> list[tuple[int, int]]:
         return [
             (at, at + size)
-            for head, sizes in self._lengths_by_prefix.items()
+            for head, sizes in self._token_lengths_by_prefix.items()
             for at in _find_positions(text, head)
             for size in sizes
             if text[at : at + size] in self.ids and at + size <= len(text)
@@ -336,7 +336,7 @@ class PromptEncoder:
         mixed: list[str | int] = []
         for number, piece in enumerate(pieces):
             if number % _TURN == _TURN - 1:
-                _check_token_count(len(mixed), most)
+                _refuse_far_too_many(len(mixed), most)
                 await asyncio.sleep(0)
             if not piece.forged:
                 mixed.append(piece.text)
@@ -346,7 +346,7 @@ class PromptEncoder:
                 ids = tuple(await self._tokenize_as_plain_text(piece.text, engine))
                 self._plain_ids_by_text.keep(piece.text, ids, 1)
             mixed.extend(ids)
-        _check_token_count(len(mixed), most)
+        _refuse_far_too_many(len(mixed), most)
         return EncodedText(await engine.tokenize(mixed, special=True) if mixed else [])
 
     async def encode_pictured(
@@ -364,7 +364,7 @@ class PromptEncoder:
             if isinstance(part, Image):
                 pieces.append(part)
                 continue
-            text, heads = await self._break_forged_tokens(part, engine)
+            text, heads = await self._break_forged_and_list_control_ids(part, engine)
             pieces.append(text)
             expected = None if heads is None or expected is None else [*expected, *heads]
         ids = await cast(ImageEngine, engine).pictured_tokens(pieces)
@@ -375,7 +375,7 @@ class PromptEncoder:
                 raise _build_forged_token_error()
         return EncodedText(ids, pictured=PicturedPrompt(tuple(pieces), len(ids)))
 
-    async def _break_forged_tokens(
+    async def _break_forged_and_list_control_ids(
         self, rendered: Rendered, engine: TextEngine
     ) -> tuple[str, list[int] | None]:
         # Returns also the control tokens, or `None` where a user wrote words that the tokenizer
@@ -386,7 +386,7 @@ class PromptEncoder:
                 return rendered.text, [head.id for piece in pieces for head in piece.heads]
             forged = {piece.text for piece in pieces if piece.forged}
             for text in forged - self._needs_break_by_text.keys():
-                self._needs_break_by_text[text] = await self._needs_break(text, engine)
+                self._needs_break_by_text[text] = await self._needs_break_if_forged(text, engine)
             work = partial(_insert_breaks, rendered, pieces, self._needs_break_by_text)
             broken = await _maybe_offload(rendered, work)
             if broken is rendered:
@@ -394,12 +394,12 @@ class PromptEncoder:
             rendered = broken
         raise _build_forged_token_error()
 
-    async def _needs_break(self, text: str, engine: TextEngine) -> bool:
-        if len(text) < 2:
+    async def _needs_break_if_forged(self, token_text: str, engine: TextEngine) -> bool:
+        if len(token_text) < 2:
             return False
-        id = self._control_tokens.ids[text]
+        id = self._control_tokens.ids[token_text]
         return id in self._template_control_ids or id not in await engine.tokenize(
-            [text], special=False
+            [token_text], special=False
         )
 
     def keep_reply(self, end: PromptEnd, text: str, ids: Sequence[int]) -> None:

@@ -19,16 +19,16 @@ _Link = tuple["_Link[_T]", _T] | None  # the last item, behind the link to those
 class GrowingList(Generic[_T]):
     """A list that grows at its end, and is iterated from its last item to its first."""
 
-    __slots__ = ("_last_link",)
+    __slots__ = ("_link_from_last_item_back",)
 
     def __init__(self) -> None:
-        self._last_link: _Link[_T] = None
+        self._link_from_last_item_back: _Link[_T] = None
 
     def append(self, item: _T) -> None:
-        self._last_link = (self._last_link, item)
+        self._link_from_last_item_back = (self._link_from_last_item_back, item)
 
     def __iter__(self) -> Iterator[_T]:
-        link = self._last_link
+        link = self._link_from_last_item_back
         while link is not None:
             link, item = link
             yield item

@@ -101,7 +101,7 @@ def _expand_alternatives(
     # Parts that refer to the same part twice, level by level, are read once each.
     applied = ("$ref", "allOf", *_ALTERNATIVES)
     found: list[Schema] = [{key: of for key, of in schema.items() if key not in applied}]
-    for options in _iter_applicator_options(schema):
+    for options in _iter_alternatives_per_applicator(schema):
         ways = [_expand_option(option, defs, cache) for option in options]
         each = _flatten_distinct_choices(ways, defs)
         if len(each) > max(len(options), _MOST_UNITED):
@@ -111,7 +111,7 @@ def _expand_alternatives(
         pairs = (met(one, other) for one in found for other in each)
         found = [both for both in pairs if both is not None]
     kept = [choice for one in found if (choice := settled(one)) is not None]
-    return [choice for one in kept if (choice := _drop_types_without_values(one)) is not None]
+    return [choice for one in kept if (choice := _drop_types_with_empty_range(one)) is not None]
 
 
 def _expand_option(
@@ -138,7 +138,7 @@ def _flatten_distinct_choices(
     return [*{json.dumps(one, sort_keys=True): each[at] for at, one in enumerate(own)}.values()]
 
 
-def _drop_types_without_values(choice: Schema) -> Schema | None:
+def _drop_types_with_empty_range(choice: Schema) -> Schema | None:
     # Schemas that hold at once may leave nothing of one alternative, and something of another.
     bounds = {kind: (choice.get(low), choice.get(high)) for kind, (low, high) in _BOUNDS.items()}
     empty = {
@@ -152,7 +152,7 @@ def _drop_types_without_values(choice: Schema) -> Schema | None:
     return of_kinds(choice, left) if left else None
 
 
-def _iter_applicator_options(schema: Schema) -> Iterator[Sequence[object]]:
+def _iter_alternatives_per_applicator(schema: Schema) -> Iterator[Sequence[object]]:
     reference = schema.get("$ref")
     if isinstance(reference, str):
         yield [resolved(schema, reference)]
@@ -279,11 +279,11 @@ def _property_schema(schema: Schema, property_name: str) -> object:
 def _conjoin_schemas(first: object, second: object) -> object:
     if first is False or second is False:
         return False
-    parts = _concatenate_unique(_list_all_of_parts(first), _list_all_of_parts(second))
+    parts = _concatenate_unique(_unwrap_if_only_all_of(first), _unwrap_if_only_all_of(second))
     return {"allOf": parts} if len(parts) > 1 else parts[0] if parts else True
 
 
-def _list_all_of_parts(schema: object) -> list[object]:
+def _unwrap_if_only_all_of(schema: object) -> list[object]:
     if not isinstance(schema, Mapping):
         return []
     parts = schema.get("allOf")

@@ -95,7 +95,7 @@ class ElementReader(base.StepReader):
         return lead + key + ('"' if self._is_value_streamed else "")
 
     def _read_value(self) -> str | None:
-        if not self._has_text_begun and not self._is_value_streamed and not self._is_text_content():
+        if not self._has_text_begun and not self._is_value_streamed and not self._try_begin_text():
             return "" if self._next_step == self._read_tag else None
         at = self._unread.find(self._tag_marker)
         if at >= 0:
@@ -109,7 +109,7 @@ class ElementReader(base.StepReader):
         piece, self._unread = self._unread[:ready], self._unread[ready:]
         return json.dumps(piece, ensure_ascii=False)[1:-1] or None
 
-    def _is_text_content(self) -> bool:
+    def _try_begin_text(self) -> bool:
         text = self._unread.lstrip()
         opening = f"{self._tag_marker}<"
         if f"{opening}/".startswith(text):
@@ -158,7 +158,7 @@ class _Elements(grammars.ArgumentRules[str | None]):
             values = constants(choice)
             if values is not None:
                 told = [each for each in values if each is not None or is_null]
-                yield from (self._write_constant(each, choice, place) for each in told)
+                yield from (self._write_constant_and_tag(each, choice, place) for each in told)
                 continue
             expected = kinds_of(choice) - (frozenset() if is_null else _NULL)
             if expected >= ALL - _NULL:
@@ -167,20 +167,22 @@ class _Elements(grammars.ArgumentRules[str | None]):
                 expected = frozenset({usual})
             yield from (self._write_value(kind, choice, place, lists) for kind in sorted(expected))
 
-    def _write_constant(self, constant: object, choice: base.Schema, tag_name: str | None) -> str:
+    def _write_constant_and_tag(
+        self, constant: object, choice: base.Schema, tag_name: str | None
+    ) -> str:
         text = constant if isinstance(constant, str) else json.dumps(constant, ensure_ascii=False)
         if self._tag_marker in text:
             raise refused(choice, "a constant holds the marker of this model's tags.")
         return self._write_text_and_tag(text, tag_name)
 
     def _write_text_and_tag(self, text: str, tag_name: str | None) -> str:
-        written = self.grammar.literal(text + self._closing_tag_text(tag_name))
-        return written + self._write_free_closing_name(tag_name)
+        written = self.grammar.literal(text + self._closing_tag_or_start(tag_name))
+        return written + self._write_name_if_free(tag_name)
 
-    def _closing_tag_text(self, tag_name: str | None) -> str:
+    def _closing_tag_or_start(self, tag_name: str | None) -> str:
         return f"{self._tag_marker}</" if tag_name is None else f"{self._tag_marker}</{tag_name}>"
 
-    def _write_free_closing_name(self, tag_name: str | None) -> str:
+    def _write_name_if_free(self, tag_name: str | None) -> str:
         return f" {_KEY} {self.grammar.literal('>')}" if tag_name is None else ""
 
     def _write_value(
@@ -202,13 +204,13 @@ class _Elements(grammars.ArgumentRules[str | None]):
 
     def _write_string_value(self, choice: base.Schema, tag_name: str | None) -> str:
         bounded = grammars.text_terminal(choice)
-        closing_tag = self._closing_tag_text(tag_name)
+        closing_tag = self._closing_tag_or_start(tag_name)
         if bounded is not None:
             text = self.grammar.closed(f"{bounded} & {base.without(self._tag_marker)}", closing_tag)
         else:
             tag = self.grammar.literal(closing_tag.removeprefix(self._tag_marker))
             text = f"{self.grammar.until(self._tag_marker)} {tag}"
-        return text + self._write_free_closing_name(tag_name)
+        return text + self._write_name_if_free(tag_name)
 
     def object(self, choice: base.Schema, lists: bool = False) -> str | None:
         members = grammars.members_of(

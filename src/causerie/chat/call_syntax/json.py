@@ -18,7 +18,7 @@ class JsonReader:
     """Reads an object, or a string that holds the text of one, up to its last bracket or quote."""
 
     def __init__(self) -> None:
-        self._quoted_json_pieces: list[str] | None = None  # ``None`` where it is an object
+        self._pieces_if_quoted: list[str] | None = None  # ``None`` where it is an object
         self._has_begun = False
         self._bracket_tracker = Brackets(strings=True)
 
@@ -30,14 +30,14 @@ class JsonReader:
             if text[0] not in '"{':
                 raise Unreadable
             self._has_begun = True
-            self._quoted_json_pieces = [] if text[0] == '"' else None
+            self._pieces_if_quoted = [] if text[0] == '"' else None
         end = self._bracket_tracker.read(text)
-        if self._quoted_json_pieces is not None:
-            self._quoted_json_pieces.append(text[:end])
+        if self._pieces_if_quoted is not None:
+            self._pieces_if_quoted.append(text[:end])
             if not self._bracket_tracker.closed:
                 return Read()
             try:
-                inside = json.loads("".join(self._quoted_json_pieces), strict=False).strip()
+                inside = json.loads("".join(self._pieces_if_quoted), strict=False).strip()
                 if not isinstance(json.loads(inside), dict):
                     raise Unreadable
             except (ValueError, RecursionError):
@@ -128,13 +128,13 @@ class _Pretty(JsonLikeRules):
             for one in members.named
         ]
         others = [
-            f"{self._write_free_key(choice)} {self._colon} {self.item(of)}"
+            f"{self._write_free_key_name(choice)} {self._colon} {self.item(of)}"
             for _, of in members.free
         ]
         inside = separated(parts, others, members, self.comma, self.grammar)
         return f"{self._opening_brace} {inside} {self._closing_brace}"
 
-    def _write_free_key(self, choice: Schema) -> str:
+    def _write_free_key_name(self, choice: Schema) -> str:
         patterns, names = [*patterns_of(choice)], as_mapping(choice.get("properties"))
         if not patterns:
             taken = (f"~/{spelled(json.dumps(name, ensure_ascii=False))}/" for name in names)

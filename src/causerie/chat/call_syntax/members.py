@@ -46,7 +46,7 @@ class ArgumentRules(ABC, Generic[Place]):
 
     def __init__(self, grammar: GrammarText) -> None:
         self.grammar = grammar
-        self._rule_name_by_schema: dict[tuple[str, Place], str] = {}
+        self._rule_by_schema_and_place: dict[tuple[str, Place], str] = {}
         self._remaining_schema_characters = _MOST_CHARACTERS
         self._unwritten_rules: list[tuple[str, Schema, Place]] = []
 
@@ -58,13 +58,13 @@ class ArgumentRules(ABC, Generic[Place]):
         shared = definitions(schema)
         own = {name: of for name, of in schema.items() if name not in shared}
         key = (json.dumps(own, sort_keys=True), place)
-        if key not in self._rule_name_by_schema:
+        if key not in self._rule_by_schema_and_place:
             self._remaining_schema_characters -= len(key[0])
             if self._remaining_schema_characters < 0:
                 raise refused(schema, "its alternatives are too many to be combined.")
-            self._rule_name_by_schema[key] = self.grammar.reserve()
-            self._unwritten_rules.append((self._rule_name_by_schema[key], schema, place))
-        return self._rule_name_by_schema[key]
+            self._rule_by_schema_and_place[key] = self.grammar.reserve()
+            self._unwritten_rules.append((self._rule_by_schema_and_place[key], schema, place))
+        return self._rule_by_schema_and_place[key]
 
     def finish(self, schema: Schema, ways: Iterable[str | None]) -> str:
         """Write the rule of a whole value and all rules that it refers to; return its name."""
@@ -243,7 +243,7 @@ def members_of(choice: Schema, key: str, writable: Callable[[str], bool]) -> Obj
             if not writable(name):
                 raise refused(of, f"the model's notation cannot write the name {name[:60]!r}.")
             named.append(NamedProperty(name, of, name in required))
-    free = _build_free_keys(choice, key, declared)
+    free = _list_free_keys_with_schemas(choice, key, declared)
     least, most = _compute_free_key_bounds(choice, len(required), len(named), bool(free))
     return ObjectMembers(tuple(named), () if most == 0 else tuple(free), least, most)
 
@@ -278,8 +278,8 @@ def _collect_property_names(choice: Schema) -> dict[str, None]:
     return dict.fromkeys([*as_mapping(choice.get("properties")), *required])
 
 
-def _build_free_keys(
-    choice: Schema, terminal: str, declared_names: Mapping[str, object]
+def _list_free_keys_with_schemas(
+    choice: Schema, any_key: str, declared_names: Mapping[str, object]
 ) -> list[tuple[str, Schema]]:
     patterns = patterns_of(choice)
     known = as_mapping(choice.get("properties")).values()
@@ -292,10 +292,10 @@ def _build_free_keys(
         rivals = [f"~({keys[other]})" for other in patterns if other != pattern]
         schema = part_of(choice, of)
         if schema is not None and choices(schema):
-            found.append((" & ".join([f"({keys[pattern]})", terminal, *taken, *rivals]), schema))
+            found.append((" & ".join([f"({keys[pattern]})", any_key, *taken, *rivals]), schema))
     if others is not None and choices(others):
         rivals = [f"~({text})" for text in keys.values()]
-        found.append((" & ".join([terminal, *taken, *rivals]), others))
+        found.append((" & ".join([any_key, *taken, *rivals]), others))
     return found
 
 

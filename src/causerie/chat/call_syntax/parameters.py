@@ -33,7 +33,7 @@ class OpenString:
         self._first_value_character = ""  # character of the value
         self._is_next_escaped = False  # what comes next is escaped
         self._is_in_string = False  # as many quotes as would leave a string open
-        self._python_value_reader: RelaxedReader | None = RelaxedReader(parameters=("value",))
+        self._reader_to_find_end: RelaxedReader | None = RelaxedReader(parameters=("value",))
 
     def add(self, text: str) -> None:
         self._unscanned_pieces.append(text)
@@ -50,12 +50,12 @@ class OpenString:
             at = found.end()
             self._is_in_string ^= found.group() == '"'
         self._is_next_escaped = piece.endswith("\\", at) if piece else self._is_next_escaped
-        if self._python_value_reader is not None:
+        if self._reader_to_find_end is not None:
             try:
-                self._python_value_reader.feed(piece)
+                self._reader_to_find_end.feed(piece)
             except base.Unreadable:
-                self._python_value_reader = None
-        reader = self._python_value_reader
+                self._reader_to_find_end = None
+        reader = self._reader_to_find_end
         return self._is_in_string and not (reader is not None and reader.whole)
 
 
@@ -70,7 +70,7 @@ def _compile_loose_pattern(text: str) -> re.Pattern[str]:
 
 
 @cache
-def _compile_value_end_pattern(end_text: str, key_marker: str = "") -> re.Pattern[str]:
+def _compile_end_or_next_key_pattern(end_text: str, key_marker: str = "") -> re.Pattern[str]:
     either = rf"|(?:\A|(?<=\n))(?={re.escape(key_marker)})" if key_marker else ""
     return re.compile(re.escape(end_text) + either)
 
@@ -92,7 +92,7 @@ class ParameterReader(base.StepReader):
             self._value_start_patterns.append(_compile_loose_pattern(syntax.between_json))
             self._type_name_delimiters = (head.strip(), tail.strip()) if typed else None
         self._parameter_count = 0
-        self._pending_key = ""  # of the value being read, which goes out with it
+        self._held_json_key = ""  # of the value being read, which goes out with it
         self._begin_value({}, None)
         self._next_step = self._read_key
 
@@ -108,7 +108,7 @@ class ParameterReader(base.StepReader):
                 return None
             return self._finish_list(text)
         typed = self._type_name_delimiters is not None
-        found = self._find_typed_value_start(text) if typed else self._find_value_start(text)
+        found = self._find_gap_to_typed_value(text) if typed else self._find_gap_to_value(text)
         last = text.find(self._text_after_list) if self._text_after_list else -1
         if last >= 0 and (found is None or last < found[0]):
             return self._finish_list(text[last:])
@@ -123,7 +123,7 @@ class ParameterReader(base.StepReader):
         lead = "{" if self._parameter_count == 0 else ", "
         self._parameter_count += 1
         name = f"{lead}{json.dumps(key, ensure_ascii=False)}: "
-        self._pending_key = "" if self._is_value_streamed else name
+        self._held_json_key = "" if self._is_value_streamed else name
         return f'{name}"' if self._is_value_streamed else ""
 
     def _finish_list(self, rest: str) -> str:
@@ -131,7 +131,7 @@ class ParameterReader(base.StepReader):
         self._is_complete = True
         return "}" if self._parameter_count else "{}"
 
-    def _find_value_start(self, text: str) -> tuple[int, int, bool | None] | None:
+    def _find_gap_to_value(self, text: str) -> tuple[int, int, bool | None] | None:
         matches = [mark.search(text, len(self._key_marker)) for mark in self._value_start_patterns]
         found = [(match.start(), -match.end(), match.re) for match in matches if match]
         if not found:
@@ -147,7 +147,7 @@ class ParameterReader(base.StepReader):
         )
         return at, -end, raw
 
-    def _find_typed_value_start(self, text: str) -> tuple[int, int, bool | None] | None:
+    def _find_gap_to_typed_value(self, text: str) -> tuple[int, int, bool | None] | None:
         assert self._type_name_delimiters is not None
         head, tail = self._type_name_delimiters
         at = text.find(head, len(self._key_marker))
@@ -157,10 +157,10 @@ class ParameterReader(base.StepReader):
         return at, end + len(tail), text[at + len(head) : end].strip() == "string"
 
     def _begin_value(self, schema: base.Schema, is_raw: bool | None) -> None:
-        self._value_schema, self._is_raw = schema, is_raw
-        self._value_types = kinds(schema)
+        self._value_schema, self._is_raw_if_told = schema, is_raw
+        self._types_unless_any = kinds(schema)
         self._is_value_streamed = is_raw is True or (
-            is_raw is None and self._value_types == {"string"}
+            is_raw is None and self._types_unless_any == {"string"}
         )
         self._set_value_end_texts(self._text_after_value)
         self._next_step = self._read_value
@@ -175,10 +175,10 @@ class ParameterReader(base.StepReader):
             if not self._unread:
                 return None
             self._unread = self._unread.removeprefix("\n")
-        if self._is_at_value_start and not self._skip_wrapper_opener():
+        if self._is_at_value_start and not self._try_to_skip_value_wrap():
             return None
         self._is_at_value_start = False
-        end = self._find_value_end()
+        end = self._find_value_end_span()
         if end is not None:
             piece = str(self._held_text) + self._unread[: end[0]]
             self._unread = self._unread[end[1] :]
@@ -186,14 +186,14 @@ class ParameterReader(base.StepReader):
             if self._syntax.after.startswith("\n"):
                 piece = piece.removesuffix("\n")
             if (
-                self._pending_key
+                self._held_json_key
                 and not piece.strip()
-                and self._value_types
+                and self._types_unless_any
                 and not self._may_be_text
             ):
                 self._parameter_count -= 1
                 return ""
-            return self._pending_key + self._encode_value_end(piece)
+            return self._held_json_key + self._encode_rest_of_value(piece)
         if not self._is_value_streamed:
             size = max(self._end_search_offset - 1, 0)
             self._string_tracker.add(self._unread[self._string_scan_offset : size])
@@ -216,11 +216,11 @@ class ParameterReader(base.StepReader):
         self._value_end_texts = (
             (end_text, self._key_marker) if self._syntax.open_ended else (end_text,)
         )
-        self._value_end_pattern = _compile_value_end_pattern(*self._value_end_texts)
+        self._value_end_pattern = _compile_end_or_next_key_pattern(*self._value_end_texts)
 
-    def _find_value_end(self) -> tuple[int, int] | None:
+    def _find_value_end_span(self) -> tuple[int, int] | None:
         # JSON strings may hold the marker.
-        is_json = not (self._is_value_streamed or self._may_be_text or self._is_raw)
+        is_json = not (self._is_value_streamed or self._may_be_text or self._is_raw_if_told)
         while found := self._value_end_pattern.search(self._unread, self._end_search_offset):
             if not is_json:
                 return found.span()
@@ -233,23 +233,23 @@ class ParameterReader(base.StepReader):
         self._end_search_offset = max(self._end_search_offset, searched)
         return None
 
-    def _skip_wrapper_opener(self) -> bool:
+    def _try_to_skip_value_wrap(self) -> bool:
         if self._syntax.wrap is None:
             return True
         opener, closer = self._syntax.wrap
         if self._unread.startswith(opener):
             self._unread = self._unread[len(opener) :]
             self._set_value_end_texts(closer + self._text_after_value)
-            self._is_raw = True
+            self._is_raw_if_told = True
         return len(self._unread) >= len(opener) or not opener.startswith(self._unread)
 
-    def _encode_value_end(self, raw_text: str) -> str:
+    def _encode_rest_of_value(self, raw_text: str) -> str:
         if self._is_value_streamed:
             return json.dumps(raw_text, ensure_ascii=False)[1:-1] + '"'
-        if self._is_raw is True:
+        if self._is_raw_if_told is True:
             return json.dumps(raw_text, ensure_ascii=False)
-        if "string" not in self._value_types and (
-            self._value_types or raw_text.strip() in _CONSTANTS
+        if "string" not in self._types_unless_any and (
+            self._types_unless_any or raw_text.strip() in _CONSTANTS
         ):
             written = relaxed_json(raw_text.strip())
             if written is not None:
@@ -257,14 +257,14 @@ class ParameterReader(base.StepReader):
         try:
             value = base.json_value(raw_text)
         except (ValueError, RecursionError):
-            return self._encode_constant(raw_text) or json.dumps(raw_text, ensure_ascii=False)
+            return self._encode_python_word(raw_text) or json.dumps(raw_text, ensure_ascii=False)
         if isinstance(value, str):
             return json.dumps(value, ensure_ascii=False)
         if self._may_be_text and not is_meant(value, self._value_schema):
             return json.dumps(raw_text, ensure_ascii=False)
         return raw_text.strip()
 
-    def _encode_constant(self, raw_text: str) -> str | None:
+    def _encode_python_word(self, raw_text: str) -> str | None:
         written = relaxed_json(raw_text.strip()) if raw_text.strip() in _CONSTANTS else None
         if written is None or not self._may_be_text or is_meant(raw_text, self._value_schema):
             return None
@@ -272,22 +272,24 @@ class ParameterReader(base.StepReader):
 
     @property
     def _may_be_text(self) -> bool:
-        return self._is_raw is None and (not self._value_types or "string" in self._value_types)
+        return self._is_raw_if_told is None and (
+            not self._types_unless_any or "string" in self._types_unless_any
+        )
 
 
 def parameter_grammar(syntax: ParameterList, schema: base.Schema, grammar: GrammarText) -> str:
     """Return the expression of parameters: the declared ones in order, then other possible ones."""
-    ways = (_write_list_rule(syntax, choice, grammar) for choice in choices(schema))
+    ways = (_write_parameters(syntax, choice, grammar) for choice in choices(schema))
     return f"({either(schema, ways)})"
 
 
-def _write_list_rule(
-    syntax: ParameterList, schema: base.Schema, grammar: GrammarText
+def _write_parameters(
+    syntax: ParameterList, choice: base.Schema, grammar: GrammarText
 ) -> str | None:
     between = {mark.strip() for mark in (syntax.between, syntax.between_json or syntax.between)}
     heads = [mark.partition("{type}")[0].strip() for mark in between]
     members = members_of(
-        schema,
+        choice,
         _ANY_KEY,
         lambda name: name == name.strip() and not any(head in name for head in heads),
     )
@@ -298,38 +300,36 @@ def _write_list_rule(
     parts = []
     for one in members.named:
         head = apart + grammar.literal(syntax.before + one.name)
-        each = grammar.rule(f"{head} {_write_value_rule(syntax, one.schema, grammar)}")
+        each = grammar.rule(f"{head} {_write_value(syntax, one.schema, grammar)}")
         parts.append(each if one.required else f"{each}?")
     if members.free:
         others = [
-            grammar.rule(
-                f"{before} {grammar.terminal(key)} {_write_value_rule(syntax, of, grammar)}"
-            )
+            grammar.rule(f"{before} {grammar.terminal(key)} {_write_value(syntax, of, grammar)}")
             for key, of in members.free
         ]
         parts.append(f"({' | '.join(others)}){members.how_many()}")
     return " ".join(parts) or '""'
 
 
-def _write_value_rule(syntax: ParameterList, schema: base.Schema, grammar: GrammarText) -> str:
+def _write_value(syntax: ParameterList, schema: base.Schema, grammar: GrammarText) -> str:
     found = choices(schema)
     texts = [choice for choice in found if "string" in kinds_of(choice)]
     others = [of_kinds(choice, left) for choice in found if (left := kinds_of(choice) - {"string"})]
-    raw = [_write_raw_string_rule(syntax, choice, grammar) for choice in texts]
+    raw = [_write_bounded_string(syntax, choice, grammar) for choice in texts]
     if syntax.between_json is None:
         if None in raw:
-            return f"{grammar.literal(syntax.between)} {_write_any_text_rule(syntax, grammar)}"
+            return f"{grammar.literal(syntax.between)} {_write_any_text(syntax, grammar)}"
         options = [option for option in raw if option is not None]
         if others:
-            options.append(_write_non_string_rule(syntax, others if texts else [schema], grammar))
+            options.append(_write_non_strings(syntax, others if texts else [schema], grammar))
         return f"{grammar.literal(syntax.between)} ({' | '.join(options)})"
     between = grammar.literal(syntax.between)
-    options = [f"{between} {option or _write_any_text_rule(syntax, grammar)}" for option in raw]
-    options += _write_typed_value_rules(syntax, others, grammar)
+    options = [f"{between} {option or _write_any_text(syntax, grammar)}" for option in raw]
+    options += _list_json_value_options(syntax, others, grammar)
     return f"({' | '.join(dict.fromkeys(options))})"
 
 
-def _write_non_string_rule(
+def _write_non_strings(
     syntax: ParameterList, options: list[base.Schema], grammar: GrammarText
 ) -> str:
     found = [choice for option in options for choice in choices(option)]
@@ -340,7 +340,7 @@ def _write_non_string_rule(
     return " | ".join(written)
 
 
-def _write_typed_value_rules(
+def _list_json_value_options(
     syntax: ParameterList, non_strings: list[base.Schema], grammar: GrammarText
 ) -> list[str]:
     between, after = syntax.between_json or "", grammar.literal(syntax.after)
@@ -356,7 +356,7 @@ def _write_typed_value_rules(
     ]
 
 
-def _write_raw_string_rule(
+def _write_bounded_string(
     syntax: ParameterList, choice: base.Schema, grammar: GrammarText
 ) -> str | None:
     values = constants(choice)
@@ -376,7 +376,7 @@ def _exclude_key_marker(syntax: ParameterList, terminal: str) -> str:
     return f"{terminal} & {base.without(syntax.before)}" if syntax.open_ended else terminal
 
 
-def _write_any_text_rule(syntax: ParameterList, grammar: GrammarText) -> str:
+def _write_any_text(syntax: ParameterList, grammar: GrammarText) -> str:
     if syntax.open_ended:
         return grammar.closed(_exclude_key_marker(syntax, ANY_TEXT), syntax.after)
     core = syntax.after.strip()

@@ -52,11 +52,9 @@ def _write_arguments_rule(choice: Schema, grammar: GrammarText) -> str | None:
     written = []
     for one in members.named:
         key = grammar.literal(f"{one.name}=")
-        written.append(
-            (one.required, grammar.rule(f"{key} {_write_value_rule(one.schema, grammar)}"))
-        )
+        written.append((one.required, grammar.rule(f"{key} {_write_value(one.schema, grammar)}")))
     others = [
-        grammar.rule(f'{grammar.terminal(key)} "=" {_write_value_rule(of, grammar)}')
+        grammar.rule(f'{grammar.terminal(key)} "=" {_write_value(of, grammar)}')
         for key, of in members.free
     ]
     return separated(written, others, members, grammar.literal(", "), grammar)
@@ -90,7 +88,7 @@ def separated(
     return grammar.rule(" | ".join(options))
 
 
-def _write_value_rule(schema: Schema, grammar: GrammarText) -> str:
+def _write_value(schema: Schema, grammar: GrammarText) -> str:
     written, others = words(choices(schema))
     options = [f'"{word}"' for word in written] + ([grammar.json(schema)] if others else [])
     return f"({' | '.join(options)})"
@@ -123,23 +121,24 @@ class _Loose(grammars.JsonLikeRules):
 
     def __init__(self, quote: str, grammar: GrammarText) -> None:
         super().__init__(grammar)
-        self._quote = quote
+        self._string_mark = quote
 
     def constants(self, choice: Schema, values: Sequence[object]) -> Iterable[str]:
-        if self._quote in json.dumps(values, ensure_ascii=False).replace('\\"', '"'):
+        if self._string_mark in json.dumps(values, ensure_ascii=False).replace('\\"', '"'):
             raise refused(choice, "a constant holds the text that ends a string of this model.")
         return [
-            self.grammar.literal(loose_text(each, self._quote, ordered=True)) for each in values
+            self.grammar.literal(loose_text(each, self._string_mark, ordered=True))
+            for each in values
         ]
 
     def object(self, choice: Schema) -> str | None:
-        members = grammars.members_of(choice, _BARE_KEY, lambda name: self._quote not in name)
+        members = grammars.members_of(choice, _BARE_KEY, lambda name: self._string_mark not in name)
         if members is None:
             return None
         named = sorted(members.named, key=lambda one: (one.name.lower(), one.name))
         parts = []
         for one in named:
-            mark = "" if _BARE.fullmatch(one.name) else self._quote
+            mark = "" if _BARE.fullmatch(one.name) else self._string_mark
             key = self.grammar.literal(f"{mark}{one.name}{mark}:")
             parts.append((one.required, f"{key} {self.item(one.schema)}"))
         free = members.free
@@ -148,8 +147,8 @@ class _Loose(grammars.JsonLikeRules):
         return f'"{{" {inside} "}}"'
 
     def string(self, choice: Schema) -> str:
-        quote = self.grammar.literal(self._quote)
+        quote = self.grammar.literal(self._string_mark)
         bounded = grammars.text_terminal(choice)
         if bounded is not None:
-            return f"{quote} {self.grammar.closed(bounded, self._quote)}"
-        return f"{quote} {self.grammar.until(self._quote)}"
+            return f"{quote} {self.grammar.closed(bounded, self._string_mark)}"
+        return f"{quote} {self.grammar.until(self._string_mark)}"

@@ -47,7 +47,7 @@ class RelaxedReader(StepReader):
     def __init__(self, *, quote: str = "", parameters: Sequence[str] | None = None) -> None:
         super().__init__()
         self._quotes = tuple(mark for mark in (quote, '"', "'") if mark)
-        self._parameter_names = parameters
+        self._positional_names = parameters
         # Names that Python has not, which functions may have all the same.
         self._non_identifier_names = [name for name in parameters or () if not name.isidentifier()]
         self._bracket_stack: list[_Open] = []
@@ -82,7 +82,7 @@ class RelaxedReader(StepReader):
         return taken
 
     def _read_list_start(self) -> str | None:
-        if self._parameter_names is not None:
+        if self._positional_names is not None:
             self._bracket_stack.append(_Open(")", keyed=True))
             self._next_step = self._read_parameter
             return "{"
@@ -104,7 +104,7 @@ class RelaxedReader(StepReader):
         closed = self._bracket_stack.pop()
         self._next_step = self._read_separator
         self._is_complete = not self._bracket_stack
-        if not (self._is_complete and self._parameter_names is not None):
+        if not (self._is_complete and self._positional_names is not None):
             self._pop_text()  # a call's bracket belongs to what follows
         return "}" if closed.keyed else "]"
 
@@ -136,8 +136,8 @@ class RelaxedReader(StepReader):
         if found is not None:
             name = found.group(1)
             self._pop_text(found.end())
-        elif self._parameter_names is not None and place < len(self._parameter_names):
-            name = self._parameter_names[place]
+        elif self._positional_names is not None and place < len(self._positional_names):
+            name = self._positional_names[place]
         else:
             raise Unreadable
         return self._begin_keyed_value(name)
@@ -151,7 +151,7 @@ class RelaxedReader(StepReader):
             return None
         if self._unread[0] == "}":
             return self._leave_brackets()
-        mark = self._match_opening_quote()
+        mark = self._match_quote_or_empty_none_if_cut()
         if mark is None:
             return None
         found = _parse_quoted_key(self._unread, mark) if mark else _parse_bare_key(self._unread)
@@ -168,7 +168,7 @@ class RelaxedReader(StepReader):
         inner = self._bracket_stack[-1]
         if not inner.keyed and first == inner.closer:
             return self._leave_brackets()
-        mark = self._match_opening_quote()
+        mark = self._match_quote_or_empty_none_if_cut()
         if mark is None:
             return None
         if mark:
@@ -183,13 +183,13 @@ class RelaxedReader(StepReader):
             raise Unreadable
         if found.end() == len(self._unread):
             return None
-        written = _encode_constant(self._pop_text(found.end()))
+        written = _encode_number_or_constant_word(self._pop_text(found.end()))
         if written is None:
             raise Unreadable
         self._next_step = self._read_separator
         return self._write_separator_before_item() + written
 
-    def _match_opening_quote(self) -> str | None:
+    def _match_quote_or_empty_none_if_cut(self) -> str | None:
         for mark in self._quotes:
             if self._unread.startswith(mark):
                 return mark
@@ -251,7 +251,7 @@ class RelaxedReader(StepReader):
         if first != ",":
             raise Unreadable
         self._pop_text()
-        if len(self._bracket_stack) == 1 and self._parameter_names is not None:
+        if len(self._bracket_stack) == 1 and self._positional_names is not None:
             self._next_step = self._read_parameter
         else:
             self._next_step = self._read_key if inner.keyed else self._read_value
@@ -318,7 +318,7 @@ def _parse_quoted_key(text: str, quote: str) -> tuple[str, int] | None:
     return name, len(text) - len(colon) + 1
 
 
-def _encode_constant(word: str) -> str | None:
+def _encode_number_or_constant_word(word: str) -> str | None:
     word = _CONSTANTS.get(word, word)
     if word in ("true", "false", "null") or _JSON_NUMBER.fullmatch(word):
         return word

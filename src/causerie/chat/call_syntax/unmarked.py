@@ -46,8 +46,8 @@ class UnmarkedReader:
 
     def __init__(self, tools: Tools, admits: Admits, marks: Iterable[str], *, fenced: bool) -> None:
         self._tools = tools
-        self._accepts_call = admits
-        self._markers = tuple(marks)
+        self._does_function_take = admits
+        self._skippable_markers = tuple(marks)
         self._needs_fence = fenced
         self._opening_characters = "`" if fenced else "`[{"
         self.pieces: list[str] = []
@@ -60,7 +60,7 @@ class UnmarkedReader:
 
     def __copy__(self) -> UnmarkedReader:
         other = UnmarkedReader(
-            self._tools, self._accepts_call, self._markers, fenced=self._needs_fence
+            self._tools, self._does_function_take, self._skippable_markers, fenced=self._needs_fence
         )
         if self.started:
             other.feed(self.text)
@@ -119,16 +119,18 @@ class UnmarkedReader:
         if not (braced or in_list):
             raise Unreadable
         name, arguments = yield from (
-            self._read_json_call() if braced else self._read_python_call()
+            self._read_json_name_and_arguments()
+            if braced
+            else self._read_python_name_and_arguments()
         )
-        if not self._accepts_call(name, arguments):
+        if not self._does_function_take(name, arguments):
             raise Unreadable
         self.repeated = (name, arguments) in self._calls
         self._may_end_here = True
         if not self.repeated:
             self._calls.append((name, arguments))
 
-    def _read_python_call(self) -> _Call:
+    def _read_python_name_and_arguments(self) -> _Call:
         name = yield from self._read_segment(NameReader())
         if name not in self._tools:
             raise Unreadable
@@ -137,13 +139,13 @@ class UnmarkedReader:
         yield from self._require_literal(")")
         return name, arguments
 
-    def _read_json_call(self) -> _Call:
+    def _read_json_name_and_arguments(self) -> _Call:
         name = arguments = None
         while True:
-            key = yield from self._read_quoted_name()
+            key = yield from self._read_quoted_word()
             yield from self._require_literal(":")
             if key == "name" and name is None:
-                name = yield from self._read_quoted_name()
+                name = yield from self._read_quoted_word()
                 if name not in self._tools:
                     raise Unreadable
             elif key in ("arguments", "parameters") and arguments is None:
@@ -174,7 +176,7 @@ class UnmarkedReader:
                 in_fence, in_list = True, (yield from self._skip_literal("["))
                 break
             else:
-                for mark in self._markers:
+                for mark in self._skippable_markers:
                     if (yield from self._skip_literal(mark)):
                         break
                 else:
@@ -195,7 +197,7 @@ class UnmarkedReader:
         if not (yield from self._skip_literal(literal)):
             raise Unreadable
 
-    def _read_quoted_name(self) -> Generator[None, None, str]:
+    def _read_quoted_word(self) -> Generator[None, None, str]:
         yield from self._require_literal('"')
         word = yield from self._read_segment(NameReader())
         yield from self._require_literal('"')
@@ -238,7 +240,7 @@ def unmarked_grammar(
         return None
     if len(grammar.rules) > MOST_RULES:
         return None
-    return expression, grammar.rules, _build_opening_pattern(_FIRST, _build_name_pattern(tools))
+    return expression, grammar.rules, _write_opening_regex(_FIRST, _build_name_pattern(tools))
 
 
 def _write_calls_rule(
@@ -249,16 +251,14 @@ def _write_calls_rule(
     def calls(before: str) -> str:
         each = []
         for name, written in argument_rules.items():
-            opening = grammar.terminal(
-                f"/{_build_opening_pattern(before, spelled(name))}{_LAST_WS}/"
-            )
+            opening = grammar.terminal(f"/{_write_opening_regex(before, spelled(name))}{_LAST_WS}/")
             each.append(f"{opening} {written} {end}")
         return grammar.rule(" | ".join(each))
 
     again = f"{calls(_NEXT)}{{0,{max_more}}}" if max_more else ""
     shut = rf"{_WS}(,|\{{|{_REOPENED})"
     if max_more:
-        shut = _build_opening_pattern(_NEXT, _build_name_pattern(argument_rules))
+        shut = _write_opening_regex(_NEXT, _build_name_pattern(argument_rules))
     text = grammar.terminal(f"{SOME} & ~/{shut}(.|\\n)*/")
     held = [grammar.literal(mark) for mark in markers if mark in grammar.control_tokens]
     tail = f"({text}? ({' | '.join(held)}))* {text}?" if held else f"{text}?"
@@ -271,7 +271,7 @@ _NEXT = rf"{_WS}(,{_WS}|(\]{_WS})?{_REOPENED}({'|'.join(_LANGUAGES)}){_WS}(\[{_W
 _LAST_WS = r"( |\n[ \t]{0,32})?"
 
 
-def _build_opening_pattern(prefix_pattern: str, name_pattern: str) -> str:
+def _write_opening_regex(prefix_pattern: str, name_pattern: str) -> str:
     kind = rf'("type"{_WS}:{_WS}"function"{_WS},{_WS})?'
     key = rf'"(arguments|parameters)"{_WS}:'
     return rf'{prefix_pattern}\{{{_WS}{kind}"name"{_WS}:{_WS}"{name_pattern}"{_WS},{_WS}{key}'
