@@ -56,30 +56,30 @@ class Contradictions:
         if schema.get("uniqueItems") is not True or least < 2:
             return ""
         first, rest = _read_item_schemas(schema)
-        different = len(first) + self._bound_value_count(rest, 0)
+        different = len(first) + self._bound_values_or_inf(rest, 0)
         if least > different:
             return f"at most {different} items can differ, and minItems is {least}"
         return ""
 
-    def _bound_value_count(self, schema: object, depth: int) -> float:
+    def _bound_values_or_inf(self, schema: object, depth: int) -> float:
         if not isinstance(schema, Mapping):
             return 0 if schema is False else _MANY
         self._steps_left -= 1
         if depth > _DEEPEST_COUNT or self._steps_left < 0:
             return _MANY
-        bounds = [sum(_bound_count_of_type(kind, schema) for kind in _list_types_or_all(schema))]
+        bounds = [sum(_bound_of_type_or_inf(kind, schema) for kind in _list_types_or_all(schema))]
         listed = constants(schema)
         if listed is not None:
             few = islice(listed, _MOST_COUNTED + 1)
             bounds.append(len({canonical(value) for value in few}))
         reference = schema.get("$ref")
         if isinstance(reference, str):
-            bounds.append(self._bound_value_count(self._resolve_reference(reference), depth + 1))
+            bounds.append(self._bound_values_or_inf(self._resolve_reference(reference), depth + 1))
         for key in ("anyOf", "oneOf"):
             if key in schema and len(options := as_list(schema[key])) <= _MOST_COUNTED:
-                bounds.append(sum(self._bound_value_count(each, depth + 1) for each in options))
+                bounds.append(sum(self._bound_values_or_inf(each, depth + 1) for each in options))
         if len(parts := as_list(schema.get("allOf"))) <= _MOST_COUNTED:
-            bounds += [self._bound_value_count(part, depth + 1) for part in parts]
+            bounds += [self._bound_values_or_inf(part, depth + 1) for part in parts]
         return min(bounds)
 
 
@@ -111,16 +111,16 @@ def _list_allowed_names(schema: Schema) -> frozenset[str] | None:
     return frozenset(name for name, of in named.items() if of is not False)
 
 
-def _bound_count_of_type(type_name: str, schema: Schema) -> float:
+def _bound_of_type_or_inf(type_name: str, schema: Schema) -> float:
     if type_name == "integer":
-        return _count_integers(schema)
+        return _count_integers_or_inf(schema)
     size = {"string": "maxLength", "array": "maxItems", "object": "maxProperties"}.get(type_name)
     if size is not None and schema.get(size) == 0:
         return 1
     return {"null": 1, "boolean": 2}.get(type_name, _MANY)
 
 
-def _count_integers(schema: Schema) -> float:
+def _count_integers_or_inf(schema: Schema) -> float:
     lows = [math.ceil(of) for of in _read_finite_bound_as_list(schema, "minimum")]
     lows += [math.floor(of) + 1 for of in _read_finite_bound_as_list(schema, "exclusiveMinimum")]
     highs = [math.floor(of) for of in _read_finite_bound_as_list(schema, "maximum")]
