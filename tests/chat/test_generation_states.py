@@ -176,7 +176,7 @@ class Run:
 def recorded() -> Iterator[list[Transition]]:
     """Note all transitions."""
     seen: list[Transition] = []
-    enter = Generation._set_state
+    enter = Generation._set_generation_state
 
     def note(self: Generation, state: State) -> None:
         if state is not self.state:
@@ -184,7 +184,7 @@ def recorded() -> Iterator[list[Transition]]:
         enter(self, state)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Generation, "_set_state", note)
+        patch.setattr(Generation, "_set_generation_state", note)
         yield seen
 
 

@@ -166,23 +166,23 @@ class Generation:
         self._output_ids: list[int] = []
         self._token_texts: list[str] = []  # of those, as the parser reads them
         # Tokens among them that another has counted, less those that the engine has not reported.
-        self._non_completion_token_count = 0
-        self._finish_reason: FinishReason = "length"
+        self._resumed_minus_unreported_token_count = 0
+        self._finish_reason_unless_calls: FinishReason = "length"
         self._has_model_ended_text = False  # by the model
         self._is_first_engine_run = True
         self._run_start_index = 0  # of the generated: where the last run did
-        self._min_tokens_overrun = 0  # tokens that a run for ``min_tokens`` goes on
-        self._grammar, self._grammar_start = plan.grammar, 0  # of the generated: where it began
+        self._tokens_allowed_past_minimum = 0  # tokens that a run for ``min_tokens`` goes on
+        self._grammar, self._grammar_start_index = plan.grammar, 0  # of generated: where it began
         self._unsent_resumed_events: list[ContentEvent] = []
         self._token_limit, self._reasoning_budget = plan.limit, plan.budget
         self._prior_token_count = self._prior_reasoning_count = 0
         self._parser = self._new_parser()
         logprobs = request.top_logprobs is not None
-        self._choice_output = ChoiceOutput(choice, request.stop, logprobs=logprobs)
-        self._passes_events_unchanged = self._choice_output.plain
+        self._choice_event_filter = ChoiceOutput(choice, request.stop, logprobs=logprobs)
+        self._passes_events_unchanged = self._choice_event_filter.plain
         if resumed is not None:
             self._read_resumed_reply(resumed)
-        self._update_state()
+        self._set_state_by_parser_and_budget()
         if resumed is not None:
             self._finish_if_resumed_reply_ended()
 
@@ -219,19 +219,19 @@ class Generation:
     def stopped(self) -> bool:
         """Return whether a stop string or a stop token has ended the choice, at any place."""
         last = self._output_ids[-1] if self._output_ids else None
-        return self._choice_output.stopped or last in self.request.stop_token_ids
+        return self._choice_event_filter.stopped or last in self.request.stop_token_ids
 
     @property
     def constrained(self) -> tuple[str | None, Sequence[int], str]:
         """Return the grammar in force at the end, the tokens that should follow it, their text."""
         ends = (*self.plan.end_tokens, *self.request.stop_token_ids)
         last = len(self._output_ids) - bool(self._output_ids and self._output_ids[-1] in ends)
-        kept = slice(self._grammar_start, last)
+        kept = slice(self._grammar_start_index, last)
         return self._grammar, self._output_ids[kept], "".join(self._token_texts[kept])
 
     @property
     def completion(self) -> int:
-        return len(self._output_ids) - self._non_completion_token_count
+        return len(self._output_ids) - self._resumed_minus_unreported_token_count
 
     async def events(self, usage: Callable[[], Usage] | None = None) -> AsyncGenerator[Batch, None]:
         """Yield the events of the choice as they come, ending in ``Finished``.
@@ -252,7 +252,7 @@ class Generation:
                 async with self._start_engine_run() as outputs:
                     async for output in outputs:
                         if not isinstance(output, base.Token):
-                            self._handle_engine_report(output)
+                            self._apply_engine_start_or_stop(output)
                             if isinstance(output, base.Stopped):
                                 break
                         elif events := self._process_token(output):
@@ -263,43 +263,43 @@ class Generation:
         flushed = self._flush_last_events()
         # A call that was cut never counts as complete.
         called = self._parser.calls and not self._parser.call_open and not self.cut
-        reason: FinishReason = "tool_calls" if called else self._finish_reason
-        stopped = self._choice_output.stop_sequence
+        reason: FinishReason = "tool_calls" if called else self._finish_reason_unless_calls
+        stopped = self._choice_event_filter.stop_sequence
         end = [*flushed, Finished(reason, self.choice, stop_sequence=stopped)]
         yield end if usage is None else [*end, usage()]
 
     # Transitions.
 
-    def _set_state(self, state: State) -> None:
+    def _set_generation_state(self, state: State) -> None:
         self.state = state
 
-    def _finish_with(self, finish_reason: FinishReason) -> None:
-        self._finish_reason = finish_reason
-        self._set_state(State.FINISHED)
+    def _set_finished_state_and_reason(self, finish_reason: FinishReason) -> None:
+        self._finish_reason_unless_calls = finish_reason
+        self._set_generation_state(State.FINISHED)
 
-    def _update_state(self) -> None:
+    def _set_state_by_parser_and_budget(self) -> None:
         parser = self._parser
-        if parser.repeated or self._choice_output.stopped:
-            self._finish_with("stop")
+        if parser.repeated or self._choice_event_filter.stopped:
+            self._set_finished_state_and_reason("stop")
             return
         state = _STATES[parser.mode]
         spent = self._prior_reasoning_count + self.reasoning
         if state is _THINKING and spent >= self._reasoning_budget:
             state = State.CLOSING
         if state is not self.state:
-            self._set_state(state)
+            self._set_generation_state(state)
 
-    def _handle_end_of_text(self) -> None:
+    def _finish_or_close_reasoning_at_end(self) -> None:
         if self._parser.mode is not _REASONING or self.request.ignore_eos:
             self._has_model_ended_text = True
-            self._finish_with("stop")
+            self._set_finished_state_and_reason("stop")
             return
         if self._output_ids and self._output_ids[-1] in self.plan.end_tokens:
             self._output_ids.pop()
             self._token_texts.pop()
-            self._non_completion_token_count -= 1
+            self._resumed_minus_unreported_token_count -= 1
         self._reasoning_budget = 0  # it does not think again
-        self._set_state(State.CLOSING)
+        self._set_generation_state(State.CLOSING)
 
     # What is read: a resumed reply, tokens, reports of the engine.
 
@@ -309,17 +309,17 @@ class Generation:
         for text in resumed.texts:
             self._prior_token_count += 1
             self.said += not given.all_seen
-            self._unsent_resumed_events += given.new(self._place_in_choice(self._parser.feed(text)))
+            self._unsent_resumed_events += given.new(self._cut_and_label(self._parser.feed(text)))
         if not given.all_seen and not self._parser.under_way:
             # What looks like the beginning of a marker was none, for it has gone out.
-            self._unsent_resumed_events += given.new(self._place_in_choice(self._parser.finish()))
+            self._unsent_resumed_events += given.new(self._cut_and_label(self._parser.finish()))
         if not given.all_seen:
             raise Diverged
         self.asked = True  # of whoever began with it
         self._output_ids = list(resumed.tokens)
         # A reply may be given as one text of all its tokens.
         self._token_texts = [*resumed.texts, *[""] * (len(resumed.tokens) - len(resumed.texts))]
-        self._non_completion_token_count = len(resumed.tokens)
+        self._resumed_minus_unreported_token_count = len(resumed.tokens)
         self._prior_token_count = resumed.made
         self._prior_reasoning_count = resumed.partial.reasoning_tokens
         room = self.plan.room - len(resumed.tokens)
@@ -328,17 +328,17 @@ class Generation:
     def _finish_if_resumed_reply_ended(self) -> None:
         last = self._output_ids[-1] if self._output_ids else None
         if self.stopped or self._parser.repeated:
-            self._finish_with("stop")
+            self._set_finished_state_and_reason("stop")
         elif last in self.plan.end_tokens and not self.request.ignore_eos:
-            self._handle_end_of_text()
+            self._finish_or_close_reasoning_at_end()
         elif self._reply_token_count >= self._token_limit:
-            self._finish_with("length")
+            self._set_finished_state_and_reason("length")
 
     def _process_token(self, token: base.Token) -> list[ContentEvent]:
         self._output_ids.append(token.id)
         self._token_texts.append(token.text)
         if token.id in self.request.stop_token_ids:
-            self._finish_with("stop")
+            self._set_finished_state_and_reason("stop")
             return []
         parser = self._parser
         if self._passes_events_unchanged and self.state is _ANSWERING:
@@ -347,11 +347,11 @@ class Generation:
                 return events
         else:
             events = self._parse_token(token)
-        self._update_state()
+        self._set_state_by_parser_and_budget()
         return events
 
     def _parse_token(self, token: base.Token) -> list[ContentEvent]:
-        output = self._choice_output
+        output = self._choice_event_filter
         if self.state is _THINKING:
             self.reasoning += 1
             output.forget()
@@ -359,35 +359,35 @@ class Generation:
         if self._passes_events_unchanged:
             return events
         output.note(token)
-        placed = self._place_in_choice(events)
+        placed = self._cut_and_label(events)
         if token.text and not self._parser.holding:
             output.forget()  # a marker, reasoning or a call: no part of the answer
         return placed
 
-    def _place_in_choice(self, events: list[ContentEvent]) -> list[ContentEvent]:
+    def _cut_and_label(self, parser_events: list[ContentEvent]) -> list[ContentEvent]:
         # The first `min_tokens` are never cut at a stop string.
         if self._passes_events_unchanged:
-            return events
+            return parser_events
         uncut = 0 < self._reply_token_count <= self.request.min_tokens
-        return self._choice_output.place(events, uncut=uncut)
+        return self._choice_event_filter.place(parser_events, uncut=uncut)
 
-    def _handle_engine_report(self, report: base.Started | base.Stopped) -> None:
+    def _apply_engine_start_or_stop(self, report: base.Started | base.Stopped) -> None:
         # Later runs find everything in the cache, so only the first one sets `cached`.
         if self._is_first_engine_run:
             self.cached = report.cached_tokens
         if not isinstance(report, base.Stopped):
             return
         if report.reason == "stop":
-            self._handle_end_of_text()
+            self._finish_or_close_reasoning_at_end()
             return
         # An engine may not report what it generated of a character that it did not complete.
         reported = len(self._output_ids) - self._run_start_index
         unreported = max(report.completion_tokens - reported, 0)
         is_full = self._reply_token_count + unreported >= self._token_limit
         if is_full or not reported + unreported:  # no room for more
-            self._non_completion_token_count -= unreported
-            self._finish_with("length")
-        self._min_tokens_overrun = _CHARACTER if unreported else 0
+            self._resumed_minus_unreported_token_count -= unreported
+            self._set_finished_state_and_reason("length")
+        self._tokens_allowed_past_minimum = _CHARACTER if unreported else 0
 
     # What is asked of the engine.
 
@@ -415,9 +415,8 @@ class Generation:
         request = self.request
         made, least, grammar = self._reply_token_count, request.min_tokens, self._grammar
         short = made < least
-        upto = (
-            min(least + self._min_tokens_overrun, self._token_limit) if short else self._token_limit
-        )
+        limit = self._token_limit
+        upto = min(least + self._tokens_allowed_past_minimum, limit) if short else limit
         self._run_start_index = len(self._output_ids)
         sampling = self.plan.sampling
         if short and request.stop_token_ids:
@@ -434,7 +433,7 @@ class Generation:
             logprobs=request.top_logprobs,
             visible=self.plan.visible,
             ignore_eos=request.ignore_eos or short,
-            accepted=tuple(self._output_ids[self._grammar_start :]) if grammar is not None else (),
+            accepted=self.tokens[self._grammar_start_index :] if grammar is not None else (),
             resumed=self.plan.resumed,
             shared=self.plan.encoded.shared,
             scope=request.cache_scope,
@@ -447,31 +446,31 @@ class Generation:
         tokens = await tokens_before_text(self.engine, text)
         room = self._token_limit - self._reply_token_count
         if len(tokens) >= room:
-            self._finish_with("length")
+            self._set_finished_state_and_reason("length")
             return []
         self._output_ids += tokens
         self._token_texts += [*[""] * (len(tokens) - 1), text]
         self.reasoning += len(tokens)
-        self._grammar, self._grammar_start = self.plan.answer_grammar, len(self._output_ids)
-        self._choice_output.forget()
-        events = self._place_in_choice(self._parser.feed(text))
-        self._update_state()
+        self._grammar, self._grammar_start_index = self.plan.answer_grammar, len(self._output_ids)
+        self._choice_event_filter.forget()
+        events = self._cut_and_label(self._parser.feed(text))
+        self._set_state_by_parser_and_budget()
         return events
 
     # The end.
 
     def _flush_last_events(self) -> list[ContentEvent]:
-        output = self._choice_output
+        output = self._choice_event_filter
         if output.stopped:
             return []
-        ended = self._place_in_choice(self._parser.end()) if self._has_model_ended_text else []
+        ended = self._cut_and_label(self._parser.end()) if self._has_model_ended_text else []
         # Under a grammar, half a call is a call that was cut and never text that looks like one.
         forced = self.request.tool_choice.mode == "required"
         before_call = forced and self._parser.mode is _ANSWER and not self._parser.calls
         self.cut = (self._parser.under_way or before_call) and self.plan.grammar is not None
-        events = [] if self.cut else self._place_in_choice(self._parser.finish())
+        events = [] if self.cut else self._cut_and_label(self._parser.finish())
         if output.stopped:
-            self._finish_reason = "stop"  # it was held back: it might not have been answer text
+            self._finish_reason_unless_calls = "stop"  # it was held back: it was perhaps no answer
         return ended + events + output.finish()
 
 

@@ -82,10 +82,10 @@ class GrammarText:
         body = f"{f'[{options}]' if options else ''}: {expression}"
         if body not in self._rule_names:
             self._rule_names[body] = f"{self.prefix}r{len(self._rules)}"
-            self._rules.append(self._check_total_length(self._rule_names[body] + body))
+            self._rules.append(self._add_length_and_return_line(self._rule_names[body] + body))
         return self._rule_names[body]
 
-    def _check_total_length(self, line: str) -> str:
+    def _add_length_and_return_line(self, line: str) -> str:
         self._grammar_length += len(line)
         if self._grammar_length > self.most:
             raise SchemaRefused(self.param, "The schemas are too much to be enforced.")
@@ -98,14 +98,14 @@ class GrammarText:
 
     def define(self, name: str, expression: str) -> None:
         at = int(name.removeprefix(self.prefix)[1:])
-        self._rules[at] = self._check_total_length(f"{name}: {expression}")
+        self._rules[at] = self._add_length_and_return_line(f"{name}: {expression}")
 
     def terminal(self, expression: str) -> str:
         """Return the name of a terminal, which is added unless there is one that says the same."""
         if expression not in self._terminals:
             name = f"{self.prefix.upper()}T{len(self._rules)}"
             self._terminals[expression] = name
-            self._rules.append(self._check_total_length(f"{name}: {expression}"))
+            self._rules.append(self._add_length_and_return_line(f"{name}: {expression}"))
         return self._terminals[expression]
 
     def literal(self, text: str) -> str:
@@ -157,7 +157,7 @@ class GrammarText:
     def free(self) -> str:
         """Return an expression for an unconstrained reply: text and the format's control tokens."""
         if self.shut:
-            return f"{self._repeat_text_and_mark()} {self._exclude_forbidden_starts(SOME)}?".strip()
+            return self.free_before(f"{self._add_terminal_of_allowed_start(SOME)}?")
         return f"({SOME} | {self._marks_rule})*" if self._marks_rule else ANY_TEXT
 
     def free_without(self, markers: Sequence[str]) -> str:
@@ -177,7 +177,7 @@ class GrammarText:
             return f"{self.free()} {self.literal(marker)}"
         if not self.shut:
             return f"{self._repeat_text_and_mark()} {self.until(marker)}".strip()
-        lazy = self.rule(f"{self._exclude_forbidden_starts(ANY_TEXT)} {quoted(head)}", "lazy")
+        lazy = self.rule(f"{self._add_terminal_of_allowed_start(ANY_TEXT)} {quoted(head)}", "lazy")
         left = self.literal("".join(rest)) if rest else ""
         return f"{self._repeat_text_and_mark()} {lazy} {left}".strip()
 
@@ -185,10 +185,10 @@ class GrammarText:
         return f"{self._repeat_text_and_mark()} {expression}".strip()
 
     def _repeat_text_and_mark(self) -> str:
-        some = self._exclude_forbidden_starts(SOME) if self._marks_rule and self.shut else SOME
+        some = self._add_terminal_of_allowed_start(SOME) if self._marks_rule and self.shut else SOME
         return f"({some}? {self._marks_rule})*" if self._marks_rule else ""
 
-    def _exclude_forbidden_starts(self, pattern: str) -> str:
+    def _add_terminal_of_allowed_start(self, pattern: str) -> str:
         return self.terminal(f"{pattern} & ~/{self.shut}(.|\\n)*/")
 
     def json(self, schema: Schema) -> str:

@@ -91,8 +91,8 @@ def with_final(entry: Entry, reasoning_keys: Iterable[str]) -> Entry:
     """
     content, keys = entry["content"], tuple(key for key in reasoning_keys if entry.get(key))
     if not content and keys:
-        return {**entry, **{key: _mark_as_final(entry[key]) for key in keys}}
-    return {**entry, "content": _mark_as_final(content)}
+        return {**entry, **{key: _trace_as_text_to_continue(entry[key]) for key in keys}}
+    return {**entry, "content": _trace_as_text_to_continue(content)}
 
 
 def arranged(conversation: Sequence[Entry], capabilities: TemplateCapabilities) -> list[Entry]:
@@ -267,7 +267,7 @@ def _build_text_entry(role: str, text: str) -> Entry:
     return {"role": authored(role), "content": text}
 
 
-def _mark_as_final(text: object) -> Traced:
+def _trace_as_text_to_continue(text: object) -> Traced:
     words = str(text)
     return Traced(words if words.strip() else words + PLACEHOLDER, FINAL)
 

@@ -124,7 +124,7 @@ class ImageReader:
     async def _check_in_worker(self, image_bytes: bytes, param: str) -> tuple[int, bytes]:
         try:
             async with asyncio.timeout(_PATIENCE), self._worker_lock:
-                answer = await self._ask_worker(image_bytes)
+                answer = await self._ask_worker_and_retry_if_dead(image_bytes)
         except TimeoutError:
             raise Overloaded("Too many images are being read; try again.") from None
         except Died as died:
@@ -136,7 +136,7 @@ class ImageReader:
             raise _build_refusal(param, answer[1:].decode())
         return int.from_bytes(answer[1:5]), answer[5:]
 
-    async def _ask_worker(self, image_bytes: bytes) -> bytes:
+    async def _ask_worker_and_retry_if_dead(self, image_bytes: bytes) -> bytes:
         while True:
             fresh = await self._worker_process.start()
             try:

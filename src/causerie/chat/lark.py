@@ -360,35 +360,35 @@ def _adapt_regex_to_json(regex_token: str) -> str:
         raise Refused("Anchors are not supported there.")
     if any(piece.depth > _DEEPEST for piece in found):
         raise Refused(f"{regex_token[:40]} nests more than {_DEEPEST} groups.")
-    return f"({_adapt_pieces_to_json(found)})"
+    return f"({_build_json_expression_of_pieces(found)})"
 
 
-def _adapt_pieces_to_json(regex_pieces: Sequence[Piece]) -> str:
+def _build_json_expression_of_pieces(regex_pieces: Sequence[Piece]) -> str:
     if all(piece.kind != "atom" or not _find_escapes(piece.text) for piece in regex_pieces):
         text = "".join(piece.text for piece in regex_pieces)
         return between_slashes(text) if text else '""'
     depth = min(piece.depth for piece in regex_pieces)
-    ways = [" ".join(_adapt_branch_to_json(way)) for way in split_at_bars(regex_pieces, depth)]
+    ways = [" ".join(_iter_json_branch_parts(way)) for way in split_at_bars(regex_pieces, depth)]
     return " | ".join(way or '""' for way in ways)
 
 
-def _adapt_branch_to_json(branch: Sequence[Piece]) -> Iterator[str]:
+def _iter_json_branch_parts(branch: Sequence[Piece]) -> Iterator[str]:
     plain: list[Piece] = []  # neighbours that are one terminal
     for unit, quantifier in _split_into_units(branch):
         if all(piece.kind != "atom" or not _find_escapes(piece.text) for piece in unit):
             plain += [*unit, *quantifier]
             continue
         if plain:
-            yield _adapt_pieces_to_json(plain)
+            yield _build_json_expression_of_pieces(plain)
             plain = []
         often = quantifier[0].text if quantifier else ""
         if len(unit) == 1:
             inside = _adapt_atom_to_json(unit[0].text, several=often in ("*", "+"))
         else:
-            inside = _adapt_pieces_to_json(unit[1:-1])
+            inside = _build_json_expression_of_pieces(unit[1:-1])
         yield f"({inside}){often}"
     if plain:
-        yield _adapt_pieces_to_json(plain)
+        yield _build_json_expression_of_pieces(plain)
 
 
 def _split_into_units(branch: Sequence[Piece]) -> Iterator[tuple[Sequence[Piece], Sequence[Piece]]]:

@@ -69,12 +69,12 @@ class Parser:
         self._markers = _Marks(form, self._call_form, self._schemas_by_tool, reasoning_end)
         self._unmarked_reader: UnmarkedReader | None = None
         self._call_reader: SectionReader | None = None
-        self._header_form = form.header or MessageHeader((), "", ())
+        self._header_form_or_empty = form.header or MessageHeader((), "", ())
         self._partial_header: str | None = None  # of a message, as far as it has come
         self._has_read_header = False  # a header has been read
         self._opening_mark = ""  # of the header or section of calls that is read
         self._space_before_mark = ""  # white space before that marker
-        self._first_of_two_equal_marks = ""  # the first of two equal markers, and white space
+        self._unsent_earlier_equal_mark_text = ""  # the first of two equal markers, and white space
         self._mode_before_section = Mode.ANSWER  # what was being read before it
         self._was_part_unsent_before_section = True  # and nothing of it had been given out
         self._ignores_rest = False  # a call broke off in the middle: what follows means nothing
@@ -118,7 +118,7 @@ class Parser:
         """Return whether the text so far ends in the middle of a call."""
         section = self._call_reader
         if self._partial_header is not None:
-            form, read = self._header_form, self._partial_header
+            form, read = self._header_form_or_empty, self._partial_header
             called = bool(_split_header_words(form, read)) if form.call_close else "to=" in read
             return called and bool(self._schemas_by_tool)
         return section is not None and (section.open or bool(str(section.unread).strip()))
@@ -156,16 +156,18 @@ class Parser:
         while self._call_reader is not None or self._partial_header is not None:
             if self._call_reader is not None:
                 text = yield from self._give_up_call_section(self._call_reader)
-            elif self._opening_mark in self._header_form.opens:  # a marker of its own is never text
+            elif (
+                self._opening_mark in self._header_form_or_empty.opens
+            ):  # a marker of its own is never text
                 self._partial_header, text = None, ""
             else:
                 text = yield from self._give_up_header(self._partial_header or "")
             yield from self._parse_text(text)
         pending, self._pending_text = self._pending_text, ""
-        yield from self._emit_trimmed(pending)
+        yield from self._build_and_note_trimmed_events(pending)
         space = self._take_spaces()
         if self.mode is Mode.ANSWER and space and not self.calls:
-            yield from self._emit_text(space)
+            yield from self._build_and_note_text_events(space)
 
     def _parse_text(self, text: str) -> Iterator[events.ContentEvent]:
         text = self._pending_text + text
@@ -178,31 +180,33 @@ class Parser:
                 text = yield from self._read_header(self._partial_header + text)
                 continue
             unmarked = self._unmarked_reader
-            if unmarked and (unmarked.started or (self._is_at_start and unmarked.may_begin(text))):
+            is_answer_start = self._is_at_start_of_whole_answer
+            if unmarked and (unmarked.started or (is_answer_start and unmarked.may_begin(text))):
                 text = yield from self._read_unmarked_calls(unmarked, text)
                 continue
-            at_start = self._is_at_start or (self.mode is Mode.REASONING and self._is_part_unsent)
+            at_start = is_answer_start or (self.mode is Mode.REASONING and self._is_part_unsent)
             found = self._markers.find(self.mode, text, at_start=at_start)
             if found is None:
                 keep = self._markers.overlap(self.mode, text, at_start=at_start)
                 self._pending_text = text[len(text) - keep :] if keep else ""
-                yield from self._emit_trimmed(text[: len(text) - keep])
+                yield from self._build_and_note_trimmed_events(text[: len(text) - keep])
                 return
             start, mark = found
-            yield from self._emit_trimmed(text[:start])
+            yield from self._build_and_note_trimmed_events(text[:start])
             reasoning = self._model_format.reasoning
             if mark in reasoning.closes and self.mode is Mode.REASONING:
-                yield from self._emit_text(self._take_spaces().removesuffix(reasoning.before_close))
+                space = self._take_spaces().removesuffix(reasoning.before_close)
+                yield from self._build_and_note_text_events(space)
             left = self._change_mode_at(mark, text[start:])
             if left is None:
-                yield from self._emit_trimmed(mark)
+                yield from self._build_and_note_trimmed_events(mark)
                 left = text[start + len(mark) :]
             text = left
 
     def _read_unmarked_calls(self, reader: UnmarkedReader, text: str) -> _Rest:
         if not reader.started:
             resumed = text.lstrip()
-            yield from self._emit_trimmed(text[: len(text) - len(resumed)])
+            yield from self._build_and_note_trimmed_events(text[: len(text) - len(resumed)])
             text = resumed
         reader.feed(text)
         if reader.repeated:
@@ -223,10 +227,10 @@ class Parser:
         self._held_spaces = []
         for name, arguments in reader.calls:
             for part in (CallStarted(name, ""), arguments, None):
-                yield from self._emit_call_part(part)
+                yield from self._iter_events_of_call_part(part)
 
     @property
-    def _is_at_start(self) -> bool:
+    def _is_at_start_of_whole_answer(self) -> bool:
         said = self._has_sent_answer or self._has_read_header or self.calls
         return self.mode is Mode.ANSWER and not said
 
@@ -277,12 +281,12 @@ class Parser:
     def _read_header(self, header_text: str) -> _Rest:
         self._partial_header = header_text
         try:
-            header = read_header(self._header_form, header_text)
+            header = read_header(self._header_form_or_empty, header_text)
         except Unreadable:
             return (yield from self._give_up_header(header_text))
         if header is None:
             return ""
-        form, self._partial_header, self._has_read_header = self._header_form, None, True
+        form, self._partial_header, self._has_read_header = self._header_form_or_empty, None, True
         self._begin_part(Mode.ANSWER, None if header.ended else self._model_format.answer_space)
         name = function_of(form, header, self._schemas_by_tool)
         if not header.ended and name is not None and self._call_form is not None:
@@ -293,12 +297,12 @@ class Parser:
 
     def _give_up_header(self, header_text: str) -> _Rest:
         self._partial_header = None
-        yield from self._emit_trimmed(self._opening_mark)
+        yield from self._build_and_note_trimmed_events(self._opening_mark)
         return header_text.removeprefix(self._opening_mark)
 
     def _read_call_section(self, reader: SectionReader, text: str) -> _Rest:
         for part in reader.feed(text):
-            yield from self._emit_call_part(part)
+            yield from self._iter_events_of_call_part(part)
             if self.repeated:
                 self._call_reader, self._ignores_rest = None, True
                 return ""
@@ -310,10 +314,10 @@ class Parser:
         self._begin_part(Mode.ANSWER)
         return reader.rest
 
-    def _emit_call_part(self, call_part: CallPart) -> Iterator[events.ContentEvent]:
+    def _iter_events_of_call_part(self, call_part: CallPart) -> Iterator[events.ContentEvent]:
         match call_part:
             case CallStarted(name, given):
-                self.call_open, self._first_of_two_equal_marks = True, ""
+                self.call_open, self._unsent_earlier_equal_mark_text = True, ""
                 started = events.ToolCallStarted(self.calls, self._make_call_id(name, given), name)
                 yield from self._repeated_call_filter.start(started)
             case str(text):
@@ -340,16 +344,16 @@ class Parser:
         self._is_part_unsent = self._was_part_unsent_before_section
         mark = self._opening_mark
         rest = str(reader.unread).removeprefix(mark)
-        lead = self._first_of_two_equal_marks + self._space_before_mark
+        lead = self._unsent_earlier_equal_mark_text + self._space_before_mark
         again = rest.lstrip()
-        if not self._first_of_two_equal_marks and mark and again.startswith(mark):
-            self._first_of_two_equal_marks = lead + mark + rest[: len(rest) - len(again)]
+        if not self._unsent_earlier_equal_mark_text and mark and again.startswith(mark):
+            self._unsent_earlier_equal_mark_text = lead + mark + rest[: len(rest) - len(again)]
             return again
-        self._first_of_two_equal_marks = ""
-        yield from self._emit_trimmed(lead + mark)
+        self._unsent_earlier_equal_mark_text = ""
+        yield from self._build_and_note_trimmed_events(lead + mark)
         return rest
 
-    def _emit_trimmed(self, text: str) -> list[events.ContentEvent]:
+    def _build_and_note_trimmed_events(self, text: str) -> list[events.ContentEvent]:
         if self._is_part_unsent and self._space_to_drop != "":
             text = self._drop_leading_space(text)
         if not text:
@@ -366,7 +370,7 @@ class Parser:
         said, space = (kept, text[len(kept) :]) if trims else (text, "")
         said = self._take_spaces() + said
         self._held_spaces = [space] if space else []
-        return self._emit_text(said)
+        return self._build_and_note_text_events(said)
 
     def _take_spaces(self) -> str:
         space, self._held_spaces = "".join(self._held_spaces), []
@@ -382,7 +386,7 @@ class Parser:
             text, self._space_to_drop = text[1:], self._space_to_drop[1:]
         return text
 
-    def _emit_text(self, text: str) -> list[events.ContentEvent]:
+    def _build_and_note_text_events(self, text: str) -> list[events.ContentEvent]:
         if not text:
             return []
         said = self._has_sent_reasoning if self.mode is Mode.REASONING else self._has_sent_answer
@@ -491,14 +495,15 @@ class Separation:
         reasoning = Reasoning()
         if tag:
             reasoning = Reasoning(also_open=(f"<{tag}>",), also_close=(f"</{tag}>",))
-        self._format = ModelFormat(reasoning=reasoning)
+        self._reasoning_only_format = ModelFormat(reasoning=reasoning)
 
     def may_open_reasoning(self, text: str) -> bool:
         """Return whether content that starts with ``text`` may open a reasoning tag."""
         return text.lstrip()[:1] in ("", "<")
 
     def separator(self) -> Parser:
-        return Parser(self._format, tools=None, reasoning_open=False, call_id=lambda _, own: own)
+        form = self._reasoning_only_format
+        return Parser(form, tools=None, reasoning_open=False, call_id=lambda _, own: own)
 
 
 # A header is read however models spell it: the recipient before or behind the channel, with or

@@ -125,7 +125,7 @@ async def make_plan(
         room=_choose_context_length(request, model) - len(encoded.ids),
         budget=thinking.budget(request.thinking, limit),
         reasoning_open=state == "open",
-        reasoning_end=_choose_reasoning_end(model, form, calls, answer),
+        reasoning_end=_choose_markers_ending_reasoning(model, form, calls, answer),
         leading=space,
         functions=functions,
         unmarked_calls=calls.unmarked,
@@ -171,7 +171,7 @@ async def prompt_tokens(request: ChatRequest, model: LoadedModel, images: Images
     return len((await _render_and_encode_prompt(request, model, thought, images)).encoded.ids)
 
 
-def _choose_reasoning_end(
+def _choose_markers_ending_reasoning(
     model: LoadedModel, form: ModelFormat, calls: CallPlan, answer: AnswerPlan | None
 ) -> ReasoningEnd:
     if leaves_free(form, calls if calls.tools else None, answer):
@@ -382,13 +382,13 @@ def _choose_context_length(request: ChatRequest, model: LoadedModel) -> int:
 
 def _select_visible_tokens(form: ModelFormat, control_tokens: Iterable[str]) -> tuple[str, ...]:
     marks = (form.answer_open, form.answer_close, form.skip)
-    whole = "\0".join(_iterate_texts((*marks, form.header, form.reasoning, form.calls)))
+    whole = "\0".join(_iter_format_part_strings((*marks, form.header, form.reasoning, form.calls)))
     return tuple(token for token in control_tokens if token and token in whole)
 
 
-def _iterate_texts(declaration: object) -> Iterator[str]:
-    if isinstance(declaration, str):
-        yield declaration
-    elif isinstance(declaration, tuple | Struct):
-        for each in declaration if isinstance(declaration, tuple) else structs.astuple(declaration):
-            yield from _iterate_texts(each)
+def _iter_format_part_strings(format_part: object) -> Iterator[str]:
+    if isinstance(format_part, str):
+        yield format_part
+    elif isinstance(format_part, tuple | Struct):
+        for each in format_part if isinstance(format_part, tuple) else structs.astuple(format_part):
+            yield from _iter_format_part_strings(each)

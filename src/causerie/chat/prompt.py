@@ -113,7 +113,7 @@ def render(
             **request.template_kwargs,
             **thinking_kwargs(format.thinking, thinking_on, effort),
         },
-        amended=partial(_insert_omitted, texts=said, format=format, capabilities=capabilities),
+        amended=partial(_insert_before_calls, texts=said, format=format, capabilities=capabilities),
     )
     if continued:
         last = request.messages[-1]
@@ -265,7 +265,7 @@ def _build_conversation_entries(
     return items
 
 
-def _insert_omitted(
+def _insert_before_calls(
     prompt: Traced, texts: Sequence[Traced], format: ModelFormat, capabilities: TemplateCapabilities
 ) -> Traced:
     # Each text stands in front of its calls, which begin with ``begin``. If that is empty, they

@@ -54,11 +54,11 @@ class Given:
         match event:
             case events.ReasoningDelta(text) | events.TextDelta(text):
                 kind, known = type(event), self._unread_text_by_event[type(event)]
-                self._unread_text_by_event[kind], left = _skip_sent_text(known, text)
+                self._unread_text_by_event[kind], left = _cut_common_start_of_both(known, text)
                 return structs.replace(event, text=left) if left else None
             case events.ToolCallDelta(index, text):
                 known = self._unread_arguments_by_call.get(index, "")
-                self._unread_arguments_by_call[index], left = _skip_sent_text(known, text)
+                self._unread_arguments_by_call[index], left = _cut_common_start_of_both(known, text)
                 return structs.replace(event, arguments=left) if left else None
             case events.ToolCallStarted():
                 if not self._unread_call_names:
@@ -68,7 +68,7 @@ class Given:
                 return None
 
 
-def _skip_sent_text(sent_text: str, read_text: str) -> tuple[str, str]:
+def _cut_common_start_of_both(sent_text: str, read_text: str) -> tuple[str, str]:
     if sent_text.startswith(read_text):
         return sent_text[len(read_text) :], ""
     if read_text.startswith(sent_text):
@@ -96,17 +96,17 @@ def can_write(form: forms.ModelFormat, partial: events.Partial) -> bool:
 
 def answer_space(text: str) -> WhiteSpace:
     """Return the white space that the rest of a JSON answer may have after ``text``."""
-    return WhiteSpace.PRETTY if _has_only_pretty_print_spaces(text) else WhiteSpace.ANY
+    return WhiteSpace.PRETTY if _is_json_spaced_like_pretty_print(text) else WhiteSpace.ANY
 
 
 def call_space(partial: events.Partial) -> WhiteSpace:
     """Return the white space that the arguments of calls may have after an interrupted reply."""
-    alike = all(_has_only_pretty_print_spaces(call.arguments) for call in partial.calls)
+    alike = all(_is_json_spaced_like_pretty_print(call.arguments) for call in partial.calls)
     return WhiteSpace.PRETTY if alike else WhiteSpace.ANY
 
 
-def _has_only_pretty_print_spaces(text: str) -> bool:
-    return _PRETTY_SPACE.fullmatch(_STRING.sub("0", text)) is not None
+def _is_json_spaced_like_pretty_print(json_text: str) -> bool:
+    return _PRETTY_SPACE.fullmatch(_STRING.sub("0", json_text)) is not None
 
 
 def writings(

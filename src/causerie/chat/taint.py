@@ -272,38 +272,38 @@ def write_json(
     if isinstance(value, Verbatim):
         return Traced(value.source, USER)
     kept: dict[str, str] = {}
-    bare = _insert_placeholders(value, kept, secrets.token_hex(8))
+    bare = _replace_verbatim(value, kept, secrets.token_hex(8))
     text = json.dumps(
         bare, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
     )
     return Traced(_PLACE.sub(lambda found: kept.get(found[1], found[0]), text), USER)
 
 
-def _insert_placeholders(value: object, sources: dict[str, str], secret: str) -> object:
+def _replace_verbatim(value: object, source_by_mark: dict[str, str], secret: str) -> object:
     if isinstance(value, Verbatim):
-        place = f"{secret}.{len(sources)}"
-        sources[place] = value.source
+        place = f"{secret}.{len(source_by_mark)}"
+        source_by_mark[place] = value.source
         return place
     if isinstance(value, Mapping):
-        return {key: _insert_placeholders(item, sources, secret) for key, item in value.items()}
+        return {key: _replace_verbatim(item, source_by_mark, secret) for key, item in value.items()}
     if isinstance(value, list | tuple | Iterator):
-        return [_insert_placeholders(item, sources, secret) for item in value]
+        return [_replace_verbatim(item, source_by_mark, secret) for item in value]
     return value
 
 
-def _parse_json(text: str, depth: int) -> object:
-    if depth > _MAX_DEPTH:
+def _parse_json(text: str, level: int) -> object:
+    if level > _MAX_DEPTH:
         raise ValueError(f"arguments nested deeper than {_MAX_DEPTH}")
     text = text.strip()
     match text[:1]:
         case "{":
             members = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
             return JsonDict(
-                {key: _parse_json(_get_text(raw), depth + 1) for key, raw in members.items()}, text
+                {key: _parse_json(_source_of(raw), level + 1) for key, raw in members.items()}, text
             )
         case "[":
             items = msgspec.json.decode(text, type=list[msgspec.Raw])
-            return JsonList([_parse_json(_get_text(raw), depth + 1) for raw in items], text)
+            return JsonList([_parse_json(_source_of(raw), level + 1) for raw in items], text)
     value: object = msgspec.json.decode(text)
     if isinstance(value, str):
         return Traced(value)
@@ -312,5 +312,5 @@ def _parse_json(text: str, depth: int) -> object:
     return JsonNumber(text) if isinstance(value, float) else value
 
 
-def _get_text(raw_json: msgspec.Raw) -> str:
+def _source_of(raw_json: msgspec.Raw) -> str:
     return bytes(raw_json).decode()

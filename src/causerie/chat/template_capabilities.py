@@ -75,7 +75,7 @@ def _probe_capabilities(
     user, answer = _build_message("user", _ONE), _build_message("assistant", _TWO)
     tools = [_build_sample_tool("")]
     first, second = _build_message("system", _TWO), _build_message("system", _THREE)
-    shape = _find_call_shape(probe, arguments_shape)
+    shape = _find_call_traits(probe, arguments_shape)
     kind, nothing, short = shape or (arguments_shape, "", False)
     call = _build_exchange(kind, nothing, short)
     call[1] |= reasoning
@@ -93,7 +93,7 @@ def _probe_capabilities(
         system_kept=probe.shows([_build_message("system", _FOUR), user, answer], _FOUR, _ONE, _TWO),
         repeats=probe.shows([user, _build_message("user", _TWO)], _ONE, _TWO),
         interrupts=probe.text([*call, user], tools) is not None,
-        opens=_may_begin_with_answer(probe, [answer, user], shape),
+        opens=_may_conversation_begin_with_answer(probe, [answer, user], shape),
         unasked=probe.shows([answer], _TWO),
         blank="" if probe.text([user, _build_message("assistant", ""), user]) is not None else " ",
         tools=probe.shows([user], "probe_weather", tools=[_build_sample_tool(_THREE)]),
@@ -170,7 +170,7 @@ class _Probe:
         return True
 
 
-def _may_begin_with_answer(
+def _may_conversation_begin_with_answer(
     probe: _Probe, messages: Sequence[Entry], shape: tuple[Shape, str | None, bool] | None
 ) -> bool:
     opens = probe.shows(messages, _TWO, _ONE)
@@ -180,7 +180,7 @@ def _may_begin_with_answer(
     return probe.shows(called, _TWO, _THREE, _FOUR, _ONE, tools=[_build_sample_tool("")])
 
 
-def _find_call_shape(probe: _Probe, preferred: Shape) -> tuple[Shape, str | None, bool] | None:
+def _find_call_traits(probe: _Probe, preferred: Shape) -> tuple[Shape, str | None, bool] | None:
     shapes: tuple[Shape, Shape] = ("text", "object") if preferred == "text" else ("object", "text")
     for short, kind, nothing in product((False, True), shapes, ("", None)):
         text = probe.text(_build_exchange(kind, nothing, short), [_build_sample_tool(_THREE)]) or ""

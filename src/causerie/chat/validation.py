@@ -97,31 +97,31 @@ class _Checker:
     def check(self, value: object, schema: object, at: str) -> None:
         self.work.spend(1)
         try:
-            self._check_rules(value, schema, at)
+            self._raise_on_first_broken_rule(value, schema, at)
         except _Wrong as wrong:
             wrong.pointer = wrong.pointer or at
             raise
 
-    def _check_rules(self, value: object, schema: object, pointer: str) -> None:
+    def _raise_on_first_broken_rule(self, value: object, schema: object, pointer: str) -> None:
         if not isinstance(schema, Mapping):
             if schema is False:
                 raise _Wrong(f"Nothing may stand at {pointer}.")
             return
-        self._check_type_and_values(value, schema, pointer)
-        self._check_combinations(value, schema, pointer)
+        self._raise_on_bad_type_or_constant(value, schema, pointer)
+        self._raise_on_bad_combination(value, schema, pointer)
         if isinstance(value, str):
-            self._check_string(value, schema, pointer)
+            self._raise_on_bad_string(value, schema, pointer)
         elif isinstance(value, dict):
-            self._check_object(value, schema, pointer)
+            self._raise_on_bad_object(value, schema, pointer)
         elif isinstance(value, list):
-            self._check_array(value, schema, pointer)
+            self._raise_on_bad_array(value, schema, pointer)
         elif isinstance(value, int | float) and not isinstance(value, bool):
             for keyword, holds in _NUMBERS.items():
                 bound = schema.get(keyword)
                 if isinstance(bound, int | float) and not holds(value, bound):
                     raise _Wrong(f"The number at {pointer} does not keep to {keyword} {bound}.")
 
-    def _check_type_and_values(self, value: object, schema: Schema, pointer: str) -> None:
+    def _raise_on_bad_type_or_constant(self, value: object, schema: Schema, pointer: str) -> None:
         names = [str(name) for name in one_or_several(schema["type"])] if "type" in schema else []
         kinds = {json_type_name(value)}
         if is_number(value) and (isinstance(value, int) or value.is_integer()):
@@ -151,7 +151,7 @@ class _Checker:
             return len(a) == len(b) and all(map(self._are_equal_json, a, b))
         return a == b
 
-    def _check_combinations(self, value: object, schema: Schema, pointer: str) -> None:
+    def _raise_on_bad_combination(self, value: object, schema: Schema, pointer: str) -> None:
         if "$ref" in schema:
             self.check(value, self._resolve_reference(schema["$ref"]), pointer)
         for part in as_list(schema.get("allOf")):
@@ -179,8 +179,8 @@ class _Checker:
             return False
         return True
 
-    def _check_string(self, value: str, schema: Schema, pointer: str) -> None:
-        _check_count(len(value), schema, "Length", pointer, "characters")
+    def _raise_on_bad_string(self, value: str, schema: Schema, pointer: str) -> None:
+        _raise_if_count_out_of_bounds(len(value), schema, "Length", pointer, "characters")
         for keyword in ("pattern", "format"):
             rule = schema.get(keyword)
             if isinstance(rule, str) and not follows_rule(value, keyword, rule, self.work):
@@ -188,8 +188,8 @@ class _Checker:
         if schema.get("format") in ("date", "date-time") and not _is_calendar_day(value[:10]):
             raise _Wrong(f"The string at {pointer} names a day that does not exist.")
 
-    def _check_array(self, value: list[object], schema: Schema, pointer: str) -> None:
-        _check_count(len(value), schema, "Items", pointer, "items")
+    def _raise_on_bad_array(self, value: list[object], schema: Schema, pointer: str) -> None:
+        _raise_if_count_out_of_bounds(len(value), schema, "Items", pointer, "items")
         first = as_list(schema.get("prefixItems"))
         for index, item in enumerate(value):
             rule = first[index] if index < len(first) else schema.get("items", True)
@@ -197,16 +197,16 @@ class _Checker:
         if schema.get("uniqueItems") is True and self._has_equal_items(value):
             raise _Wrong(f"Items at {pointer} are equal.")
         if "contains" in schema:
-            self._check_contains(value, schema, pointer)
+            self._raise_on_bad_contains(value, schema, pointer)
         if "unevaluatedItems" in schema:
             for index in sorted({*range(len(value))} - self._find_evaluated_keys(value, schema)):
                 self.check(value[index], schema["unevaluatedItems"], step(pointer, index))
 
-    def _check_contains(self, value: list[object], schema: Schema, pointer: str) -> None:
+    def _raise_on_bad_contains(self, value: list[object], schema: Schema, pointer: str) -> None:
         found = [n for n, item in enumerate(value) if self.holds(item, schema["contains"], "#")]
         try:
             rules = {"minContains": 1, **schema}
-            _check_count(len(found), rules, "Contains", pointer, "matching items")
+            _raise_if_count_out_of_bounds(len(found), rules, "Contains", pointer, "matching items")
         except _Wrong as wrong:
             most = schema.get("maxContains")
             if isinstance(most, int) and len(found) > most:
@@ -259,8 +259,8 @@ class _Checker:
             parts = [*parts, *([schema["if"]] if holds else []), branch]
         yield from (part for part in parts if isinstance(part, Mapping))
 
-    def _check_object(self, value: dict[str, object], schema: Schema, pointer: str) -> None:
-        _check_count(len(value), schema, "Properties", pointer, "properties")
+    def _raise_on_bad_object(self, value: dict[str, object], schema: Schema, pointer: str) -> None:
+        _raise_if_count_out_of_bounds(len(value), schema, "Properties", pointer, "properties")
         required = as_list(schema.get("required"))
         self.work.spend(len(required) // _CONSTANTS_A_STEP)
         for name in required:
@@ -278,9 +278,11 @@ class _Checker:
                     self.check(item, rule, step(pointer, name))
             if not known:
                 self.check(item, schema.get("additionalProperties", True), step(pointer, name))
-        self._check_name_keywords(value, schema, pointer)
+        self._raise_on_bad_name_or_unevaluated(value, schema, pointer)
 
-    def _check_name_keywords(self, value: dict[str, object], schema: Schema, pointer: str) -> None:
+    def _raise_on_bad_name_or_unevaluated(
+        self, value: dict[str, object], schema: Schema, pointer: str
+    ) -> None:
         for name in value if "propertyNames" in schema else ():
             self.check(name, schema["propertyNames"], step(pointer, name))
         if "unevaluatedProperties" in schema:
@@ -288,7 +290,9 @@ class _Checker:
                 self.check(value[name], schema["unevaluatedProperties"], step(pointer, name))
 
 
-def _check_count(count: int, schema: Schema, keyword_suffix: str, pointer: str, unit: str) -> None:
+def _raise_if_count_out_of_bounds(
+    count: int, schema: Schema, keyword_suffix: str, pointer: str, unit: str
+) -> None:
     low, high = schema.get(f"min{keyword_suffix}", 0), schema.get(f"max{keyword_suffix}", math.inf)
     if isinstance(low, int | float) and count < low:
         raise _Wrong(f"The value at {pointer} has fewer than {low} {unit}.")

@@ -24,23 +24,23 @@ def with_headless(form: ModelFormat) -> ModelFormat:
     if form.header is not None or calls.at_start or not isinstance(first, Literal):
         return form
     if calls.begin.strip() and first.text[:1] in ("<", "]"):
-        found.append(_drop_begin_marker(calls, first.text.rstrip()))
+        found.append(_copy_section_without_begin(calls, first.text.rstrip()))
     between_markers = first.text[0] in "<[" and first.text[-1] in ">]"
-    if between_markers and isinstance(second, Name) and _begins_with_marker(calls.call[2:]):
-        found.append(_drop_begin_marker(structs.replace(calls, call=calls.call[1:])))
+    if between_markers and isinstance(second, Name) and _is_first_nonblank_a_marker(calls.call[2:]):
+        found.append(_copy_section_without_begin(structs.replace(calls, call=calls.call[1:])))
     return structs.replace(form, calls=structs.replace(calls, also=(*calls.also, *found)))
 
 
-def _begins_with_marker(segments: Sequence[object]) -> bool:
+def _is_first_nonblank_a_marker(segments: Sequence[object]) -> bool:
     first, *others = segments
     if isinstance(first, ParameterList):
         return True
     if not isinstance(first, Literal):
         return False
-    return first.text[0] in "<[" if first.text.strip() else _begins_with_marker(others)
+    return first.text[0] in "<[" if first.text.strip() else _is_first_nonblank_a_marker(others)
 
 
-def _drop_begin_marker(section: CallSection, *triggers: str) -> CallSection:
+def _copy_section_without_begin(section: CallSection, *triggers: str) -> CallSection:
     return structs.replace(
         section, begin="", optional_end=True, triggers=triggers, lead_ins=(), lead="", also=()
     )
@@ -58,25 +58,25 @@ _SWITCHES = {
 _UNSPACED = {"after_open": "", "before_close": "", "after_close": ""}
 
 
-def _parse_reasoning(table: _Table) -> _Table:
+def _expand_reasoning_table(table: _Table) -> _Table:
     fields = {key: of for key, of in table.items() if key != "spaced"}
     return fields if table.get("spaced", True) else {**_UNSPACED, **fields}
 
 
-def _parse_thinking(table: _Table | str) -> _Table | forms.ThinkingSwitch:
-    return _SWITCHES[table] if isinstance(table, str) else table
+def _expand_thinking(word_or_table: _Table | str) -> _Table | forms.ThinkingSwitch:
+    return _SWITCHES[word_or_table] if isinstance(word_or_table, str) else word_or_table
 
 
-def _parse_header(table: _Table) -> _Table:
-    return {**table, "call": _parse_calls(table["call"])} if "call" in table else table
+def _expand_header_table(table: _Table) -> _Table:
+    return {**table, "call": _expand_calls_table(table["call"])} if "call" in table else table
 
 
-def _parse_calls(table: _Table) -> _Table:
+def _expand_calls_table(table: _Table) -> _Table:
     call = [table["call"]] if isinstance(table["call"], str) else table["call"]
     parts = forms.segments(
         *(part if isinstance(part, str) else _build_segment(part) for part in call)
     )
-    return {**table, "call": parts, "also": [*map(_parse_calls, table.get("also", ()))]}
+    return {**table, "call": parts, "also": [*map(_expand_calls_table, table.get("also", ()))]}
 
 
 def _build_segment(table: _Table) -> forms.Segment:
@@ -95,10 +95,10 @@ def _build_segment(table: _Table) -> forms.Segment:
 
 
 _SHORT_FORMS = {
-    "reasoning": _parse_reasoning,
-    "thinking": _parse_thinking,
-    "calls": _parse_calls,
-    "header": _parse_header,
+    "reasoning": _expand_reasoning_table,
+    "thinking": _expand_thinking,
+    "calls": _expand_calls_table,
+    "header": _expand_header_table,
 }
 _FILE = tomllib.loads(Path(__file__).with_name("formats.toml").read_text("utf-8"))
 _TABLES: Mapping[str, _Table] = {table["name"]: table for table in _FILE["formats"]}

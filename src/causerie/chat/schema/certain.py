@@ -26,14 +26,14 @@ class _Document:
             schema = waiting.pop()
             if isinstance(schema, Mapping) and id(schema) not in known:
                 known[id(schema)] = schema
-                waiting += [*as_list(schema.get("allOf")), *self._find_ref_targets(schema)]
+                waiting += [*as_list(schema.get("allOf")), *self._get_ref_target_as_list(schema)]
                 if not self.certain:
                     waiting += [*as_list(schema.get("anyOf")), *as_list(schema.get("oneOf"))]
                     waiting += as_mapping(schema.get("dependentSchemas")).values()
                     waiting += [schema.get("then"), schema.get("else")]
         return AppliedSchemas(tuple(known.values()), self)
 
-    def _find_ref_targets(self, schema: Schema) -> list[object]:
+    def _get_ref_target_as_list(self, schema: Schema) -> list[object]:
         reference = schema.get("$ref")
         if not isinstance(reference, str):
             return []
@@ -59,7 +59,7 @@ class _Document:
             elif isinstance(part, Mapping):
                 if CHECKED in part:
                     return True
-                parts += [*part.values(), *self._find_ref_targets(part)]
+                parts += [*part.values(), *self._get_ref_target_as_list(part)]
         return False
 
 
@@ -91,7 +91,7 @@ class AppliedSchemas:
             if index < len(first):
                 found.append(first[index])
             else:
-                found += self._list_fallbacks(schema, "items", "unevaluatedItems")
+                found += self._schemas_of_rest(schema, "items", "unevaluatedItems")
         return self._document.closed(found)
 
     def property(self, name: str) -> AppliedSchemas:
@@ -103,12 +103,12 @@ class AppliedSchemas:
             if name in named:
                 found.append(named[name])
             elif patterns is None or not self._document.certain:
-                found += self._list_fallbacks(
+                found += self._schemas_of_rest(
                     schema, "additionalProperties", "unevaluatedProperties"
                 )
         return self._document.closed(found)
 
-    def _list_fallbacks(self, schema: Schema, certain_key: str, possible_key: str) -> list[object]:
+    def _schemas_of_rest(self, schema: Schema, certain_key: str, possible_key: str) -> list[object]:
         keys = (certain_key,) if self._document.certain else (certain_key, possible_key)
         return [schema.get(key) for key in keys]
 

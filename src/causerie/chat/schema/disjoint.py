@@ -38,7 +38,7 @@ def matches(pattern: str, name: str) -> bool:
         if start:
             return name == text if end else name.startswith(text)
         return name.endswith(text) if end else text in name
-    matcher = _compile_matcher_of_all_patterns(pattern).deep_copy()
+    matcher = _compile_matcher_requiring_all_patterns(pattern).deep_copy()
     raw = list(json.dumps(name, ensure_ascii=False).encode(errors="replace"))
     taken = matcher.try_consume_tokens(raw)
     return (taken == len(raw) and matcher.is_accepting()) or matcher.is_error()
@@ -63,12 +63,12 @@ def _extract_literal_prefix(pattern: str) -> str:
 
 @lru_cache(maxsize=256)
 def may_overlap(one: str, other: str) -> bool:
-    matcher = _compile_matcher_of_all_patterns(one, other)
+    matcher = _compile_matcher_requiring_all_patterns(one, other)
     return not (matcher.is_error() and "empty" in matcher.get_error().lower())
 
 
 @lru_cache(maxsize=256)
-def _compile_matcher_of_all_patterns(*patterns: str) -> LLMatcher:
+def _compile_matcher_requiring_all_patterns(*patterns: str) -> LLMatcher:
     schema = {"type": "string", "allOf": [{"pattern": each} for each in patterns]}
     return matcher_of(f"{HEADER}%json {json.dumps(schema, ensure_ascii=False)}", _LIMITS)
 
@@ -91,14 +91,14 @@ class SchemaDisjointness:
 
     def __init__(self, resolve: Callable[[str], object]) -> None:
         self._resolve_reference = resolve
-        self._remaining_work = Work(_MAX_STEPS)
+        self._work_counter = Work(_MAX_STEPS)
         self._kept_schemas: list[object] = []  # kept, so that no other has the identity of one
         self._is_disjoint_by_pair: dict[tuple[int, int, frozenset[str]], bool] = {}  # by identity
         self._constant_kinds_by_schema_id: dict[int, Mapping[str, str]] = {}  # likewise
 
     def overlaps(self, options: Sequence[object], *, within: object) -> Iterator[tuple[int, int]]:
         """Yield index pairs of options that may overlap; ``within`` is the ``type`` beside them."""
-        frame = _expand_types(within)
+        frame = _expand_to_kinds(within)
         for second in range(len(options)):
             for first in range(second):
                 if not self._are_disjoint(options[first], options[second], frame, 0):
@@ -108,12 +108,12 @@ class SchemaDisjointness:
         """Return the indexes of the options that may be the only one to hold."""
         # One that is there twice is never alone; beside one that always holds, no other is.
         always = [at for at, option in enumerate(options) if option is True or option == {}]
-        texts = [self._canonical_text(option) for option in options]
+        texts = [self._write_canonical_text_or_empty(option) for option in options]
         times = Counter(texts)
         alone = always or range(len(options))
         return [at for at in alone if not texts[at] or times[texts[at]] == 1]
 
-    def _canonical_text(self, option: object) -> str:
+    def _write_canonical_text_or_empty(self, option: object) -> str:
         text = canonical(option) if self._try_spend(1) else ""
         self._try_spend(len(text) // _CHARACTERS_A_STEP)
         return text
@@ -123,7 +123,7 @@ class SchemaDisjointness:
         if pair not in self._is_disjoint_by_pair:
             self._kept_schemas += (a, b)
             found = self._prove_disjoint(a, b, types, depth)
-            if self._remaining_work.left > 0:
+            if self._work_counter.left > 0:
                 self._is_disjoint_by_pair[pair] = found
             return found
         return self._is_disjoint_by_pair[pair]
@@ -135,17 +135,17 @@ class SchemaDisjointness:
             return True
         if not isinstance(a, Mapping) or not isinstance(b, Mapping):
             return False
-        types = types & _expand_types(declared_types(a)) & _expand_types(declared_types(b))
+        types = types & _expand_to_kinds(declared_types(a)) & _expand_to_kinds(declared_types(b))
         if not types or self._has_disjoint_constants_or_properties(a, b, types, depth):
             return True
-        return self._are_parts_disjoint(a, b, types, depth) or self._are_parts_disjoint(
+        return self._prove_by_parts_of_a(a, b, types, depth) or self._prove_by_parts_of_a(
             b, a, types, depth
         )
 
     def _has_disjoint_constants_or_properties(
         self, a: Schema, b: Schema, types: frozenset[str], depth: int
     ) -> bool:
-        mine, theirs = self._read_kinds_by_constant(a), self._read_kinds_by_constant(b)
+        mine, theirs = self._read_kinds_by_constant_text(a), self._read_kinds_by_constant_text(b)
         if mine is not None and theirs is not None:
             few = min(len(mine), len(theirs))
             return self._try_spend(few // _NAMES_A_STEP) and mine.keys().isdisjoint(theirs.keys())
@@ -157,7 +157,7 @@ class SchemaDisjointness:
         names = len(as_list(a.get("required"))) + len(as_list(b.get("required")))
         if not self._try_spend(names // _NAMES_A_STEP):
             return False
-        if _forbids_required(a, b.get("required")) or _forbids_required(b, a.get("required")):
+        if _is_closed_to_any_of(a, b.get("required")) or _is_closed_to_any_of(b, a.get("required")):
             return True
         mine_named, theirs_named = (as_mapping(each.get("properties")) for each in (a, b))
         required = {*_list_strings(a.get("required")), *_list_strings(b.get("required"))}
@@ -167,23 +167,23 @@ class SchemaDisjointness:
             if None not in (mine_named.get(name), theirs_named.get(name))
         )
 
-    def _read_kinds_by_constant(self, schema: Schema) -> Mapping[str, str] | None:
+    def _read_kinds_by_constant_text(self, schema: Schema) -> Mapping[str, str] | None:
         values = constants(schema)
         if values is None:
             return None
         known = self._constant_kinds_by_schema_id.get(id(schema))
         if known is None:
-            known = {canonical(value): _classify_constant(value) for value in values}
+            known = {canonical(value): _get_kind_of_constant(value) for value in values}
             self._constant_kinds_by_schema_id[id(schema)] = known
             characters = sum(map(len, known)) // _CHARACTERS_A_STEP
             self._try_spend(len(known) // _CONSTANTS_A_STEP + characters)
         return known
 
     def _try_spend(self, steps: int) -> bool:
-        self._remaining_work.left -= steps
-        return self._remaining_work.left > 0
+        self._work_counter.left -= steps
+        return self._work_counter.left > 0
 
-    def _are_parts_disjoint(self, a: Schema, b: object, types: frozenset[str], depth: int) -> bool:
+    def _prove_by_parts_of_a(self, a: Schema, b: object, types: frozenset[str], depth: int) -> bool:
         reference = a.get("$ref")
         target = self._resolve_reference(reference) if isinstance(reference, str) else True
         if self._are_disjoint(target, b, types, depth + 1):
@@ -197,19 +197,19 @@ class SchemaDisjointness:
         return False
 
 
-def _expand_types(type_keyword: object) -> frozenset[str]:
+def _expand_to_kinds(type_keyword: object) -> frozenset[str]:
     names = one_or_several(type_keyword)
     known = [_KINDS[name] for name in names if isinstance(name, str) and name in _KINDS]
     return frozenset[str]().union(*known) if known else _ALL
 
 
-def _classify_constant(constant: object) -> str:
+def _get_kind_of_constant(constant: object) -> str:
     if is_number(constant):
         return "whole" if constant == int(constant) else "fraction"
     return json_type_name(constant)
 
 
-def _forbids_required(schema: Schema, required: object) -> bool:
+def _is_closed_to_any_of(schema: Schema, required: object) -> bool:
     if schema.get("additionalProperties") is not False or "patternProperties" in schema:
         return False
     named = schema.get("properties", {})

@@ -29,20 +29,20 @@ class Contradictions:
     def of(self, kind: str, schema: Schema) -> str:
         """Return why no value of a JSON type satisfies a schema, or an empty text."""
         if kind == "array":
-            return self._find_array_contradiction(schema)
-        return _find_object_contradiction(schema) if kind == "object" else ""
+            return self._explain_array_contradiction_or_empty(schema)
+        return _explain_object_contradiction_or_empty(schema) if kind == "object" else ""
 
     def possible(self, schema: Schema | bool) -> Schema | bool:
         """Return the schema without types that no value can have, ``False`` if none is left."""
         if isinstance(schema, bool):
             return schema
-        kinds = _list_possible_types(schema)
+        kinds = _list_types_or_all(schema)
         left = [kind for kind in kinds if not self.of(kind, schema)]
         if len(left) == len(kinds):
             return schema
         return {**schema, "type": left} if left else False
 
-    def _find_array_contradiction(self, schema: Schema) -> str:
+    def _explain_array_contradiction_or_empty(self, schema: Schema) -> str:
         least, most = _read_size(schema, "minItems", 0), _read_size(schema, "maxItems", _MANY)
         if least > most:
             return f"minItems is {least}, and maxItems is {most}"
@@ -56,34 +56,34 @@ class Contradictions:
         if schema.get("uniqueItems") is not True or least < 2:
             return ""
         first, rest = _read_item_schemas(schema)
-        different = len(first) + self._bound_value_count(rest, 0)
+        different = len(first) + self._bound_values_or_inf(rest, 0)
         if least > different:
             return f"at most {different} items can differ, and minItems is {least}"
         return ""
 
-    def _bound_value_count(self, schema: object, depth: int) -> float:
+    def _bound_values_or_inf(self, schema: object, depth: int) -> float:
         if not isinstance(schema, Mapping):
             return 0 if schema is False else _MANY
         self._steps_left -= 1
         if depth > _DEEPEST_COUNT or self._steps_left < 0:
             return _MANY
-        bounds = [sum(_bound_count_of_type(kind, schema) for kind in _list_possible_types(schema))]
+        bounds = [sum(_bound_of_type_or_inf(kind, schema) for kind in _list_types_or_all(schema))]
         listed = constants(schema)
         if listed is not None:
             few = islice(listed, _MOST_COUNTED + 1)
             bounds.append(len({canonical(value) for value in few}))
         reference = schema.get("$ref")
         if isinstance(reference, str):
-            bounds.append(self._bound_value_count(self._resolve_reference(reference), depth + 1))
+            bounds.append(self._bound_values_or_inf(self._resolve_reference(reference), depth + 1))
         for key in ("anyOf", "oneOf"):
             if key in schema and len(options := as_list(schema[key])) <= _MOST_COUNTED:
-                bounds.append(sum(self._bound_value_count(each, depth + 1) for each in options))
+                bounds.append(sum(self._bound_values_or_inf(each, depth + 1) for each in options))
         if len(parts := as_list(schema.get("allOf"))) <= _MOST_COUNTED:
-            bounds += [self._bound_value_count(part, depth + 1) for part in parts]
+            bounds += [self._bound_values_or_inf(part, depth + 1) for part in parts]
         return min(bounds)
 
 
-def _find_object_contradiction(schema: Schema) -> str:
+def _explain_object_contradiction_or_empty(schema: Schema) -> str:
     least, most = _read_size(schema, "minProperties", 0), _read_size(schema, "maxProperties", _MANY)
     if least > most:
         return f"minProperties is {least}, and maxProperties is {most}"
@@ -111,16 +111,16 @@ def _list_allowed_names(schema: Schema) -> frozenset[str] | None:
     return frozenset(name for name, of in named.items() if of is not False)
 
 
-def _bound_count_of_type(type_name: str, schema: Schema) -> float:
+def _bound_of_type_or_inf(type_name: str, schema: Schema) -> float:
     if type_name == "integer":
-        return _count_integers(schema)
+        return _count_integers_or_inf(schema)
     size = {"string": "maxLength", "array": "maxItems", "object": "maxProperties"}.get(type_name)
     if size is not None and schema.get(size) == 0:
         return 1
     return {"null": 1, "boolean": 2}.get(type_name, _MANY)
 
 
-def _count_integers(schema: Schema) -> float:
+def _count_integers_or_inf(schema: Schema) -> float:
     lows = [math.ceil(of) for of in _read_finite_bound_as_list(schema, "minimum")]
     lows += [math.floor(of) + 1 for of in _read_finite_bound_as_list(schema, "exclusiveMinimum")]
     highs = [math.floor(of) for of in _read_finite_bound_as_list(schema, "maximum")]
@@ -229,7 +229,7 @@ class _Judge:
             options = as_list(schema.get(key))
             if options and not any(map(self.admits, options)):
                 return False
-        return any(self._can_have_type(kind, schema) for kind in _list_possible_types(schema))
+        return any(self._can_have_type(kind, schema) for kind in _list_types_or_all(schema))
 
     def _can_have_type(self, type_name: str, schema: Schema) -> bool:
         if self.contradictions.of(type_name, schema):
@@ -243,7 +243,7 @@ class _Judge:
             return "#", ""
         if not isinstance(schema, Mapping):
             return pointer, ""
-        reasons = [self.contradictions.of(kind, schema) for kind in _list_possible_types(schema)]
+        reasons = [self.contradictions.of(kind, schema) for kind in _list_types_or_all(schema)]
         if all(reasons):
             return pointer, reasons[0]
         for part, place in self._iter_required_parts(schema, pointer):
@@ -252,7 +252,7 @@ class _Judge:
         return pointer, ""
 
     def _iter_required_parts(self, schema: Schema, pointer: str) -> Iterator[tuple[object, str]]:
-        reference, kinds = schema.get("$ref"), _list_possible_types(schema)
+        reference, kinds = schema.get("$ref"), _list_types_or_all(schema)
         if isinstance(reference, str):
             target = self.definitions.get(reference.removeprefix(_PREFIX))
             place = target.get("$comment", pointer) if isinstance(target, Mapping) else pointer
@@ -280,8 +280,8 @@ class _Judge:
         if not self.admits(schema):
             return False
         out = dict(schema)
-        kinds = [kind for kind in _list_possible_types(schema) if self._can_have_type(kind, schema)]
-        if len(kinds) < len(_list_possible_types(schema)):
+        kinds = [kind for kind in _list_types_or_all(schema) if self._can_have_type(kind, schema)]
+        if len(kinds) < len(_list_types_or_all(schema)):
             out["type"] = kinds[0] if len(kinds) == 1 else kinds
         for key, value in schema.items():
             if key in ("properties", "patternProperties") and isinstance(value, Mapping):
@@ -295,7 +295,7 @@ class _Judge:
         return out
 
 
-def _list_possible_types(schema: Schema) -> list[str]:
+def _list_types_or_all(schema: Schema) -> list[str]:
     return [str(kind) for kind in one_or_several(schema.get("type", list(words.KINDS)))]
 
 
@@ -308,7 +308,7 @@ def _read_item_schemas(schema: Schema) -> tuple[list[object], object]:
 
 def circle(definitions: Mapping[str, object]) -> str | None:
     """Return the name of a definition that refers to itself for the same value, or ``None``."""
-    graph = {name: set(_iter_in_place_references(of)) for name, of in definitions.items()}
+    graph = {name: set(_iter_in_place_definition_names(of)) for name, of in definitions.items()}
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
@@ -317,7 +317,7 @@ def circle(definitions: Mapping[str, object]) -> str | None:
     return None
 
 
-def _iter_in_place_references(schema: object) -> Iterator[str]:
+def _iter_in_place_definition_names(schema: object) -> Iterator[str]:
     if not isinstance(schema, Mapping):
         return
     reference = schema.get("$ref")
@@ -325,6 +325,6 @@ def _iter_in_place_references(schema: object) -> Iterator[str]:
         yield reference.removeprefix(_PREFIX)
     for key in ("allOf", "anyOf", "oneOf"):
         for option in as_list(schema.get(key)):
-            yield from _iter_in_place_references(option)
+            yield from _iter_in_place_definition_names(option)
     for key in ("not", "if", "then", "else"):
-        yield from _iter_in_place_references(schema.get(key))
+        yield from _iter_in_place_definition_names(schema.get(key))

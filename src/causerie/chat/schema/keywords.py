@@ -109,16 +109,16 @@ APPLIED = _RULES | {"$defs", "definitions", "additionalItems"}
 _PART = re.compile(r"<([a-z0-9-]+)>")
 
 
-def _expand_nested_patterns(table_name: str, known_patterns: Mapping[str, str]) -> dict[str, str]:
+def _fill_parts_into_patterns(table_name: str, known_parts: Mapping[str, str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, pattern in _TABLES[table_name].items():
-        found[name] = _PART.sub(lambda part: found.get(part[1]) or known_patterns[part[1]], pattern)
+        found[name] = _PART.sub(lambda part: found.get(part[1]) or known_parts[part[1]], pattern)
     return found
 
 
-_PARTS = _expand_nested_patterns("parts", {})
-FORMATS = _expand_nested_patterns("formats", _PARTS)
-SPELLED = _expand_nested_patterns("spelled", _PARTS | FORMATS)
+_PARTS = _fill_parts_into_patterns("parts", {})
+FORMATS = _fill_parts_into_patterns("formats", _PARTS)
+SPELLED = _fill_parts_into_patterns("spelled", _PARTS | FORMATS)
 _LEAST_SIMILAR = 0.8
 
 

@@ -129,7 +129,7 @@ class SchemaNarrowing:
         result.either(ways)
 
     def _narrow_dependencies(self, result: _Result, schema: Schema) -> None:
-        found = list(_iter_dependencies(result, schema))
+        found = list(_iter_dependencies_as_schemas(result, schema))
         required = as_list(schema.get("required"))
         asked = [each for each in found if each[0] not in required]
         for name, needs in found:
@@ -244,7 +244,7 @@ class SchemaNarrowing:
         result.schema["prefixItems"] = [first] * least
         result.schema["minItems"] = max(least, fewest) if isinstance(fewest, int) else fewest
 
-    def _narrow_unique_items(self, result: _Result, schema: Schema) -> None:
+    def _leave_unique_items_to_check(self, result: _Result, schema: Schema) -> None:
         most = schema.get("maxItems")
         if schema["uniqueItems"] is not True or (isinstance(most, int) and most <= 1):
             return
@@ -255,14 +255,14 @@ class SchemaNarrowing:
 
     # Objects
 
-    def _narrow_pattern_properties(self, result: _Result, schema: Schema) -> None:
+    def _apply_patterns_to_named_properties(self, result: _Result, schema: Schema) -> None:
         patterns, named = schema["patternProperties"], schema.get("properties")
         if not isinstance(patterns, Mapping) or not isinstance(named, Mapping):
             return
         if len(patterns) * len(named) > MOST_MATCHED:
             result.left.append("patternProperties")
             return
-        known = {pattern: _list_rewritten_patterns(pattern) for pattern in patterns}
+        known = {pattern: _split_into_required_patterns_or_empty(pattern) for pattern in patterns}
         found = dict(named)
         for name in named:
             held = [
@@ -348,7 +348,7 @@ class SchemaNarrowing:
                 result.schema["items"] = result.place("unevaluatedItems")
 
 
-def _iter_dependencies(result: _Result, schema: Schema) -> Iterator[tuple[str, Schema]]:
+def _iter_dependencies_as_schemas(result: _Result, schema: Schema) -> Iterator[tuple[str, Schema]]:
     for key in ("dependentRequired", "dependentSchemas", "dependencies"):
         for name, needs in as_mapping(schema.get(key)).items():
             if isinstance(needs, list):
@@ -364,7 +364,7 @@ def _omit_keys(properties: Mapping[str, object], keys: Mapping[str, object]) -> 
     return {name: of for name, of in properties.items() if name not in keys}
 
 
-def _list_rewritten_patterns(pattern: str) -> list[str]:
+def _split_into_required_patterns_or_empty(pattern: str) -> list[str]:
     try:
         return searches(pattern)
     except Refused:
@@ -383,17 +383,17 @@ def _can_be_closed(schema: Schema) -> bool:
 
 
 def _drop_contradictions(alternatives: Sequence[Schema], schema: Schema) -> list[Schema]:
-    types = _list_possible_types(schema)
+    types = _collect_declared_types_or_all(schema)
     required = as_list(schema.get("required"))
     return [
         way
         for way in alternatives
-        if _list_possible_types(way) & types
+        if _collect_declared_types_or_all(way) & types
         and not any(as_mapping(way.get("properties")).get(str(name)) is False for name in required)
     ]
 
 
-def _list_possible_types(schema: Schema) -> frozenset[str]:
+def _collect_declared_types_or_all(schema: Schema) -> frozenset[str]:
     declared = declared_types(schema)
     names = words.TYPES if declared is None else one_or_several(declared)
     return frozenset("number" if name == "integer" else str(name) for name in names)
@@ -405,8 +405,8 @@ _READERS: Mapping[str, Callable[[SchemaNarrowing, _Result, Schema], None]] = {
     "oneOf": SchemaNarrowing._narrow_one_of,
     "maxLength": SchemaNarrowing._leave_max_length_to_check,
     "contains": SchemaNarrowing._narrow_contains,
-    "uniqueItems": SchemaNarrowing._narrow_unique_items,
-    "patternProperties": SchemaNarrowing._narrow_pattern_properties,
+    "uniqueItems": SchemaNarrowing._leave_unique_items_to_check,
+    "patternProperties": SchemaNarrowing._apply_patterns_to_named_properties,
     "propertyNames": SchemaNarrowing._leave_property_names_to_check,
     "unevaluatedProperties": SchemaNarrowing._narrow_unevaluated_properties,
     "unevaluatedItems": SchemaNarrowing._narrow_unevaluated_items,

@@ -62,13 +62,13 @@ class Rewriter:
     _ignored_keywords: set[str] = field(default_factory=set)
     _unenforced_keywords: dict[str, str] = field(default_factory=dict)  # by pointer
     _marked_pointers: set[str] = field(default_factory=set)
-    _value_checks: Values = field(init=False)
+    _value_checker: Values = field(init=False)
     _narrowing: SchemaNarrowing = field(init=False)
     _contradiction_finder: Contradictions = field(init=False)
     _pattern_comparisons_left: int = MOST_COMPARED
 
     def __post_init__(self) -> None:
-        self._value_checks = Values(self._new_refusal)
+        self._value_checker = Values(self._new_refusal)
         self._narrowing = SchemaNarrowing(self._resolve_reference)
         self._contradiction_finder = Contradictions(self._resolve_reference)
         if not isinstance(self.root, bool):
@@ -135,7 +135,7 @@ class Rewriter:
         return words.SchemaRefused(self.param, reason, pointer)
 
     def _rewrite_schema(self, schema: object, pointer: str, depth: int, alone: bool) -> Node | bool:
-        self._value_checks.count(pointer, subschemas=1)
+        self._value_checker.count(pointer, subschemas=1)
         if isinstance(schema, bool):
             return schema
         if not isinstance(schema, Mapping):
@@ -201,7 +201,7 @@ class Rewriter:
         place.out["type"] = named[0] if len(named) == 1 else list(dict.fromkeys(named))
 
     def _write_const(self, place: Place, key: str, value: object, pointer: str) -> None:
-        written = self._value_checks.constant(value, pointer)
+        written = self._value_checker.constant(value, pointer)
         place.out[key] = value if self.for_parts else written
 
     def _write_enum(self, place: Place, key: str, value: object, pointer: str) -> None:
@@ -210,7 +210,7 @@ class Rewriter:
         if not value:
             raise self._new_refusal(pointer, "it lists nothing, so no document can satisfy it.")
         places = (step(pointer, index) for index in range(len(value)))
-        written = [*map(self._value_checks.constant, value, places)]
+        written = [*map(self._value_checker.constant, value, places)]
         place.out[key] = value if self.for_parts else written
 
     def _write_reference(self, place: Place, key: str, value: object, pointer: str) -> None:
@@ -221,7 +221,7 @@ class Rewriter:
                 "put it below `$defs`, with its `$id`.",
             )
         self._resolve_reference(value, pointer=pointer)
-        target = (value, self._applies_alone(place, key))
+        target = (value, self._is_keyword_only_schema_of_value(place, key))
         if target not in self._definition_names:
             self._definition_names[target] = f"d{len(self._definition_names)}"
             self._unwritten_definitions.append(target)
@@ -240,22 +240,22 @@ class Rewriter:
 
     def _write_alternatives(self, place: Place, key: str, value: object, pointer: str) -> None:
         options = self._rewrite_schema_list(
-            place, key, value, alone=self._applies_alone(place, key)
+            place, key, value, alone=self._is_keyword_only_schema_of_value(place, key)
         )
         _add_keyword(place.out, "anyOf" if self.for_grammar else key, options)
 
     def _write_subschema(self, place: Place, key: str, value: object, pointer: str) -> None:
         place.out[key] = self._rewrite_child(place, value, key, alone=key == "additionalProperties")
 
-    def _write_dependencies(self, place: Place, key: str, value: object, pointer: str) -> None:
-        for name, needs in self._read_schema_map(value, pointer):
+    def _append_dependency_ifs(self, place: Place, key: str, value: object, pointer: str) -> None:
+        for name, needs in self._list_named_schemas(value, pointer):
             if isinstance(needs, str | list):
                 needs = {"required": [needs] if isinstance(needs, str) else needs}
             held: Node = {"type": "object", "required": [name]}
             part = self._rewrite_child(place, needs, key, name, alone=False)
             place.out["allOf"] = [*as_list(place.out.get("allOf")), {"if": held, "then": part}]
 
-    def _applies_alone(self, place: Place, keyword: str) -> bool:
+    def _is_keyword_only_schema_of_value(self, place: Place, keyword: str) -> bool:
         return place.alone and words.APPLIES.isdisjoint(place.schema.keys() - {keyword})
 
     def _rewrite_schema_list(
@@ -269,7 +269,7 @@ class Rewriter:
     # Keywords of strings and numbers
 
     def _write_size(self, place: Place, key: str, value: object, pointer: str) -> None:
-        number = self._value_checks.finite(value, pointer)
+        number = self._value_checker.finite(value, pointer)
         if not isinstance(number, int) or number < 0:
             raise self._new_refusal(pointer, "it must be a whole number from 0 up.")
         limit = MAX_LENGTH if key.endswith("Length") else MAX_ITEMS
@@ -278,13 +278,13 @@ class Rewriter:
         place.out[key] = min(number, limit) if self.for_grammar else number
 
     def _write_pattern(self, place: Place, key: str, value: object, pointer: str) -> None:
-        for pattern in self._rewrite_pattern(value, pointer):
+        for pattern in self._rewrite_to_required_patterns(value, pointer):
             _add_keyword(place.out, "pattern", pattern)
 
-    def _rewrite_pattern(self, pattern: object, pointer: str) -> list[str]:
+    def _rewrite_to_required_patterns(self, pattern: object, pointer: str) -> list[str]:
         if not isinstance(pattern, str):
             raise self._new_refusal(pointer, "it must be a string.")
-        self._value_checks.count(pointer, text=len(pattern))
+        self._value_checker.count(pointer, text=len(pattern))
         try:
             rewritten = searches(pattern)
         except Refused as refused:
@@ -311,14 +311,14 @@ class Rewriter:
             if not value:
                 return
             value = place.schema.get(plain)
-        number = self._value_checks.finite(value, pointer)
+        number = self._value_checker.finite(value, pointer)
         if not self.for_grammar:
             place.out[key] = number
             return
-        _add_keyword(place.out, *self._value_checks.bound(key, number, pointer))
+        _add_keyword(place.out, *self._value_checker.bound(key, number, pointer))
 
     def _write_multiple_of(self, place: Place, key: str, value: object, pointer: str) -> None:
-        number = self._value_checks.finite(value, pointer)
+        number = self._value_checker.finite(value, pointer)
         if number <= 0:
             raise self._new_refusal(pointer, "it must be above 0.")
         most, below = place.schema.get("maximum"), place.schema.get("exclusiveMaximum")
@@ -330,7 +330,7 @@ class Rewriter:
             place.out[key] = number
             return
         kind = place.schema.get("type")
-        number = self._value_checks.multiple(number, pointer, whole=kind == "integer")
+        number = self._value_checker.multiple(number, pointer, whole=kind == "integer")
         if not (kind == "integer" and number == 1):
             place.out[key] = number
 
@@ -353,7 +353,7 @@ class Rewriter:
             raise self._new_refusal(pointer, f"it lists more than {MAX_ITEMS} items.")
         place.out["prefixItems"] = options
 
-    def _write_unique_items(self, place: Place, key: str, value: object, pointer: str) -> None:
+    def _copy_unique_items(self, place: Place, key: str, value: object, pointer: str) -> None:
         if not isinstance(value, bool):
             raise self._new_refusal(pointer, "it must be true or false.")
         place.out[key] = value
@@ -363,13 +363,13 @@ class Rewriter:
     def _write_properties(self, place: Place, key: str, value: object, pointer: str) -> None:
         place.out[key] = {
             name: self._rewrite_child(place, schema, key, name)
-            for name, schema in self._read_schema_map(value, pointer)
+            for name, schema in self._list_named_schemas(value, pointer)
         }
 
-    def _read_schema_map(self, schemas: object, pointer: str) -> Sequence[tuple[str, object]]:
+    def _list_named_schemas(self, schemas: object, pointer: str) -> Sequence[tuple[str, object]]:
         if not isinstance(schemas, Mapping):
             raise self._new_refusal(pointer, "it must be an object of schemas.")
-        self._value_checks.count(pointer, text=sum(map(len, schemas)))
+        self._value_checker.count(pointer, text=sum(map(len, schemas)))
         return list(schemas.items())
 
     def _write_pattern_properties(
@@ -380,9 +380,9 @@ class Rewriter:
             self._leave_to_check(place.pointer, pointer, key)
             return
         parts: dict[str, object] = {}
-        for pattern, schema in self._read_schema_map(value, pointer):
+        for pattern, schema in self._list_named_schemas(value, pointer):
             inside = step(pointer, pattern)
-            rewritten, *ahead = self._rewrite_pattern(pattern, inside)
+            rewritten, *ahead = self._rewrite_to_required_patterns(pattern, inside)
             if ahead:
                 raise self._new_refusal(inside, LOOKS)
             part = self._rewrite_child(place, schema, key, pattern)
@@ -413,7 +413,7 @@ class Rewriter:
     def _write_required(self, place: Place, key: str, value: object, pointer: str) -> None:
         if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
             raise self._new_refusal(pointer, "it must be an array of property names.")
-        self._value_checks.count(pointer, values=len(value), text=sum(map(len, value)))
+        self._value_checker.count(pointer, values=len(value), text=sum(map(len, value)))
         place.out[key] = list(dict.fromkeys(value))
 
     def _mark_checked_and_close(self, place: Place, out: Node) -> None:
@@ -463,9 +463,9 @@ _HANDLERS: Mapping[str, _Handler] = {
     "multipleOf": Rewriter._write_multiple_of,
     "items": Rewriter._write_items,
     "prefixItems": Rewriter._write_prefix_items,
-    "uniqueItems": Rewriter._write_unique_items,
+    "uniqueItems": Rewriter._copy_unique_items,
     **dict.fromkeys(_SUBSCHEMAS, Rewriter._write_subschema),
-    **dict.fromkeys(_DEPENDENCIES, Rewriter._write_dependencies),
+    **dict.fromkeys(_DEPENDENCIES, Rewriter._append_dependency_ifs),
     "properties": Rewriter._write_properties,
     "patternProperties": Rewriter._write_pattern_properties,
     "required": Rewriter._write_required,

@@ -198,7 +198,7 @@ class _Reader:
         elif character == "[":
             self._add_piece("atom", self._read_character_class())
         elif character == "\\":
-            self._add_piece("atom", self._read_escape())
+            self._add_piece("atom", self._read_rewritten_escape())
         elif character in _KINDS:
             self._offset += 1
             self._add_piece(_KINDS[character], character)
@@ -236,9 +236,9 @@ class _Reader:
         self._add_piece("open", "(?:")
         self._group_depth += 1
 
-    def _read_escape(self) -> str:
+    def _read_rewritten_escape(self) -> str:
         self._offset += 1
-        letter = self._peek_escaped_letter()
+        letter = self._peek_escaped_letter_or_refuse()
         if letter.lower() in _SETS:
             self._offset += 1
             if letter.isupper():
@@ -254,13 +254,13 @@ class _Reader:
         self._offset = found.end()
         return "\\" + found.group()
 
-    def _peek_escaped_letter(self) -> str:
+    def _peek_escaped_letter_or_refuse(self) -> str:
         if self._offset >= len(self._pattern):
             raise Refused("The pattern ends with a lone backslash.")
         return self._pattern[self._offset]
 
     def _read_escaped_character(self) -> str:
-        letter = self._peek_escaped_letter()
+        letter = self._peek_escaped_letter_or_refuse()
         found = _HEX.match(self._pattern, self._offset)
         if found is not None:
             self._offset = found.end()
@@ -334,7 +334,7 @@ class _Reader:
         self._offset += 1
         if character != "\\":
             return character
-        letter = self._peek_escaped_letter()
+        letter = self._peek_escaped_letter_or_refuse()
         if letter.lower() in _SETS:
             self._offset += 1
             if letter.islower():

@@ -44,7 +44,7 @@ def plain(schema: Schema, pointer: str, resolve: Callable[[str], object]) -> Sch
         return said
     schema = said
     named = _follow_references(schema.get("propertyNames"), resolve)
-    names, pattern = _list_allowed_names(named), _convert_to_pattern(named)
+    names, pattern = _list_all_allowed_strings(named), _convert_to_pattern(named)
     known, others = schema.get("properties", {}), schema.get("additionalProperties", True)
     if "patternProperties" in schema or not isinstance(known, Mapping):
         return schema
@@ -85,7 +85,7 @@ def _follow_references(schema: object, resolve: Callable[[str], object]) -> Sche
     return said
 
 
-def _list_allowed_names(schema: Schema) -> Sequence[str] | None:
+def _list_all_allowed_strings(schema: Schema) -> Sequence[str] | None:
     options = schema.get("anyOf") if schema.keys() <= {"type", "anyOf"} else None
     if not isinstance(options, list) or schema.get("type", "string") != "string":
         return _read_string_constants(schema)
@@ -163,28 +163,30 @@ class SchemaNegation:
     """Negates schemas, within limits of work; ``resolve`` finds what a ``$ref`` names."""
 
     resolve: Callable[[str], object]
-    _work_left: int = _MOST_CHARACTERS_IN_ALL
+    _char_work_left: int = _MOST_CHARACTERS_IN_ALL
 
     def of(self, schema: object, depth: int = 0) -> Opposite:
         """Return the opposite of a schema, without alternatives if none can be expressed."""
         if not isinstance(schema, Mapping):
             return Opposite(({},) if schema is False else (), True)
-        if depth > _DEEPEST or self._work_left < 0:
+        if depth > _DEEPEST or self._char_work_left < 0:
             return _NOTHING_SAID
         each = [
-            self._negate_keyword(key, value, schema, depth)
+            self._build_opposite_of_keyword(key, value, schema, depth)
             for key, value in schema.items()
             if not words.is_annotation(key)
         ]
         found = _unite_opposites(each)
-        self._work_left -= sum(_A_WAY + len(str(way.get("pattern", ""))) for way in found.ways)
+        self._char_work_left -= sum(_A_WAY + len(str(way.get("pattern", ""))) for way in found.ways)
         return found
 
-    def _negate_keyword(self, keyword: str, value: object, schema: Schema, depth: int) -> Opposite:
+    def _build_opposite_of_keyword(
+        self, keyword: str, value: object, schema: Schema, depth: int
+    ) -> Opposite:
         if keyword == "$ref" and isinstance(value, str) and value.startswith("#"):
             return self.of(self.resolve(value), depth + 1)
         if keyword in ("const", "enum"):
-            return _negate_constants([value] if keyword == "const" else as_list(value))
+            return _build_opposite_of_constants([value] if keyword == "const" else as_list(value))
         if keyword == "type":
             names = set(map(str, one_or_several(declared_types(schema))))
             excluded = names | ({"number"} if "integer" in names else set())
@@ -197,7 +199,7 @@ class SchemaNegation:
             lacking = [{"type": "object", "properties": {name: False}} for name in as_list(value)]
             return Opposite(tuple(lacking), True)
         if keyword == "properties" and isinstance(value, Mapping):
-            return self._negate_properties(value, depth)
+            return self._build_opposite_of_properties(value, depth)
         if keyword == "items" and isinstance(value, Mapping) and "prefixItems" not in schema:
             ways = self.of(value, depth + 1).ways
             first = ({"type": "array", "minItems": 1, "prefixItems": [way]} for way in ways)
@@ -205,11 +207,11 @@ class SchemaNegation:
         if keyword == "allOf":
             return _unite_opposites(self.of(part, depth + 1) for part in as_list(value))
         if keyword in ("anyOf", "oneOf"):
-            none = self._negate_any_of(as_list(value), depth)
+            none = self._build_opposite_of_any_of(as_list(value), depth)
             return none if keyword == "anyOf" else Opposite(none.ways, False)
-        return _negate_bound(keyword, value)
+        return _build_opposite_of_bound(keyword, value)
 
-    def _negate_properties(self, properties: Schema, depth: int) -> Opposite:
+    def _build_opposite_of_properties(self, properties: Schema, depth: int) -> Opposite:
         ways, complete = [], True
         for name, schema in properties.items():
             opposite = self.of(schema, depth + 1)
@@ -218,7 +220,7 @@ class SchemaNegation:
             ways += [{**held, "properties": {name: way}} for way in opposite.ways]
         return Opposite(tuple(ways[:_MOST]), complete and len(ways) <= _MOST)
 
-    def _negate_any_of(self, options: Sequence[object], depth: int) -> Opposite:
+    def _build_opposite_of_any_of(self, options: Sequence[object], depth: int) -> Opposite:
         each = [self.of(option, depth + 1) for option in options]
         if prod(len(one.ways) for one in each) > _MOST:
             return _NOTHING_SAID
@@ -230,7 +232,7 @@ class SchemaNegation:
         return Opposite(ways, all(one.complete for one in each))
 
 
-def _negate_bound(keyword: str, bound: object) -> Opposite:
+def _build_opposite_of_bound(keyword: str, bound: object) -> Opposite:
     if keyword not in _BOUNDS or not is_number(bound):
         return _NOTHING_SAID
     kind, other, away = _BOUNDS[keyword]
@@ -245,7 +247,7 @@ def _unite_opposites(opposites: Iterable[Opposite]) -> Opposite:
     return Opposite(tuple(ways[:_MOST]), len(ways) <= _MOST and all(o.complete for o in each))
 
 
-def _negate_constants(values: Sequence[object]) -> Opposite:
+def _build_opposite_of_constants(values: Sequence[object]) -> Opposite:
     kinds = set(map(json_type_name, values))
     ways: list[Schema] = []
     if others := [kind for kind in words.KINDS if kind not in kinds]:
