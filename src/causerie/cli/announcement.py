@@ -40,7 +40,7 @@ class ConsoleAnnouncer:
         self._console = console
         self._load_spinner: Status | None = None
         self._sign_up_token: str | None = None
-        self._engine_statuses: Sequence[EngineStatus] = ()
+        self._last_engine_status_list: Sequence[EngineStatus] = ()
         self.download = DownloadBar(console)
 
     def first_link(self, token: str) -> None:
@@ -49,7 +49,7 @@ class ConsoleAnnouncer:
 
     def loading(self, engines: Sequence[EngineStatus]) -> None:
         """Show the progress of model loads on a terminal, while it has no download's bar."""
-        self._engine_statuses = engines
+        self._last_engine_status_list = engines
         words = [
             f"Loading {engine.model}"
             + (f" {engine.progress:.0%}" if engine.progress is not None else "")
@@ -70,7 +70,7 @@ class ConsoleAnnouncer:
     def ready(self, host: str, port: int) -> None:
         """Print how to use the service: address, models, a command to try."""
         self.stop()
-        lines = block(self.settings, host, port, self._sign_up_token, self._engine_statuses)
+        lines = block(self.settings, host, port, self._sign_up_token, self._last_engine_status_list)
         if self._console.is_terminal and doors.has_chat_page(self.settings):
             lines = [*lines, *_render_qr_code(host, port)]
         for line in lines:
@@ -234,8 +234,8 @@ class DownloadBar:
     """Shows the progress of one download after another, as a bar or as lines to ``log_line``."""
 
     def __init__(self, console: Console, log_line: Callable[[str], None] | None = None) -> None:
-        self._print_line = log_line or partial(console.print, markup=False, highlight=False)
-        self._progress_bar = progress.Progress(
+        self._show_download_line = log_line or partial(console.print, markup=False, highlight=False)
+        self._download_progress = progress.Progress(
             progress.TextColumn("{task.description}"),
             progress.BarColumn(),
             progress.DownloadColumn(),
@@ -247,26 +247,26 @@ class DownloadBar:
         self.active = False
 
     def close(self) -> None:
-        self._progress_bar.stop()
+        self._download_progress.stop()
         self.active = False
 
     def started(self, total: int | None, label: str) -> None:
         """Start the bar of a file of ``total`` bytes, where that is known."""
-        self._progress_bar.add_task(label, total=total)
-        self._progress_bar.start()
-        self.active = not self._progress_bar.disable
+        self._download_progress.add_task(label, total=total)
+        self._download_progress.start()
+        self.active = not self._download_progress.disable
         if not self.active:
             size = f" ({total / 1e6:.0f} MB)" if total else ""
-            self._print_line(f"{label}{size}")
+            self._show_download_line(f"{label}{size}")
 
     def advanced(self, count: int) -> None:
-        self._progress_bar.advance(self._progress_bar.tasks[-1].id, count)
+        self._download_progress.advance(self._download_progress.tasks[-1].id, count)
 
     def finished(self) -> None:
         if self.active:
             self.close()
         else:
-            file = self._progress_bar.tasks[-1]
+            file = self._download_progress.tasks[-1]
             size = file.completed / 1e6
             rate = size / max(file.elapsed or 0.0, 1e-3)
-            self._print_line(f"{file.description}: {size:.0f} MB at {rate:.1f} MB/s")
+            self._show_download_line(f"{file.description}: {size:.0f} MB at {rate:.1f} MB/s")

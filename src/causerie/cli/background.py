@@ -58,7 +58,7 @@ def started(settings: Settings, model: ModelSettings) -> tuple[Service, str]:
     Weights that are not here are fetched before. Raises :class:`CommandFailed`, and
     :class:`WeightsError` for weights that cannot be had.
     """
-    _fetch_weights(settings, model)
+    _fetch_weights_into_cache(settings, model)
     ref = model.ref or ""
     is_cached = Reference.parse(ref).kind is not Kind.PATH
     idle = settings.engines.keep_alive_seconds
@@ -69,11 +69,11 @@ def started(settings: Settings, model: ModelSettings) -> tuple[Service, str]:
     )
     folder = runtime_folder_of_user()
     with _lock_service_start(folder / "background.lock"):
-        found = _find_running_service(ref, is_cached=is_cached)
+        found = _find_service_ending_outdated(ref, is_cached=is_cached)
         if found is None:
             service, process = _start_service(wanted, folder, _KEPT)
             _ = process.stdin and process.stdin.close()
-            found = _require_served_model(service, ref)
+            found = _require_service_and_model_id(service, ref)
         return found
 
 
@@ -83,7 +83,7 @@ def alone(settings: Settings, model: ModelSettings) -> Iterator[Service]:
 
     If it ends before, so does this process. Raises what :func:`started` raises.
     """
-    _fetch_weights(settings, model)
+    _fetch_weights_into_cache(settings, model)
     folder = runtime_folder_of_user()
     service, process = _start_service(_build_loopback_settings(settings, (model,)), folder, _ALONE)
 
@@ -118,7 +118,7 @@ def _lock_service_start(lock_file: Path) -> Iterator[None]:
         ) from error
 
 
-def _fetch_weights(settings: Settings, model: ModelSettings) -> None:
+def _fetch_weights_into_cache(settings: Settings, model: ModelSettings) -> None:
     if model.ref is None or model.engine not in ("llamacpp", "openvino"):
         return  # others have no weights here, or get them themselves
     with closing(DownloadBar(Console(stderr=True))) as bar:
@@ -126,26 +126,26 @@ def _fetch_weights(settings: Settings, model: ModelSettings) -> None:
 
 
 # One that this version has started, or any other one that serves the cache.
-def _find_running_service(model_ref: str, *, is_cached: bool) -> tuple[Service, str] | None:
+def _find_service_ending_outdated(model_ref: str, *, is_cached: bool) -> tuple[Service, str] | None:
     for service in services():
         if service.facts.background and service.outdated:
             service.end()
         elif is_cached and service.facts.serves_cache:
             _ = service.ask("reload", ReloadOutcome, _RELOAD_SECONDS)
-            return _require_served_model(service.again(), model_ref)
+            return _require_service_and_model_id(service.again(), model_ref)
         elif service.facts.background and service.models(model_ref, library()):
-            return _require_served_model(service, model_ref)
+            return _require_service_and_model_id(service, model_ref)
     return None
 
 
-def _require_served_model(service: Service, model_ref: str) -> tuple[Service, str]:
+def _require_service_and_model_id(service: Service, model_ref: str) -> tuple[Service, str]:
     for model in service.models(model_ref, library()):
         return service, model.id
     raise CommandFailed(f"the service at {service.facts.address} does not find {model_ref}")
 
 
 def _start_service(
-    settings: Settings, folder: Path, lifetime_mode: str
+    settings: Settings, working_folder: Path, lifetime_mode: str
 ) -> tuple[Service, subprocess.Popen[bytes]]:
     state = state_folder(variables())
     state.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -157,7 +157,7 @@ def _start_service(
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=log,
-            cwd=folder,
+            cwd=working_folder,
             env={name: text for name, text in variables().items() if name != CLIENT_KEY},
             start_new_session=True,  # it outlives the terminal
         )
@@ -176,7 +176,7 @@ def _start_service(
 
 
 @contextmanager
-def _add_generated_key(settings: Settings) -> Iterator[Settings]:
+def _hold_key_file_and_add_key(settings: Settings) -> Iterator[Settings]:
     """Yield the settings with a key, which a file beside the socket of this process holds."""
     key = secrets.token_urlsafe(32)
     path = runtime_folder(variables()) / f"{os.getpid()}{KEY_SUFFIX}"
@@ -193,7 +193,7 @@ def _add_generated_key(settings: Settings) -> Iterator[Settings]:
 
 
 def main() -> None:
-    with _add_generated_key(
+    with _hold_key_file_and_add_key(
         msgspec.json.decode(sys.stdin.buffer.readline(), type=Settings)
     ) as settings:
         _serve_until_stopped(settings, kept=sys.argv[1] == _KEPT)

@@ -102,7 +102,7 @@ def run(
     ):
 
         def find() -> Endpoint:
-            model = _provide_service_for_model(name, context, config, pairs)
+            model = _provide_service_and_model_id(name, context, config, pairs)
             service, id = running.enter_context(model)
             return Endpoint(service.base_url, service.key or client_key(), id)
 
@@ -112,7 +112,7 @@ def run(
 
 # That runs already, in the background from now on, or while the block runs.
 @contextmanager
-def _provide_service_for_model(
+def _provide_service_and_model_id(
     model_name: str, context: command.Context, config: command.Config, overrides: command.Set
 ) -> Iterator[tuple[Service, str]]:
     from causerie.cli.serve import chosen_models

@@ -84,7 +84,7 @@ class ChatAnswer:
 class Conversation:
     """The messages of a chat, and the fields that every request carries."""
 
-    _build_provider_target: Callable[[str], ProviderTarget]
+    _build_target_at_endpoint: Callable[[str], ProviderTarget]
     model: str
     fields: dict[str, object]
     _system_prompt: str | None = None
@@ -164,7 +164,7 @@ class Conversation:
         joins by :meth:`keep`, if the caller wants it to.
         """
         request = self._build_chat_request(self.messages)
-        async with self._build_provider_target(self.model).generate(request) as reply:
+        async with self._build_target_at_endpoint(self.model).generate(request) as reply:
             async for batch in reply.events:
                 for event in batch:
                     into.take(event)
@@ -273,14 +273,14 @@ class _ChatSession:
     _is_own_service: bool
 
     def __post_init__(self) -> None:
-        self._connect_to_endpoint()
+        self._set_endpoint_and_provider()
         colours: Literal["auto"] | None = None if no_colour() else "auto"
         self._console = Console(highlight=False, color_system=colours, theme=CHAT_THEME)
         self._stderr_console = Console(stderr=True, highlight=False, color_system=colours)
 
-    def _connect_to_endpoint(self) -> None:
+    def _set_endpoint_and_provider(self) -> None:
         self._endpoint = self._find_endpoint()
-        self._provider = provider_at(self._endpoint.base_url, self._endpoint.key)
+        self._provider_at_url = provider_at(self._endpoint.base_url, self._endpoint.key)
 
     def begin(self, fields: dict[str, object], system: str | None) -> None:
         """Create the conversation with the named model, or with the first one that is listed.
@@ -289,18 +289,18 @@ class _ChatSession:
         name = self._endpoint.model or next(iter(self._fetch_models_by_id()), None)
         if name is None:
             raise CommandFailed(f"{self._endpoint.base_url} lists no models; name one with --model")
-        self._conversation = Conversation(self._build_provider_target, name, fields, system)
+        self._conversation = Conversation(self._build_target_at_endpoint, name, fields, system)
 
-    def _build_provider_target(self, model_id: str) -> ProviderTarget:
+    def _build_target_at_endpoint(self, model_id: str) -> ProviderTarget:
         if self._is_own_service:
-            return ProviderTarget(self._provider, model_id)
+            return ProviderTarget(self._provider_at_url, model_id)
         from causerie.chat.parser import Separation  # a quarter of all imports
 
-        separators = Separation(self._provider.dialect.tag)
-        return ProviderTarget(self._provider, model_id, separators=separators)
+        separators = Separation(self._provider_at_url.dialect.tag)
+        return ProviderTarget(self._provider_at_url, model_id, separators=separators)
 
     def close(self) -> None:
-        self._runner.run(self._provider.close())
+        self._runner.run(self._provider_at_url.close())
 
     @cached_property
     def _line_reader(self) -> Keyboard:
@@ -336,7 +336,7 @@ class _ChatSession:
     def _fetch_models_by_id(self) -> dict[str, dict[str, Any]]:
         async def listed() -> dict[str, dict[str, Any]]:
             with explain_failures(self._endpoint.base_url):
-                return {str(entry["id"]): entry for entry in await self._provider.listing()}
+                return {str(entry["id"]): entry for entry in await self._provider_at_url.listing()}
 
         return self._runner.run(listed())
 
@@ -382,8 +382,8 @@ class _ChatSession:
                 raise
             view.end()
             self._stderr_console.print("causerie: the service has ended, so it is started anew")
-            before, ended = self._endpoint.model, self._provider
-            self._connect_to_endpoint()
+            before, ended = self._endpoint.model, self._provider_at_url
+            self._set_endpoint_and_provider()
             self._runner.run(ended.close())
             if self._conversation.model == before and self._endpoint.model:
                 self._conversation.model = self._endpoint.model
@@ -441,7 +441,7 @@ class ChatCommands:
         if name in ("image", "load", "save") and not rest:
             return f"/{name} needs the name of a file"
         try:
-            return self._run_slash_command(name, rest)
+            return self._run_slash_command_and_get_reply(name, rest)
         except ServiceError as error:
             return error.message
         except CommandFailed as error:
@@ -449,7 +449,7 @@ class ChatCommands:
         except OSError as error:
             return f"{rest}: {error.strerror}"
 
-    def _run_slash_command(self, command: str, argument: str) -> str:
+    def _run_slash_command_and_get_reply(self, command: str, argument: str) -> str:
         match command:
             case "help":
                 return _HELP
@@ -469,8 +469,8 @@ class ChatCommands:
                 return reply
         return f"there is no /{command}; /help lists what there is"
 
-    def _run_set_command(self, assignment: str) -> str:
-        name, _, text = assignment.removeprefix("parameter ").strip().partition(" ")
+    def _run_set_command(self, name_and_value: str) -> str:
+        name, _, text = name_and_value.removeprefix("parameter ").strip().partition(" ")
         fields, model, value = self._conversation.fields, self._conversation.model, text.strip()
         if not name:
             return "\n".join(f"{each} {fields[each]}" for each in fields) or "nothing is set"

@@ -154,7 +154,7 @@ class AnswerView:
         self._notes_console = out if out.is_terminal else notes
         self._shows_thinking = out.is_terminal
         rendered = out.is_terminal and not (plain or out.is_dumb_terminal or out.legacy_windows)
-        self._markdown_stream = StreamedMarkdown(out) if rendered else None
+        self._markdown_renderer = StreamedMarkdown(out) if rendered else None
         self._last_part_kind = ""
         self._is_line_open = False
 
@@ -200,16 +200,16 @@ class AnswerView:
                 self._console.print()
         self._last_part_kind = kind
         shown = printable(text)
-        if kind == "text" and self._markdown_stream:
-            self._markdown_stream.add(shown)
+        if kind == "text" and self._markdown_renderer:
+            self._markdown_renderer.add(shown)
         elif shown:
             self._print_plain(self._console, shown, style)
             self._is_line_open = not shown.endswith("\n")
 
     def end(self) -> None:
         """Render what is left, and leave the cursor at the beginning of a line."""
-        if self._markdown_stream:
-            self._markdown_stream.end()
+        if self._markdown_renderer:
+            self._markdown_renderer.end()
         if self._is_line_open:
             (self._notes_console if self._last_part_kind == "call" else self._console).print()
         self._is_line_open = False
@@ -251,17 +251,17 @@ class StreamedMarkdown:
             text = text.lstrip("\n")
             self._size_at_text_start = self._console.size
         self._unrendered_text += text
-        self._print_unrendered(text)
+        self._print_markdown_source(text)
         lines, last = self._unrendered_text.count("\n"), self._unrendered_text.rpartition("\n")[2]
         if lines != self._line_count_at_last_split and len(last.strip()) >= _TELLING:
             self._line_count_at_last_split = lines
-            self._render_blocks_until(list(_split_markdown_blocks(self._unrendered_text))[-1][0])
+            self._render_blocks_until(list(_split_starts_and_blocks(self._unrendered_text))[-1][0])
 
     def end(self) -> None:
         """Render the rest; leave the cursor at the beginning of a line."""
         if self._unrendered_text and not self._unrendered_text.endswith("\n"):
             self._unrendered_text += "\n"
-            self._print_unrendered("\n")
+            self._print_markdown_source("\n")
         self._render_blocks_until(len(self._unrendered_text))
 
     def _render_blocks_until(self, end_offset: int) -> None:
@@ -274,13 +274,13 @@ class StreamedMarkdown:
                 up = f"\x1b[{rows - 1}A" if rows > 1 else ""
                 clear = Segment(f"\r{up}\x1b[J", None, [])
                 self._console.print(Segments([clear]), end="", soft_wrap=True)
-                for start, block in _split_markdown_blocks(self._unrendered_text[:end_offset]):
+                for start, block in _split_starts_and_blocks(self._unrendered_text[:end_offset]):
                     if start:
                         self._console.line()
                     self._print_block(block)
                 if rest:
                     self._console.line()
-                    self._print_unrendered(rest)
+                    self._print_markdown_source(rest)
         self._unrendered_text, self._line_count_at_last_split = rest, rest.count("\n")
         self._size_at_text_start = self._console.size
 
@@ -301,7 +301,7 @@ class StreamedMarkdown:
         content = "".join(token.content for token in markdown.parsed)
         letters, shown = (Counter(filter(str.isalnum, each)) for each in (content, text))
         if _DEFINITION.search(block) or letters - shown:
-            self._print_unrendered(block)
+            self._print_markdown_source(block)
             return
         filled = [at for at, line in enumerate(lines) if any(one.text.strip() for one in line)]
         for line in lines[filled[0] : filled[-1] + 1] if filled else ():
@@ -319,7 +319,7 @@ class StreamedMarkdown:
         text.rstrip()
         self._console.print(text, highlight=False, soft_wrap=True)
 
-    def _print_unrendered(self, text: str) -> None:
+    def _print_markdown_source(self, text: str) -> None:
         self._console.print(text, end="", markup=False, highlight=False, soft_wrap=True)
 
 
@@ -350,7 +350,7 @@ def _parse_with_hard_breaks(block: str) -> Markdown:
     return markdown
 
 
-def _split_markdown_blocks(text: str) -> Iterator[tuple[int, str]]:
+def _split_starts_and_blocks(text: str) -> Iterator[tuple[int, str]]:
     from rich.markdown import Markdown
 
     lines = text.splitlines(keepends=True)

@@ -91,11 +91,11 @@ def print_left_out(stored: Sequence[StoredEntry], loaded: Loaded) -> None:
 
 def in_force(loaded: Loaded, everything: bool) -> list[str]:
     """Return the settings as TOML with their origins; without defaults unless ``everything``."""
-    tables = _format_table("", loaded.settings, (), loaded.origins, everything)
+    tables = _format_table_and_subtables("", loaded.settings, (), loaded.origins, everything)
     return [f"# {loaded.file or 'no configuration file'}", *tables]
 
 
-def _format_table(
+def _format_table_and_subtables(
     header: str,
     settings: msgspec.Struct,
     path: KeyPath,
@@ -120,7 +120,7 @@ def _format_table(
         elif path and (shows_defaults or (*path, field.name) in origins):
             lines.append(_format_setting(field, found, origins.get((*path, field.name), "default")))
     for each, found, below in inner:
-        lines += _format_table(each, found, (*path, *below), origins, shows_defaults)
+        lines += _format_table_and_subtables(each, found, (*path, *below), origins, shows_defaults)
     return [f"\n{header}", *lines] if path and (lines or path in origins) else lines
 
 
@@ -235,12 +235,12 @@ _HEAD = """\
 
 
 def _format_stored_entry(
-    stored_entry: StoredEntry, entry_by_key: Mapping[EntryKey, Entry], loaded: Loaded
+    stored_entry: StoredEntry, usable_entry_by_key: Mapping[EntryKey, Entry], loaded: Loaded
 ) -> Iterator[str]:
     from causerie.composition.entries import entry_of, reasons
     from causerie.settings.toml import table_text
 
-    full, entry = entry_of(stored_entry), entry_by_key[entry_of(stored_entry).key]
+    full, entry = entry_of(stored_entry), usable_entry_by_key[entry_of(stored_entry).key]
     why = "switched off" if not stored_entry.enabled else "; ".join(reasons(stored_entry, loaded))
     if why:
         yield f"# Not in force: {' '.join(why.split())}"

@@ -71,10 +71,11 @@ def init(
         text = _build_model_config(model, context, asks)
         commands = [f"causerie serve{flag}", "causerie chat"]
     else:
-        text, variable = _build_gateway_config(kind, *_choose_model(provider, model, asks))
+        known, model = _choose_provider_and_model(provider, model, asks)
+        text, variable = _build_gateway_config_and_key_variable(kind, known, model)
         commands = [f"export {variable}=..."] if variable else []
         commands += [f"causerie check{flag}", f"causerie serve{flag}"]
-    _check_and_write(config, text, next_steps=commands)
+    _check_and_overwrite_file(config, text, next_steps=commands)
 
 
 _Value = TypeVar("_Value")
@@ -117,15 +118,17 @@ def _build_model_config(model: str | None, context: str | int | None, asks: bool
     )
 
 
-def _choose_model(provider: str | None, model: str | None, asks: bool) -> tuple[KnownProvider, str]:
+def _choose_provider_and_model(
+    provider: str | None, model: str | None, asks: bool
+) -> tuple[KnownProvider, str]:
     if provider is None and not asks:
         raise WrongUsage(f"--provider is missing; known are {_format_provider_names()}")
     if provider is None:
         typer.echo(f"\nKnown providers: {_format_provider_names()}\n", err=True)
-        known = _ask_until_valid("Provider", "openai", _find_known_provider)
+        known = _ask_until_valid("Provider", "openai", _require_known_provider)
     else:
         try:
-            known = _find_known_provider(provider)
+            known = _require_known_provider(provider)
         except typer.BadParameter as error:
             raise WrongUsage(error.message) from error
     if model is None and asks:
@@ -150,7 +153,7 @@ def _check_model_name(model_name: str) -> str:
     return model_name
 
 
-def _find_known_provider(typed_name: str) -> KnownProvider:
+def _require_known_provider(typed_name: str) -> KnownProvider:
     from causerie.providers.dialects import KNOWN_PROVIDERS
 
     name = typed_name.strip().lower()
@@ -172,7 +175,7 @@ def _ask_until_valid(prompt: str, default: str, parse: Callable[[str], _Value]) 
     return answer
 
 
-def _check_and_write(file: Path, configuration: str, next_steps: Sequence[str]) -> None:
+def _check_and_overwrite_file(file: Path, configuration: str, next_steps: Sequence[str]) -> None:
     from causerie.settings.load import load
 
     _ = load(file=file, text=configuration)  # what is written holds
@@ -185,7 +188,7 @@ def _check_and_write(file: Path, configuration: str, next_steps: Sequence[str]) 
         typer.echo(f"  {command}")
 
 
-def _build_gateway_config(
+def _build_gateway_config_and_key_variable(
     kind: Kind, provider: KnownProvider, model: str
 ) -> tuple[str, str | None]:
     variable = None if provider.local else f"{provider.name.upper().replace('-', '_')}_API_KEY"

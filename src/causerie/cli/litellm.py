@@ -98,8 +98,8 @@ class LitellmTranslation:
         self.providers: dict[str, dict[str, object]] = {}
         self.aliases: dict[str, dict[str, ImportedTarget]] = {}  # by the names of targets
         self.notes: list[str] = []
-        self._operation_by_provider_and_model: dict[tuple[str, str], str] = {}  # if not chat
-        self._api_keys_by_variable: dict[str, list[str | None]] = {}  # as the file has them
+        self._non_chat_operation_by_provider_and_model: dict[tuple[str, str], str] = {}
+        self._literal_keys_by_variable_stem: dict[str, list[str | None]] = {}  # as in the file
         router = _get_subtable(document, "router_settings")
         lite = _get_subtable(document, "litellm_settings")
         timeouts = {"timeout": lite.get("request_timeout")}
@@ -140,7 +140,7 @@ class LitellmTranslation:
         for name, table in self.providers.items():
             models = [
                 {"id": model, "operations": [operation]}
-                for (at, model), operation in self._operation_by_provider_and_model.items()
+                for (at, model), operation in self._non_chat_operation_by_provider_and_model.items()
                 if at == name
             ]
             values = {"name": name, **table, **_drop_empty(models=models)}
@@ -169,7 +169,7 @@ class LitellmTranslation:
             self._note(f"{place}.model_name", f"{name!r} {words}; left out")
             return
         try:
-            target = self._import_target(name, params, info)
+            target = self._import_target_or_refuse(name, params, info)
         except NotCarried as reason:
             self._note(f"{place}.litellm_params", str(reason))
             return
@@ -184,7 +184,7 @@ class LitellmTranslation:
             if each not in _READ:
                 self._note(f"{place}.litellm_params.{each}", _PARAM_ADVICE.get(each, _NO_DEFAULT))
 
-    def _import_target(
+    def _import_target_or_refuse(
         self, model_name: str, params: Mapping[str, Any], model_info: Mapping[str, Any]
     ) -> ImportedTarget:
         mode = model_info.get("mode")
@@ -198,7 +198,7 @@ class LitellmTranslation:
             raise NotCarried("`model_name` and `model` must both have one `*`, or neither")
         provider = self._add_or_reuse_provider(prefix, params)
         if mode in _OPERATIONS:
-            self._operation_by_provider_and_model[provider, model] = _OPERATIONS[mode]
+            self._non_chat_operation_by_provider_and_model[provider, model] = _OPERATIONS[mode]
         return ImportedTarget(
             provider,
             model,
@@ -234,7 +234,7 @@ class LitellmTranslation:
         named = _parse_environ_reference(key)
         variable = named or str(_TABLES["variables"].get(prefix, default))
         literal = None if key is None or named is not None else str(key)
-        keys = self._api_keys_by_variable.setdefault(variable, [])
+        keys = self._literal_keys_by_variable_stem.setdefault(variable, [])
         if literal not in keys:
             keys.append(literal)
         number = keys.index(literal)
@@ -343,7 +343,7 @@ def _choose_weight(targets: Sequence[ImportedTarget], target: ImportedTarget) ->
 
 
 def _build_address_table(prefix: str, params: Mapping[str, Any]) -> dict[str, object]:
-    base = _read_literal_param(params, "api_base") or _read_literal_param(params, "base_url")
+    base = _get_literal_or_refuse(params, "api_base") or _get_literal_or_refuse(params, "base_url")
     if base is not None and not base.startswith(("http://", "https://")):
         raise NotCarried("`api_base` begins neither with `http://` nor with `https://`")
     if prefix == "azure":
@@ -352,7 +352,7 @@ def _build_address_table(prefix: str, params: Mapping[str, Any]) -> dict[str, ob
         if base.endswith("/openai/v1"):
             return {"base_url": base, "dialect": "azure"}
         address = base if base.endswith("/openai") else f"{base}/openai"
-        version = _read_literal_param(params, "api_version")
+        version = _get_literal_or_refuse(params, "api_version")
         return _drop_empty(base_url=address, dialect="azure-deployments", api_version=version)
     known = KNOWN_PROVIDERS.get(_TABLES["names"].get(prefix, prefix))
     if base is not None and prefix in _COMPATIBLE and (known is None or base != known.base_url):
@@ -391,7 +391,7 @@ def _get_subtable(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return _try_convert(document.get(name), dict) or {}
 
 
-def _read_literal_param(params: Mapping[str, Any], name: str) -> str | None:
+def _get_literal_or_refuse(params: Mapping[str, Any], name: str) -> str | None:
     value = params.get(name)
     if _parse_environ_reference(value) is not None:
         raise NotCarried(f"`{name}` is in a variable; an address stands in the file: write it out")

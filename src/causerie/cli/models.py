@@ -60,16 +60,16 @@ async def list_models(settings: Settings) -> list[Facts]:
     for model in settings.models:
         here = await weights_here(settings, model) if model.ref else None
         size, path = (here.size, str(here.path)) if here else (None, None)
-        rows.append(_build_model_row(model.id, model.ref, model.engine, size, path))
+        rows.append(_build_row_facts(model.id, model.ref, model.engine, size, path))
     known = {row["path"] for row in rows}
     for weights in await asyncio.to_thread(weights_cache(settings).every):
         if str(weights.path) not in known:
-            rows.append(_build_model_row(None, weights.ref, None, weights.size, str(weights.path)))
+            rows.append(_build_row_facts(None, weights.ref, None, weights.size, str(weights.path)))
     return rows
 
 
-def _build_model_row(*values: object) -> Facts:
-    return dict(zip(("id", "ref", "engine", "bytes", "path"), values, strict=True))
+def _build_row_facts(*id_ref_engine_size_path: object) -> Facts:
+    return dict(zip(("id", "ref", "engine", "bytes", "path"), id_ref_engine_size_path, strict=True))
 
 
 def show(
@@ -90,14 +90,14 @@ def show(
     """
     from causerie.cli.terminal import print_facts
 
-    facts = _describe_model(name, config, pairs)
+    facts = _collect_model_facts(name, config, pairs)
     if as_json:
         command.print_json(facts)
         return
-    print_facts([(key.replace("_", " "), _format_fact(key, facts[key])) for key in facts])
+    print_facts([(key.replace("_", " "), _format_fact_value(key, facts[key])) for key in facts])
 
 
-def _describe_model(model_name: str, config: command.Config, overrides: command.Set) -> Facts:
+def _collect_model_facts(model_name: str, config: command.Config, overrides: command.Set) -> Facts:
     from causerie.composition.engine_makers import engine_of, fetch_weights, weights_here
     from causerie.engines.weights import Silent
     from causerie.engines.weights.gguf import read_header
@@ -200,7 +200,7 @@ def _describe_launch(header: Header) -> Facts:
     }
 
 
-def _format_fact(label: str, value: object) -> str:
+def _format_fact_value(label: str, value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
@@ -290,7 +290,7 @@ def show_list(
         return
     rows, cells = [], []
     for one in weights_cache(command.settings_in_force(config, pairs).settings).every():
-        name, quantization = known.name(one.ref), _read_quantization(one)
+        name, quantization = known.name(one.ref), _read_quantization_or_none(one)
         rows.append(
             {
                 "name": name,
@@ -310,7 +310,7 @@ def show_list(
         typer.echo(f"Nothing is in the cache. {words}", err=True)
 
 
-def _read_quantization(weights: CachedWeights) -> str | None:
+def _read_quantization_or_none(weights: CachedWeights) -> str | None:
     from causerie.engines.weights.errors import NotGguf
     from causerie.engines.weights.gguf import quantization_of_name, read_header
 
@@ -357,7 +357,7 @@ def remove(
     settings = command.settings_in_force(config, pairs).settings
     known, cache = command.library(), weights_cache(settings)
     every = cache.every()
-    found = _select_weights(name, settings, every)
+    found = _select_all_matching_weights(name, settings, every)
     if not found:
         names = ", ".join(dict.fromkeys(known.name(one.ref) for one in every)) or "nothing"
         raise command.WrongUsage(f"{name} is not in the cache, which holds {names}")
@@ -379,7 +379,7 @@ def remove(
     typer.echo(f"Deleted {name}: {size}.")
 
 
-def _select_weights(
+def _select_all_matching_weights(
     model_name: str, settings: Settings, cached_weights: Sequence[CachedWeights]
 ) -> Sequence[CachedWeights]:
     from causerie.engines.weights.errors import BadReference

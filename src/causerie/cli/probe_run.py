@@ -66,7 +66,7 @@ def carry_out(run: ProbeRun, *, entry: bool, as_json: bool) -> None:
             if console.is_terminal:
                 console.print(_build_findings_table(one.findings))
             lines = () if console.is_terminal else _format_findings(one.findings)
-            for line in (*lines, *_format_summary(one)):
+            for line in (*lines, *_format_probed_model_lines(one)):
                 typer.echo(printable(line))
             if one.complete and not run.quick:
                 typer.echo(f"\nFor the configuration, below the provider:\n\n{text}")
@@ -232,7 +232,7 @@ def _format_findings(findings: Sequence[Found]) -> Iterator[str]:
             yield from (f"          {line}" for line in _format_last_exchanges(found))
 
 
-def _format_summary(model: ProbedModel) -> Iterator[str]:
+def _format_probed_model_lines(model: ProbedModel) -> Iterator[str]:
     yield ""
     yield f"{printable(model.model)}: {model.evidence}"
     length = f"{model.context_length} tokens" if model.context_length else "not known"

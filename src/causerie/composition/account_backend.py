@@ -241,7 +241,7 @@ async def account_backend(
         _ = await stack.enter_async_context(recorder)
         examinations = Examinations(Results(SqlProbeResults(database)), present_time)
         _ = await stack.enter_async_context(examinations)
-        outbox = await stack.enter_async_context(_run_outbox(settings.mail, credentials.mail))
+        outbox = await stack.enter_async_context(_open_mail_outbox(settings.mail, credentials.mail))
         free_days = FreeAllowances(sql, time.monotonic)
         yield AccountBackend(
             accounts,
@@ -262,7 +262,7 @@ async def account_backend(
 
 
 @asynccontextmanager
-async def _run_outbox(settings: Mail, password: str | None) -> AsyncIterator[Outbox | None]:
+async def _open_mail_outbox(settings: Mail, password: str | None) -> AsyncIterator[Outbox | None]:
     server = mail_server(settings, password)
     if server is None:
         yield None
@@ -301,7 +301,7 @@ async def migrated(store: StoreSettings) -> str:
 
 async def planned(store: StoreSettings) -> UpgradePlan:
     """Return what :func:`migrated` would do; raise :class:`CannotStart`."""
-    database = await asyncio.to_thread(_open_database, store)
+    database = await asyncio.to_thread(_make_database_handle, store)
     try:
         with _translate_store_errors():
             return await upgrade_plan(database)
@@ -312,7 +312,7 @@ async def planned(store: StoreSettings) -> UpgradePlan:
 @asynccontextmanager
 async def opened(store: StoreSettings) -> AsyncIterator[Database]:
     """Open the database and update its tables; raise :class:`CannotStart`."""
-    database = await asyncio.to_thread(_open_database, store)
+    database = await asyncio.to_thread(_make_database_handle, store)
     try:
         with _translate_store_errors():
             await upgrade(database)
@@ -358,7 +358,7 @@ def _ensure_secret_key(path: Path) -> str:
         raise CannotStart(f"{path}: {failure}") from failure
 
 
-def _open_database(settings: StoreSettings) -> Database:
+def _make_database_handle(settings: StoreSettings) -> Database:
     folder = Path(settings.folder or ".")
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)

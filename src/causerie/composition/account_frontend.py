@@ -82,7 +82,7 @@ def policies(settings: Settings) -> Policies:
     """Return the policies of accounts: with what new people and projects begin."""
     people = policy_of(settings.policies, "people")
     projects = policy_of(settings.policies, "projects")
-    of_project, amount = _build_initial_bounds(projects), settings.console.new_project_budget
+    of_project, amount = _build_limits_and_access(projects), settings.console.new_project_budget
     personal: Beginning | None = None
     credits = money(settings.console.new_project_credits)
     if people.personal_projects == "sign_up":
@@ -92,7 +92,7 @@ def policies(settings: Settings) -> Policies:
             own = LimitsAndBudgets(budgets=(Budget(money(amount), BudgetPeriod.MONTH),))
             personal = Beginning(own.added_to(of_project.bounds), of_project.access)
     return Policies(
-        person=_build_initial_bounds(people),
+        person=_build_limits_and_access(people),
         project=of_project,
         personal_project=personal,
         personal_project_name=people.personal_project_name,
@@ -103,7 +103,7 @@ def policies(settings: Settings) -> Policies:
     )
 
 
-def _build_initial_bounds(policy: PolicySettings) -> Beginning:
+def _build_limits_and_access(policy: PolicySettings) -> Beginning:
     budgets: tuple[Budget, ...] = ()
     if policy.budget is not None:
         period = BudgetPeriod(policy.period)
@@ -191,7 +191,7 @@ class LiveServiceView(Struct):
     ) -> Sequence[dict[str, Any]]:
         permissions = Permissions(rules)
         entries: list[dict[str, Any]] = []
-        for model, every in self._catalog_entries(door):
+        for model, every in self._entries_with_names(door):
             names = [
                 one for one in every if not permissions.verdict(named_entry(model, one)).refusal
             ]
@@ -224,7 +224,7 @@ class LiveServiceView(Struct):
 
     def verdicts(self, rules: Sequence[AccessRule]) -> Sequence[ModelVerdict]:
         permissions, found = Permissions(rules), []
-        for model, names in self._catalog_entries():
+        for model, names in self._entries_with_names():
             providers = list(dict.fromkeys(one.provider for one in model.offers))
             for name in names:
                 verdict = permissions.verdict(named_entry(model, name))
@@ -233,7 +233,7 @@ class LiveServiceView(Struct):
                 found.append(ModelVerdict(name, verdict.refusal, left, providers, whole))
         return found
 
-    def _catalog_entries(self, door: str | None = None) -> Iterator[tuple[Entry, Sequence[str]]]:
+    def _entries_with_names(self, door: str | None = None) -> Iterator[tuple[Entry, Sequence[str]]]:
         found = (
             each for each in self._list_account_doors() if door is None or each.door.name == door
         )
@@ -318,16 +318,16 @@ class AccountFrontend:
 
     def __post_init__(self) -> None:
         self._operator_key_digests: Sequence[KeyDigest] = ()
-        self._identity_providers: tuple[OidcProvider, ...] = ()
+        self._oidc_provider_list: tuple[OidcProvider, ...] = ()
         self._group_claims_by_scim_key: Mapping[KeyDigest, GroupClaims] = {}
 
     def replace(self, settings: Settings, credentials: Credentials) -> None:
         self.backed.bookkeeping.prices = model_prices(settings)
         listed, free, server = settings.identity_providers, settings.free, settings.server
-        self._identity_providers = identity_providers(listed, credentials, private_networks(server))
+        self._oidc_provider_list = identity_providers(listed, credentials, private_networks(server))
         self._group_claims_by_scim_key = {
             KeyDigest.parse(key): provider.options.directory
-            for each, provider in zip(listed, self._identity_providers, strict=True)
+            for each, provider in zip(listed, self._oidc_provider_list, strict=True)
             for key in each.scim_keys
         }
         days = self.backed.free_days
@@ -381,7 +381,7 @@ class AccountFrontend:
             site,
             clock=clock,
             open_to=self._build_public_page_options(settings, sales),
-            providers=lambda: self._identity_providers,
+            providers=lambda: self._oidc_provider_list,
         )
         edge.mount("/console", console.answer, console.refuse, address=options.address or "")
         edge.mount("/", leading_to(f"{options.address or ''}/console/", settings.server))

@@ -189,9 +189,9 @@ class Alerting:
         shared = AlertCenter(accounts.book, clock, self._build_channel) if accounts else None
         self.center = shared or self._local_alert_center
         self._undelivered_event = self.center.more = self._local_alert_center.more = asyncio.Event()
-        self._error_rate_tracker = ErrorRates()
+        self._model_error_tracker = ErrorRates()
         self._impossible_usage_tracker = ImpossibleUsage()
-        self._is_first_look = True  # until the first look
+        self._may_report_worker_restart = True  # until the first look
         self._next_accounts_check_at = self._next_alert_cleanup_at = 0.0
 
     async def watch(self) -> None:
@@ -209,7 +209,7 @@ class Alerting:
         settings = self._service.now.settings
         if not _is_enabled(settings, accounts=self._account_watcher is not None):
             return
-        conditions, now = self._detect_service_conditions(settings), monotonic()
+        conditions, now = self._collect_service_conditions(settings), monotonic()
         options = alert_options(settings)
         away: list[Condition] = []
         try:
@@ -225,10 +225,10 @@ class Alerting:
         if self.center is not self._local_alert_center:
             await self._local_alert_center.observe(away, options)
 
-    def _detect_service_conditions(self, settings: Settings) -> list[Condition]:
+    def _collect_service_conditions(self, settings: Settings) -> list[Condition]:
         alerts, target_states = settings.alerts, self._service.now.router.target_states()
         counted = self._service.counters.outcomes()
-        rates = self._error_rate_tracker.look(counted, monotonic(), alerts.error_window_seconds)
+        rates = self._model_error_tracker.look(counted, monotonic(), alerts.error_window_seconds)
         found = [
             *provider_conditions(settings, target_states),
             *key_conditions(self._service.changing_keys()),
@@ -239,9 +239,9 @@ class Alerting:
         if self._reloader.failed:
             found.append(NOT_RELOADED)
         place = self._service.place
-        if place is not None and place.restarts and self._is_first_look:
+        if place is not None and place.restarts and self._may_report_worker_restart:
             found.append(WORKER_ENDED)
-        self._is_first_look = False
+        self._may_report_worker_restart = False
         return found
 
     async def _deliver_pending_alerts(self) -> None:

@@ -134,7 +134,7 @@ async def run_service(
     Raises :class:`CannotStart`, :class:`SettingsError` or :class:`WeightsError`.
     """
     with hangups() as hangup:
-        loaded, credentials, stored = await _merge_stored_entries(loaded, read)
+        loaded, credentials, stored = await _read_credentials_and_merge_entries(loaded, read)
         settings = watcher.settings = loaded.settings
         for note in notes(settings):
             log.warning("settings", note=note)
@@ -165,7 +165,7 @@ async def run_service(
                 at = "{}:{}".format(*address.getsockname()[:2])
                 reloading = Reloading(loaded, read_checked, running, models, entries, stored, at)
                 async with (
-                    _run_pages_and_alerts(running, reloading),
+                    _mount_pages_and_run_alerts(running, reloading),
                     answering(runtime_folder(variables()), reloading.answer, name) as control,
                     owned(reloaded(hangup, reloading.reload)),
                     owned(_reload_on_cache_change(reloading)),
@@ -208,7 +208,7 @@ async def _stop_when_unused(fleet: Fleet, control_socket: Path | None) -> None:
 
 
 @asynccontextmanager
-async def _run_pages_and_alerts(
+async def _mount_pages_and_run_alerts(
     running: RunningService, reloader: Reloading
 ) -> AsyncIterator[None]:
     front = running.front
@@ -227,7 +227,7 @@ async def _run_pages_and_alerts(
         yield
 
 
-async def _merge_stored_entries(
+async def _read_credentials_and_merge_entries(
     loaded: Loaded, read_settings: ReadWith
 ) -> tuple[Loaded, Credentials, Sequence[StoredEntry]]:
     credentials = await asyncio.to_thread(read_credentials, loaded)

@@ -192,13 +192,13 @@ def _build_served_models(
         ]
         priced = partial(target_tariffs, prices, alias)
         if alias.id.endswith(WILDCARD):
-            rests = partial(_wildcard_values, alias.targets, list_models)
+            rests = partial(_list_wildcard_texts, alias.targets, list_models)
             yield WildcardModel(card, answering, priced, known=rests)
         else:
             yield ServedModel(card, answering, priced())
 
 
-def _wildcard_values(targets: Sequence[AliasTarget], list_models: ListReader) -> Iterator[str]:
+def _list_wildcard_texts(targets: Sequence[AliasTarget], list_models: ListReader) -> Iterator[str]:
     for target in targets:
         before, _, behind = target.model.partition("*")
         for name in list_models(target.provider) if target.provider is not None else ():
@@ -239,11 +239,13 @@ def _set_lengths(profile: ModelProfile, context: int | None, output: int | None)
     return replace(profile, context_length=context, max_output_tokens=output)
 
 
-def _make_profile_reader(model: ModelSettings, own: OwnModel, *, shows_load: bool) -> ProfileReader:
+def _make_profile_reader(
+    model: ModelSettings, own_model: OwnModel, *, shows_load: bool
+) -> ProfileReader:
 
     def profile() -> ModelProfile:
-        facts = own.engine.known
-        in_memory = own.engine.loaded if shows_load else None
+        facts = own_model.engine.known
+        in_memory = own_model.engine.loaded if shows_load else None
         if facts is None:
             return ModelProfile(
                 context_length=model.context,
@@ -251,12 +253,12 @@ def _make_profile_reader(model: ModelSettings, own: OwnModel, *, shows_load: boo
                 thinks=None,
                 loaded=in_memory,
             )
-        if isinstance(own.chat, EmbeddingTarget):
+        if isinstance(own_model.chat, EmbeddingTarget):
             length = facts.context_length
             return ModelProfile(context_length=length, thinks=False, loaded=in_memory)
         switch, lacks = None, frozenset[str]()
         with suppress(ValueError):  # of a template that is none, which requests are told of
-            loaded = own.chat.model(facts)
+            loaded = own_model.chat.model(facts)
             switch = loaded.form.thinking
             lacks = frozenset() if loaded.shows_documents else frozenset({"documents"})
         return ModelProfile(
@@ -266,7 +268,7 @@ def _make_profile_reader(model: ModelSettings, own: OwnModel, *, shows_load: boo
             must_think=switch is not None and switch.mandatory,
             thinks=switch is not None,
             lacks=lacks,
-            sampling=default_sampling(own.options.sampling, facts.sampling),
+            sampling=default_sampling(own_model.options.sampling, facts.sampling),
             loaded=in_memory,
         )
 

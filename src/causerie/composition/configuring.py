@@ -230,7 +230,7 @@ class LiveConfiguration:
     async def _apply_changes(
         self, actor: Actor, entries: Sequence[StoredEntry], changes: Sequence[EntryChange]
     ) -> None:
-        outcome = await self._write_and_reload(actor, entries, changes)
+        outcome = await self._check_write_and_reload(actor, entries, changes)
         if not outcome.applied:
             raise _build_config_error(outcome.problems)
 
@@ -238,17 +238,17 @@ class LiveConfiguration:
         self, actor: Actor, entries: Sequence[StoredEntry], change: EntryChange
     ) -> EntryView:
         assert change.after is not None
-        outcome = await self._write_and_reload(actor, entries, [change])
+        outcome = await self._check_write_and_reload(actor, entries, [change])
         view = _view_entry(change.after, self._reloader.loaded)
         if outcome.applied:
             return view
         return msgspec.structs.replace(view, in_force=False, problems=outcome.problems)
 
-    async def _write_and_reload(
+    async def _check_write_and_reload(
         self, actor: Actor, entries: Sequence[StoredEntry], changes: Sequence[EntryChange]
     ) -> ReloadOutcome:
         touched = [each.after for each in changes if each.after is not None]
-        await self._check_entries(_merge_changes(entries, changes), *touched)
+        await self._load_or_refuse(_merge_changes(entries, changes), *touched)
         await self._entries.write(actor, changes)
         return await self._reloader.reload()
 
@@ -287,8 +287,8 @@ class LiveConfiguration:
             raise Overloaded("Other providers are being tried; try again in a moment.")
         self._running_provider_test_count += 1
         try:
-            tried = self._live_provider_and_key(wanted.filed) if wanted.filed else None
-            one, credentials = tried or await self._make_trial_provider(wanted)
+            tried = self._live_settings_and_keys(wanted.filed) if wanted.filed else None
+            one, credentials = tried or await self._build_trial_settings_and_credentials(wanted)
             server = self._service.now.settings.server
             outcome = await _test_provider(one, server, credentials, wanted.model)
         finally:
@@ -301,7 +301,7 @@ class LiveConfiguration:
         )
         return outcome
 
-    def _live_provider_and_key(self, provider_name: str) -> tuple[ProviderSettings, Credentials]:
+    def _live_settings_and_keys(self, provider_name: str) -> tuple[ProviderSettings, Credentials]:
         now = self._service.now
         one = next((each for each in now.settings.providers if each.name == provider_name), None)
         if one is None:
@@ -309,7 +309,7 @@ class LiveConfiguration:
         keys = {provider_name: now.providers[provider_name].key or ""}
         return one, replace(now.credentials, keys=keys)
 
-    async def _make_trial_provider(
+    async def _build_trial_settings_and_credentials(
         self, test: TestProvider
     ) -> tuple[ProviderSettings, Credentials]:
         stored, name = await self._entries.every(), f"trial-{uuid4().hex}"
@@ -319,7 +319,7 @@ class LiveConfiguration:
             wish = EntryWish(settings={**test.settings, "name": name}, key=test.key)
             tried = self._entries.drafted(SYSTEM, _build_entry_draft("provider", wish))
         try:
-            loaded = await self._check_entries([*stored, tried], tried)
+            loaded = await self._load_or_refuse([*stored, tried], tried)
         except InvalidRequest as failure:
             problems = failure.metadata.get("problems")
             if not isinstance(problems, list):
@@ -330,7 +330,7 @@ class LiveConfiguration:
         [one] = [each for each in loaded.settings.providers if each.name == name]
         return one, Credentials(keys={name: tried.credential or ""})
 
-    async def _check_entries(self, stored: Sequence[StoredEntry], *touched: StoredEntry) -> Loaded:
+    async def _load_or_refuse(self, stored: Sequence[StoredEntry], *touched: StoredEntry) -> Loaded:
         # What was broken before may stay so, other than what is `touched`.
         try:
             loaded = await asyncio.to_thread(self._reloader.read, stored)

@@ -131,7 +131,7 @@ def asked(path: Path, what: str, kind: type[A], seconds: float) -> A:
 def chatting(folder: Path) -> Iterator[None]:
     """Keep background services from ending while the block runs and this process lives."""
     if sys.platform != "win32":
-        with _open_chat_lock_file(folder) as file:
+        with _open_lock_file_of_open_chats(folder) as file:
             fcntl.flock(file, fcntl.LOCK_SH)
             yield
     else:
@@ -142,7 +142,7 @@ def is_chatting(folder: Path) -> bool:
     """Return whether a process of this user is in a block of :func:`chatting`."""
     if sys.platform != "win32":
         try:
-            with _open_chat_lock_file(folder) as file:
+            with _open_lock_file_of_open_chats(folder) as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
@@ -151,7 +151,7 @@ def is_chatting(folder: Path) -> bool:
     return False
 
 
-def _open_chat_lock_file(folder: Path) -> BinaryIO:
+def _open_lock_file_of_open_chats(folder: Path) -> BinaryIO:
     return os.fdopen(os.open(folder / _CHATS, os.O_WRONLY | os.O_CREAT, 0o600), "wb")
 
 

@@ -73,17 +73,17 @@ async def fetch_weights(
 ) -> CachedWeights:
     """Return the weights for ``engine``, fetched if needed. Raises :class:`WeightsError`."""
     model = ModelSettings(id=ref, ref=ref, engine=engine)
-    return await _fetch_model_weights(settings, model, progress, _build_hub_options(settings))
+    return await _fetch_cached_weights(settings, model, progress, _build_hub_options(settings))
 
 
 async def weights_here(settings: Settings, model: ModelSettings) -> CachedWeights | None:
     try:
-        return await _fetch_model_weights(settings, model, Silent(), HubOptions(offline=True))
+        return await _fetch_cached_weights(settings, model, Silent(), HubOptions(offline=True))
     except WeightsError:
         return None
 
 
-async def _fetch_model_weights(
+async def _fetch_cached_weights(
     settings: Settings, model: ModelSettings, progress: Progress, hub: HubOptions
 ) -> CachedWeights:
     from causerie.engines.weights import fetching  # noqa: PLC0415 - an HTTP client: 5 MB, if asked
@@ -158,7 +158,11 @@ class EngineMakers(Struct):
 
     def _fleet_entry(self, model: ModelSettings, preload: bool) -> FleetEntry:
         async def make() -> ManagedEngine:
-            known = {"llamacpp": self._llamacpp, "openvino": self._openvino, "vllm": self._vllm}
+            known = {
+                "llamacpp": self._make_llamacpp_engine,
+                "openvino": self._make_openvino_engine,
+                "vllm": self._make_vllm_engine,
+            }
             if model.engine in known:
                 return await known[model.engine](model)
             try:
@@ -182,8 +186,8 @@ class EngineMakers(Struct):
             renew=renew if model.vllm.addresses else None,
         )
 
-    async def _llamacpp(self, model: ModelSettings) -> ManagedEngine:
-        weights, seconds = await self._fetch_weights(model), self._settings.engines.load_seconds
+    async def _make_llamacpp_engine(self, model: ModelSettings) -> ManagedEngine:
+        weights, seconds = await self._fetch_cache_entry(model), self._settings.engines.load_seconds
         known = {"embeddings": model.operation == "embeddings", "spare": self.reclaimable()}
 
         def make(part: MachinePart) -> LlamaCppEngine:
@@ -194,8 +198,8 @@ class EngineMakers(Struct):
         parts = parts_of(model.llamacpp.replicas, model.llamacpp.devices)
         return await asyncio.to_thread(replicated, model.id, parts, make)
 
-    async def _openvino(self, model: ModelSettings) -> ManagedEngine:
-        weights, seconds = await self._fetch_weights(model), self._settings.engines.load_seconds
+    async def _make_openvino_engine(self, model: ModelSettings) -> ManagedEngine:
+        weights, seconds = await self._fetch_cache_entry(model), self._settings.engines.load_seconds
 
         def make(part: MachinePart) -> OpenVinoEngine:
             options = alike(OpenVinoOptions, model.openvino, part=part)
@@ -205,26 +209,26 @@ class EngineMakers(Struct):
         parts = parts_of(model.openvino.replicas)
         return await asyncio.to_thread(replicated, model.id, parts, make)
 
-    async def _vllm(self, model: ModelSettings) -> ManagedEngine:
+    async def _make_vllm_engine(self, model: ModelSettings) -> ManagedEngine:
         # Imported here: its tokenizer's library takes memory, which other engines do not need.
         from causerie.composition.vllm_engines import vllm_engine  # noqa: PLC0415 - tokenizers: memory, for vLLM alone
 
-        weights = await self._fetch_weights(model)
+        weights = await self._fetch_cache_entry(model)
         key = self._credentials.models.get(model.id)
         return await vllm_engine(model, weights.path, key, self._settings.engines.load_seconds)
 
-    async def _fetch_weights(self, model: ModelSettings) -> CachedWeights:
+    async def _fetch_cache_entry(self, model: ModelSettings) -> CachedWeights:
         # One download at a time: it has all the bandwidth, and there is one bar.
         settings = self._settings
         try:
             try:
-                weights = await _fetch_model_weights(
+                weights = await _fetch_cached_weights(
                     settings, model, Silent(), HubOptions(offline=True)
                 )
             except Offline:
                 async with self._download_lock:
                     bar, hub = self._watcher.download, _build_hub_options(settings)
-                    weights = await _fetch_model_weights(settings, model, bar, hub)
+                    weights = await _fetch_cached_weights(settings, model, bar, hub)
         except WeightsError as error:
             self.missing = error
             raise EngineFailed(str(error)) from error

@@ -129,7 +129,7 @@ def checked_with(
 
     ``text`` is the text of the file, if known. Raises :class:`SettingsError` for a broken file.
     """
-    loaded, credentials = checked(lambda: _refuse_unknown_models(merged_with(read, stored, text)))
+    loaded, credentials = checked(lambda: _refuse_unknown_chosen(merged_with(read, stored, text)))
     keys, alerts = dict(credentials.keys), dict(credentials.alerts)
     for each in stored:
         if each.credential is not None and in_force(each, loaded):
@@ -137,7 +137,7 @@ def checked_with(
     return loaded, replace(credentials, keys=keys, alerts=alerts)
 
 
-def _refuse_unknown_models(loaded: Loaded) -> Loaded:
+def _refuse_unknown_chosen(loaded: Loaded) -> Loaded:
     ids = [one.id for one in loaded.settings.models]
     if missing := sorted(loaded.chosen - set(ids)):
         words = f"no model has the id {missing[0]}; there are: {', '.join(ids) or 'none'}"

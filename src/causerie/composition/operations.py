@@ -66,19 +66,20 @@ class ProviderViews:
         self._settings = now.settings
         self._router = now.router
         self._target_status_by_name = {one.name: one for one in now.router.status()}
-        self._loop_pauser = Turns()
-        self._targets_by_provider: dict[str | None, dict[str, str]] = {}  # of each provider
+        self._yielder_to_other_tasks = Turns()
+        self._target_models_by_provider: dict[str | None, dict[str, str]] = {}  # of each provider
         self._servings_by_target: dict[str, list[ports.Serving]] = {}
 
     @classmethod
     async def of(cls, now: InForce) -> Self:
         views, settings = cls(now), now.settings
         for target in settings.targets:
-            views._targets_by_provider.setdefault(target.provider, {})[target.name] = target.model
-            await views._loop_pauser.pause()
+            models = views._target_models_by_provider.setdefault(target.provider, {})
+            models[target.name] = target.model
+            await views._yielder_to_other_tasks.pause()
         for name, serving in _iterate_target_servings(settings):
             views._servings_by_target.setdefault(name, []).append(serving)
-            await views._loop_pauser.pause()
+            await views._yielder_to_other_tasks.pause()
         return views
 
     async def provider(
@@ -89,13 +90,13 @@ class ProviderViews:
     ) -> ports.ProviderView:
         known = {each.id: each for each in one.models}
         targets, models = [], []
-        for name, model in self._targets_by_provider.get(one.name, {}).items():
+        for name, model in self._target_models_by_provider.get(one.name, {}).items():
             targets.append(self._view_target(name, model))
-            await self._loop_pauser.pause()
+            await self._yielder_to_other_tasks.pause()
         for id in dict.fromkeys([*(each.model for each in targets), *known]):
             told = known.get(id, ProviderModelSettings(id=id))
-            models.append(self._view_model(told, results.get(id, probes.NOTHING)))
-            await self._loop_pauser.pause()
+            models.append(self._view_probed_model(told, results.get(id, probes.NOTHING)))
+            await self._yielder_to_other_tasks.pause()
         shown = probe_view(probe) if probe is not None else None
         return alike(
             ports.ProviderView, one, targets=tuple(targets), models=tuple(models), probe=shown
@@ -138,9 +139,11 @@ class ProviderViews:
             serves=tuple(self._servings_by_target.get(target_name, ())),
         )
 
-    def _view_model(self, model: ProviderModelSettings, kept: probes.Kept) -> ports.ProbedModelView:
-        newest = kept.newest
-        results = (each for each in (kept.used, newest) if each is not None)
+    def _view_probed_model(
+        self, model: ProviderModelSettings, kept_results: probes.Kept
+    ) -> ports.ProbedModelView:
+        newest = kept_results.newest
+        results = (each for each in (kept_results.used, newest) if each is not None)
         used = next((each for each in results if not changes(model, each)), None)
         return alike(
             ports.ProbedModelView,
@@ -319,13 +322,13 @@ class LiveOperations:
         views = await ProviderViews.of(self._service.now)
         if name == OWN_PROVIDER and (own := views.own()) is not None:
             return own
-        return await self._view_provider(views, self._require_provider(name))
+        return await self._view_provider(views, self._require_provider_settings(name))
 
     async def probe(
         self, actor: Actor, name: str, model: str, *, quick: bool = False
     ) -> ports.ProbeView:
         await self._accounts.entries.require(actor, Action.PROVIDERS_PROBE)
-        one = self._require_provider(name)
+        one = self._require_provider_settings(name)
         if not model or len(model) > 1000:
             raise InvalidRequest("Name the model as the provider does.", param="model")
         connected = self._service.now.providers[name]
@@ -345,7 +348,7 @@ class LiveOperations:
 
     async def cancel(self, actor: Actor, name: str) -> ports.ProbeView:
         await self._accounts.entries.require(actor, Action.PROVIDERS_PROBE)
-        last = self._examinations.last(self._require_provider(name).name)
+        last = self._examinations.last(self._require_provider_settings(name).name)
         if last is None:
             words = f"No probe of {name} was started since the service was started."
             raise NotFound(words, code="not_found")
@@ -358,7 +361,7 @@ class LiveOperations:
 
     async def use(self, actor: Actor, name: str, model: str) -> ports.AppliedResult:
         await self._accounts.entries.require(actor, Action.PROVIDERS_PROBE)
-        one = self._require_provider(name)
+        one = self._require_provider_settings(name)
         kept_results = await self._examinations.results.of(name)
         result = kept_results.get(model, probes.NOTHING).newest
         if result is None:
@@ -417,7 +420,7 @@ class LiveOperations:
         results = await self._examinations.results.of(provider.name)
         return await views.provider(provider, results, self._examinations.last(provider.name))
 
-    def _require_provider(self, provider_name: str) -> ProviderSettings:
+    def _require_provider_settings(self, provider_name: str) -> ProviderSettings:
         for one in self._service.now.settings.providers:
             if one.name == provider_name:
                 return one

@@ -74,7 +74,7 @@ class ProviderKey:
         self._renewal_interval = renewal_seconds(place)
         self._key_valid_until = monotonic() + (place.lifetime or _NEVER)
         self._forced_read_at = -_NEVER  # time of the last renewal after a rejection
-        self._is_renewal_running = False
+        self._is_renewal_loop_alive = False
         self._renewal_request_event, self._key_read_event = asyncio.Event(), asyncio.Event()
         self._key_read_event.set()
         provider.key_renewal = self
@@ -95,7 +95,7 @@ class ProviderKey:
     async def renewed(self, rejected: str | None) -> bool:
         if self.provider.credential != rejected:
             return True
-        if self._is_renewal_running and monotonic() - self._forced_read_at >= _REJECTED_SECONDS:
+        if self._is_renewal_loop_alive and monotonic() - self._forced_read_at >= _REJECTED_SECONDS:
             self._forced_read_at = monotonic()
             self._key_read_event.clear()
             self._renewal_request_event.set()
@@ -104,7 +104,7 @@ class ProviderKey:
 
     async def run(self) -> None:
         """Read the key again and again: before its lifetime is over, and when it was rejected."""
-        self._is_renewal_running = True
+        self._is_renewal_loop_alive = True
         try:
             while True:
                 await happens(
@@ -112,13 +112,13 @@ class ProviderKey:
                     None if self._renewal_interval == _NEVER else self._renewal_interval,
                 )
                 self._renewal_request_event.clear()
-                await self._renew_key()
+                await self._renew_key_once()
                 self._key_read_event.set()
         finally:
-            self._is_renewal_running = False
+            self._is_renewal_loop_alive = False
             self._key_read_event.set()
 
-    async def _renew_key(self) -> None:
+    async def _renew_key_once(self) -> None:
         try:
             loop = asyncio.get_running_loop()
             self.use(await loop.run_in_executor(_threads, secret_value, self._key_source, {}))

@@ -100,7 +100,7 @@ async def tracing(settings: Tracing) -> AsyncIterator[Traces]:
 
         def traced(targets: Mapping[str, Target], settings: Settings) -> Mapping[str, Target]:
             nonlocal before
-            facts = _map_targets_to_span_attributes(settings)
+            facts = _map_target_to_model_and_attributes(settings)
             made: dict[str, tracing.TracedTarget] = {}
             for name, target in targets.items():
                 kept = before.get(name)
@@ -113,7 +113,7 @@ async def tracing(settings: Tracing) -> AsyncIterator[Traces]:
         yield Traces(meter, traced, tracing.current)
 
 
-def _map_targets_to_span_attributes(
+def _map_target_to_model_and_attributes(
     settings: Settings,
 ) -> Mapping[str, tuple[str, Mapping[str, str | int]]]:
     providers = {one.name: one for one in settings.providers}

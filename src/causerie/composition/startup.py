@@ -211,7 +211,7 @@ class _Start:
             asyncio.get_running_loop().create_future()
         )
         self.stop = asyncio.Event()
-        self._load_failures: list[CannotStart] = []
+        self._failure_list: list[CannotStart] = []
 
     def accepts(self, host: str, port: int) -> None:
         self._address_future.set_result((host, port))
@@ -226,8 +226,8 @@ class _Start:
         address = await self._address_future
         async with owned(self._show_load_progress()):
             await asyncio.gather(*(self._preload_model(model) for model in self._preload))
-        if self._load_failures and len(self._load_failures) == len(self._preload):
-            self.failure = self._load_failures[-1]
+        if self._failure_list and len(self._failure_list) == len(self._preload):
+            self.failure = self._failure_list[-1]
             self.stop.set()
             return
         self._watcher.loading(self._engines.status())  # with what is known of the loaded ones
@@ -242,8 +242,8 @@ class _Start:
                     break
                 except EngineFailed as error:
                     if engine == self._engines.engine(model_id):
-                        self._load_failures.append(CannotStart(f"{model_id} did not load: {error}"))
-                        if len(self._load_failures) < len(self._preload):
+                        self._failure_list.append(CannotStart(f"{model_id} did not load: {error}"))
+                        if len(self._failure_list) < len(self._preload):
                             log.warning(NOT_LOADED, model=model_id, why=str(error))
                         break
 

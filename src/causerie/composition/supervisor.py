@@ -143,7 +143,7 @@ class Supervisor:
     async def _supervise_workers(self) -> None:
         async with asyncio.TaskGroup() as group:
             keeping = [group.create_task(self._keep_running(1))]
-            starting = group.create_task(self._start_all(group, keeping))
+            starting = group.create_task(self._add_workers(group, keeping))
             await self._stop_event.wait()
             starting.cancel()
             if self._exit_status is None:
@@ -159,7 +159,7 @@ class Supervisor:
                 await asyncio.wait(keeping, timeout=self._stop_seconds)
             self._signal_workers(signal.SIGKILL)
 
-    async def _start_all(self, group: asyncio.TaskGroup, tasks: list[asyncio.Task[None]]) -> None:
+    async def _add_workers(self, group: asyncio.TaskGroup, tasks: list[asyncio.Task[None]]) -> None:
         # The first worker prepares what all share, so the others start after it.
         await self._wait_until_ready(1)
         tasks += [
@@ -182,7 +182,7 @@ class Supervisor:
         pause, loop = _FIRST_PAUSE, asyncio.get_running_loop()
         while not self._stop_event.is_set():
             began = loop.time()
-            status, was_ready = await self._run_worker(worker_number)
+            status, was_ready = await self._run_worker_for_status_and_readiness(worker_number)
             if self._stop_event.is_set():
                 return
             if not (was_ready or self._has_started_all_workers):
@@ -196,7 +196,7 @@ class Supervisor:
             await happens(self._stop_event, pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
-    async def _run_worker(self, worker_number: int) -> tuple[int, bool]:
+    async def _run_worker_for_status_and_readiness(self, worker_number: int) -> tuple[int, bool]:
         try:
             worker = await self._start_worker(worker_number)
         except OSError as error:
@@ -244,7 +244,7 @@ class Supervisor:
 
     async def _handle_reports(self, worker: _Worker) -> None:
         # A worker that is killed may leave half a line.
-        while (line := await self._read_report_line(worker)).endswith(b"\n"):
+        while (line := await self._read_report_bytes_or_kill(worker)).endswith(b"\n"):
             report = msgspec.json.decode(line, type=WorkerReport)
             if report.first_link is not None:
                 self._announcer.first_link(report.first_link)
@@ -255,7 +255,7 @@ class Supervisor:
                 if worker.outdated:
                     await self._ask_worker(worker, "reload", ReloadOutcome, _RELOAD_SECONDS)
 
-    async def _read_report_line(self, worker: _Worker) -> bytes:
+    async def _read_report_bytes_or_kill(self, worker: _Worker) -> bytes:
         # Two waits: where all of the service stood still, as in a paused container, the first
         # one ends at once when it goes on.
         for _ in range(2):

@@ -101,8 +101,7 @@ class Replica:
         self._random = random.Random()
         self._is_connection_loss_logged = self._is_operation_failure_logged = False
         self._connected_event = asyncio.Event()
-        self._reporters: list[tuple[Callable[[], Held], Report]] = []
-        self._sent_holds: list[Held] = []  # of each holder, when this process joined
+        self._held_report_pairs: list[tuple[Callable[[], Held], Report]] = []
         self._key_prefix = f"{{{options.prefix}}}"  # braces: one slot of a cluster for all keys
         self._clock_offset_microseconds = 0  # of the server's clock before ours, at least
         self.process = ""
@@ -138,7 +137,7 @@ class Replica:
 
     def holder(self, held: Callable[[], Held], report: Report) -> None:
         """Add callbacks: ``held`` gives held amounts by key, ``report`` the message of them."""
-        self._reporters.append((held, report))
+        self._held_report_pairs.append((held, report))
 
     def alone(self, what: str) -> None:
         """Raise ``StoreUnavailable`` if the options refuse callers while the server is away."""
@@ -206,7 +205,7 @@ class Replica:
             while True:
                 connection: AbstractConnection = self._pool.make_connection()  # type: ignore[no-untyped-call]  # untyped there
                 try:
-                    await self._connect_and_join(connection)
+                    await self._connect_join_and_report(connection)
                     pause = _FIRST_PAUSE
                     await self._send_queued_operations(connection)
                 except (ValkeyError, OSError, TimeoutError, ConnectionLost) as failure:
@@ -218,7 +217,7 @@ class Replica:
         finally:
             self._handle_connection_loss(None)
 
-    async def _connect_and_join(self, connection: AbstractConnection) -> None:
+    async def _connect_join_and_report(self, connection: AbstractConnection) -> None:
         async with asyncio.timeout(self._options.connect_seconds):
             if isinstance(connection, SSLConnection):  # reads many certificates: not in the loop
                 await asyncio.to_thread(connection.ssl_context.get)
@@ -227,12 +226,12 @@ class Replica:
             await connection.read_response()
             former, self.process = self.process, token_urlsafe(6)
             self.joins += 1
-            self._sent_holds = [dict(held()) for held, _ in self._reporters]
-            reports = self._make_reports([{} for _ in self._reporters], self._sent_holds)
+            old = [dict(held()) for held, _ in self._held_report_pairs]
+            reports = self._list_held_changes([{} for _ in old], old)
             await self._exchange_batch(connection, reports, former)
         self._is_connection_loss_logged = self._is_operation_failure_logged = False
         self._connected_event.set()
-        for report in self._make_reports(self._sent_holds, [held() for held, _ in self._reporters]):
+        for report in self._list_held_changes(old, [held() for held, _ in self._held_report_pairs]):
             self.send(report)  # changed while the reply to the first report was on its way
         _log.info("limits.shared")
 
@@ -298,9 +297,9 @@ class Replica:
         while self._operations:
             self._operations.popleft().failed()
 
-    def _make_reports(self, before: Sequence[Held], after: Sequence[Held]) -> list[SharedOperation]:
+    def _list_held_changes(self, old: Sequence[Held], new: Sequence[Held]) -> list[SharedOperation]:
         found = []
-        for (_, report), was, held in zip(self._reporters, before, after, strict=True):
+        for (_, report), was, held in zip(self._held_report_pairs, old, new, strict=True):
             keys = [key for key in {*was, *held} if was.get(key, 0) != held.get(key, 0)]
             if keys:
                 changed = {key: held.get(key, 0) for key in keys}

@@ -216,11 +216,11 @@ class DistributedCounters:
         for scope, output in zip(scopes, outputs, strict=True):
             limits = scope.requests, scope.tokens, scope.input, scope.output, scope.concurrent
             words += _LIMITS.pack(*limits, output if scope.counts_tokens else -1)
-        parse = partial(self._parse_lease_reply, scopes, need.input, outputs)
+        parse = partial(self._count_and_parse_lease, scopes, need.input, outputs)
         keys = [self._scope_key(scope.id) for scope in scopes]
         return await self.replica.ask(words, keys, parse, _undo_if_lease)
 
-    def _parse_lease_reply(
+    def _count_and_parse_lease(
         self, scopes: Sequence[RateScope], input: int, outputs: Sequence[int], reply: bytes
     ) -> DistributedLease | QuotaRefusal:
         taken, now = _TAKEN.unpack_from(reply)
@@ -283,7 +283,7 @@ class DistributedBudgets:
     def __init__(self, replica: Replica) -> None:
         self._server = replica
         self._reserved_by_budget: Counter[str] = Counter()  # amounts by place
-        self._join_number_by_hold: dict[int, int] = {}  # of holds without the server, by identity
+        self._untold_join_by_holds_id: dict[int, int] = {}  # of holds without the server
         replica.holder(
             lambda: {self._budget_key(place): n for place, n in self._reserved_by_budget.items()},
             lambda held: b"k" + b"".join(_PARTS.pack(*divmod(n, _BILLION)) for n in held.values()),
@@ -300,19 +300,19 @@ class DistributedBudgets:
         self._server.alone("budgets")
         return None
 
-    async def _reserve_shared(self, holds: Sequence[HoldRequest], spent_read: bool) -> HoldAnswer:
+    async def _reserve_shared(self, holds: Sequence[HoldRequest], knows_spent: bool) -> HoldAnswer:
         def undo(answer: HoldAnswer) -> None:
             if answer.outcome == "held":
                 self.give_back(holds)
 
-        words = pack("<cB", b"h", spent_read)
+        words = pack("<cB", b"h", knows_spent)
         for want in holds:
             for amount in (want.amount, want.estimate, want.spent):
                 words += _PARTS.pack(*divmod(amount, _BILLION))
         keys = [self._budget_key(want.place) for want in holds]
-        return await self._server.ask(words, keys, partial(self._parse_hold_reply, holds), undo)
+        return await self._server.ask(words, keys, partial(self._count_and_parse_hold, holds), undo)
 
-    def _parse_hold_reply(self, holds: Sequence[HoldRequest], reply: bytes) -> HoldAnswer:
+    def _count_and_parse_hold(self, holds: Sequence[HoldRequest], reply: bytes) -> HoldAnswer:
         held = reply[0]
         if held == _UNKNOWN:
             return HoldAnswer("spent unknown")
@@ -327,11 +327,11 @@ class DistributedBudgets:
 
     def held_alone(self, wants: Sequence[HoldRequest]) -> None:
         self._add_reserved_amounts(wants, 1)
-        self._join_number_by_hold[id(wants)] = self._server.untold_join
+        self._untold_join_by_holds_id[id(wants)] = self._server.untold_join
 
     def give_back(self, wants: Sequence[HoldRequest]) -> None:
         self._add_reserved_amounts(wants, -1)
-        if self._join_number_by_hold.pop(id(wants), None) != self._server.joins:
+        if self._untold_join_by_holds_id.pop(id(wants), None) != self._server.joins:
             command = self._build_settle_command(wants, [0] * len(wants), held=True)
             self._server.send(SharedOperation(*command))
 
@@ -340,7 +340,7 @@ class DistributedBudgets:
     ) -> None:
         if held:
             self._add_reserved_amounts(wants, -1)
-            held = self._join_number_by_hold.pop(id(wants), None) != self._server.joins
+            held = self._untold_join_by_holds_id.pop(id(wants), None) != self._server.joins
         with suppress(ConnectionLost):
             await self._server.ask(*self._build_settle_command(wants, spent, held=held), bytes)
 

@@ -31,24 +31,24 @@ _SECRET = re.compile(r"(^|_)(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|AUTH)
 
 def base_environment() -> dict[str, str]:
     """Return the environment variables that every program needs."""
-    return _variables_without_secrets(_BASE)
+    return _select_variables_without_secrets(_BASE)
 
 
 def engine_environment(passed: Collection[str] = ()) -> dict[str, str]:
     """Return the environment variables for an engine, and those that the operator ``passed``."""
     ours = os.environ  # noqa: TID251 - handed on, not read
     more = {name: ours[name] for name in passed if name in ours}
-    return base_environment() | _variables_without_secrets(_ENGINE) | more
+    return base_environment() | _select_variables_without_secrets(_ENGINE) | more
 
 
 def package_index_environment() -> dict[str, str]:
     """Return the environment variables for pip, which may have the addresses of indexes."""
-    return engine_environment() | _variables_without_secrets(re.compile(r"PIP_\w+"))
+    return engine_environment() | _select_variables_without_secrets(re.compile(r"PIP_\w+"))
 
 
-def _variables_without_secrets(names: re.Pattern[str]) -> dict[str, str]:
+def _select_variables_without_secrets(wanted: re.Pattern[str]) -> dict[str, str]:
     return {
         name: value
         for name, value in os.environ.items()  # noqa: TID251 - handed on, not read
-        if (names.fullmatch(name) or names.fullmatch(name.lower())) and not _SECRET.search(name)
+        if (wanted.fullmatch(name) or wanted.fullmatch(name.lower())) and not _SECRET.search(name)
     }

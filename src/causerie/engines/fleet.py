@@ -187,7 +187,7 @@ class Fleet:
             if model_slot.idle is not None:
                 model_slot.idle.cancel()
             if model_slot.engine is not None:
-                _ = self._stop_engine(model_slot.engine)
+                _ = self._start_engine_stop_task(model_slot.engine)
                 model_slot.engine = None
         ended = await asyncio.gather(*self._bytes_by_end_task, return_exceptions=True)
         for result in ended:
@@ -234,9 +234,9 @@ class Fleet:
 
     def reclaimable(self) -> int:
         """Return the memory in bytes of unused models that may be unloaded for another one."""
-        return sum(slot.engine.memory_bytes for slot in self._unloadable_slots() if slot.engine)
+        return sum(slot.engine.memory_bytes for slot in self._self_unloading_slots() if slot.engine)
 
-    def _unloadable_slots(self) -> Sequence[ModelSlot]:
+    def _self_unloading_slots(self) -> Sequence[ModelSlot]:
         evictable = (slot for slot in self._all_slots() if slot.evictable)
         return [slot for slot in evictable if slot.entry.idle_seconds is not None]
 
@@ -303,7 +303,7 @@ class Fleet:
     async def _load_engine(self, model_slot: ModelSlot, log_failure: bool) -> ManagedEngine:
         began = time.monotonic()
         try:
-            await self._unload_slot(model_slot)  # one that has lost what it was made of
+            await self._unload_and_await(model_slot)  # one that has lost what it was made of
             engine = await model_slot.entry.make()
             async with self._memory_lock:
                 await self._free_memory(model_slot.entry, engine.memory_bytes)
@@ -335,12 +335,12 @@ class Fleet:
             model_slot.facts = await engine.facts()
         except BaseException:
             model_slot.engine = None
-            await asyncio.shield(self._stop_engine(engine))  # it may have got half way
+            await asyncio.shield(self._start_engine_stop_task(engine))  # it may have got half way
             raise
 
     async def _free_memory(self, entry: FleetEntry, need: int) -> None:
-        while need > self._get_free_bytes() and (idle := self._unloadable_slots()):
-            await self._unload_slot(min(idle, key=lambda model_slot: model_slot.used_at))
+        while need > self._get_free_bytes() and (idle := self._self_unloading_slots()):
+            await self._unload_and_await(min(idle, key=lambda model_slot: model_slot.used_at))
         deadline = time.monotonic() + entry.wait_seconds
         while (budget := self._memory_budget) is not None and self._taken_bytes() + need > budget:
             if need > budget:
@@ -351,7 +351,7 @@ class Fleet:
                 )
             unused = [model_slot for model_slot in self._all_slots() if model_slot.unused]
             if free := [model_slot for model_slot in unused if model_slot.evictable]:
-                await self._unload_slot(min(free, key=lambda model_slot: model_slot.used_at))
+                await self._unload_and_await(min(free, key=lambda model_slot: model_slot.used_at))
                 continue
             self._memory_released_event.clear()
             until = min([deadline, *(model_slot.awaited_until for model_slot in unused)])
@@ -393,17 +393,17 @@ class Fleet:
     async def _unload_if_unused(self, model_slot: ModelSlot) -> None:
         async with self._memory_lock:
             if model_slot.unused:
-                await self._unload_slot(model_slot)
+                await self._unload_and_await(model_slot)
 
-    async def _unload_slot(self, model_slot: ModelSlot) -> None:
+    async def _unload_and_await(self, model_slot: ModelSlot) -> None:
         engine, model_slot.engine = model_slot.engine, None
         model_slot.dismissed = False
         if engine is not None:
             log.info("model unloaded", model=model_slot.entry.model)
-            await asyncio.shield(self._stop_engine(engine))
+            await asyncio.shield(self._start_engine_stop_task(engine))
         self._schedule_idle_unload(model_slot)
 
-    def _stop_engine(self, engine: ManagedEngine) -> asyncio.Task[None]:
+    def _start_engine_stop_task(self, engine: ManagedEngine) -> asyncio.Task[None]:
         return self._start_end_task(engine.stop(), engine.memory_bytes)
 
     def _start_end_task(

@@ -125,7 +125,7 @@ class Spelling:
     ) -> None:
         self._vocabulary = vocabulary
         self._hidden_tokens = hidden
-        self._visible_texts = frozenset(visible)
+        self._visible_control_token_texts = frozenset(visible)
         self.pending = b""
         for token in behind[-_RESUMED:]:
             _ = self(token)
@@ -148,8 +148,9 @@ class Spelling:
         if token >= len(self._vocabulary.tokens):  # a model may have more rows than words
             return b""
         raw = self._vocabulary.tokens[token]
-        shown = not self._is_control(token) or raw.decode("utf-8", "replace") in self._visible_texts
-        return raw if shown else b""
+        if not self._is_control(token):
+            return raw
+        return raw if raw.decode("utf-8", "replace") in self._visible_control_token_texts else b""
 
     def _is_control(self, token: int) -> bool:
         return token in self._hidden_tokens or self._vocabulary.types[token] in _HIDDEN
@@ -168,14 +169,14 @@ class Guided:
     def __post_init__(self) -> None:
         self._request = replace(self._request, grammar=None, accepted=(), resumed="")
         self._output_tokens: list[int] = []
-        self._undelivered_token_count = 0  # of a character that the engine did not come to end
+        self._never_delivered_token_count = 0  # of a character that the engine did not come to end
         self._cached_token_count: int | None = None
         self._stop_reason: Literal["stop", "length"] | None = None
 
     async def outputs(self) -> AsyncGenerator[base.Output, None]:
         while self._stop_reason is None:
             if not self._spelling.pending:  # a stream cannot begin in the middle of a character
-                async with aclosing(self._generate_freely()) as outputs:
+                async with aclosing(self._generate_until_grammar_rejects()) as outputs:
                     async for output in outputs:
                         yield output
             if self._stop_reason is None:
@@ -183,18 +184,18 @@ class Guided:
         yield base.Stopped(
             self._stop_reason,
             len(self._request.prompt),
-            len(self._output_tokens) + self._undelivered_token_count,
+            len(self._output_tokens) + self._never_delivered_token_count,
             cached_tokens=self._cached_token_count or 0,
         )
 
-    async def _generate_freely(self) -> AsyncGenerator[base.Output, None]:
+    async def _generate_until_grammar_rejects(self) -> AsyncGenerator[base.Output, None]:
         before = len(self._output_tokens)
         async with self._start_generation(self._remaining_request()) as outputs:
             async for output in outputs:
                 if isinstance(output, base.Token):
                     if not await asyncio.to_thread(self._matcher.accept, output.id):
                         return
-                    yield self._append_token(output)
+                    yield self._append_and_spell_token(output)
                     continue
                 if self._cached_token_count is None:
                     self._cached_token_count = output.cached_tokens
@@ -202,7 +203,7 @@ class Guided:
                         yield output
                 if isinstance(output, base.Stopped):
                     seen = len(self._output_tokens) - before
-                    self._undelivered_token_count = max(output.completion_tokens - seen, 0)
+                    self._never_delivered_token_count = max(output.completion_tokens - seen, 0)
                     self._stop_reason = output.reason
 
     async def _draw_admitted_token(self) -> base.Token:
@@ -214,7 +215,7 @@ class Guided:
             self._stop_reason = "stop"
         elif len(self._output_tokens) + 1 == self._request.max_tokens:
             self._stop_reason = "length"
-        return self._append_token(token)
+        return self._append_and_spell_token(token)
 
     def _remaining_request(self, *, drawn: bool = False) -> base.TextRequest:
         # Each run has a seed of its own. With the same seed, the second draw of a token would use
@@ -231,7 +232,7 @@ class Guided:
             sampling=sampling,
         )
 
-    def _append_token(self, token: base.Token) -> base.Token:
+    def _append_and_spell_token(self, token: base.Token) -> base.Token:
         self._output_tokens.append(token.id)
         # An engine that was asked for one token alone knows nothing of a character around it.
         raw = b"" if self._request.logprobs is None else self._spelling.raw(token.id)

@@ -78,7 +78,7 @@ def main() -> None:
     ignore_signals()
     task = json.loads(sys.stdin.readline())
     launch = task["launch"]
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=_wait_and_exit_with_parent, daemon=True).start()
     stay_on(launch["cpus"])
     os.umask(0o077)  # the socket is this user's
     try:
@@ -104,7 +104,7 @@ def main() -> None:
 def _build_server_parameters(launch: dict[str, Any], key: str, socket: str | None) -> Any:
     params = xllamacpp.CommonParams()
     params.model.path = launch["weights"]
-    _set_cache_sizes(params, launch)
+    _set_slot_count_and_cache_size(params, launch)
     params.cpuparams.n_threads = launch["threads"]
     params.cpuparams_batch.n_threads = launch["threads"]
     if launch["gpu_layers"] is not None:
@@ -146,7 +146,7 @@ def _build_server_parameters(launch: dict[str, Any], key: str, socket: str | Non
     return params
 
 
-def _set_cache_sizes(params: Any, launch: dict[str, Any]) -> None:
+def _set_slot_count_and_cache_size(params: Any, launch: dict[str, Any]) -> None:
     context, parallel, cache_tokens = (
         launch[name] for name in ("context", "parallel", "cache_tokens")
     )
@@ -176,7 +176,7 @@ def _uses_gpu(launch: dict[str, Any]) -> bool:
     return any("GPU" in device["type"].name for device in xllamacpp.get_device_info())
 
 
-def _end_with_parent() -> None:
+def _wait_and_exit_with_parent() -> None:
     sys.stdin.read()
     os._exit(0)  # native threads hold no state worth a farewell
 

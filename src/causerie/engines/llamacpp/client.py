@@ -75,12 +75,12 @@ class PartialTokens:
                 return found
         return ()
 
-    def _find_ids_spelling(self, head: bytes, count: int) -> tuple[int, ...]:
-        if count == 1:
+    def _find_ids_spelling(self, head: bytes, exact_count: int) -> tuple[int, ...]:
+        if exact_count == 1:
             return (self._partial_ids_by_bytes[head],) if head in self._partial_ids_by_bytes else ()
-        for cut in range(len(head) - count + 1, 0, -1):
+        for cut in range(len(head) - exact_count + 1, 0, -1):
             first = self._partial_ids_by_bytes.get(head[:cut])
-            rest = self._find_ids_spelling(head[cut:], count - 1) if first is not None else ()
+            rest = self._find_ids_spelling(head[cut:], exact_count - 1) if first is not None else ()
             if first is not None and rest:
                 return (first, *rest)
         return ()
@@ -207,7 +207,7 @@ class LlamaCppClient(EngineTransport):
         pulse: Pulse,  # beats while a completion comes
     ) -> None:
         self.images: ImagePrompts | None = None  # made for the first prompt with images
-        self._partial_tokens = partial
+        self._partial_token_finder = partial
         self._pulse = pulse
         self._slots = slots
         self._prefill = prefill
@@ -240,7 +240,7 @@ class LlamaCppClient(EngineTransport):
                     yield outputs
                 return
             if request.shared >= slot.read + LEAST_TOKENS:
-                await self._read_ahead(request.prompt[: request.shared], slot)
+                await self._read_ahead_and_count_cached(request.prompt[: request.shared], slot)
             least = self._prefill.least_chunk(
                 slot.read, len(request.prompt), streaming=self._slots.streaming
             )
@@ -253,15 +253,15 @@ class LlamaCppClient(EngineTransport):
                 yield outputs
 
     async def _complete_in_chunks(
-        self, request: TextRequest, slot: Slot, least: int
+        self, request: TextRequest, slot: Slot, least_chunk: int
     ) -> AsyncGenerator[Output, None]:
         begun = False
         while True:
             async with self._prefill.turn:
-                end = slot.read + self._prefill.chunk(least, streaming=self._slots.streaming)
+                end = slot.read + self._prefill.chunk(least_chunk, streaming=self._slots.streaming)
                 if end >= len(request.prompt):
                     break
-                found = await self._read_ahead(request.prompt[:end], slot)
+                found = await self._read_ahead_and_count_cached(request.prompt[:end], slot)
             if not begun:
                 begun = True
                 yield Started(found)
@@ -270,7 +270,7 @@ class LlamaCppClient(EngineTransport):
                 if not (begun and isinstance(output, Started)):
                     yield output
 
-    async def _read_ahead(self, beginning: Sequence[int], slot: Slot) -> int:
+    async def _read_ahead_and_count_cached(self, beginning: Sequence[int], slot: Slot) -> int:
         found = 0
         request = TextRequest(beginning, max_tokens=0)
         async with self._run_completion(request, slot) as outputs:
@@ -294,7 +294,7 @@ class LlamaCppClient(EngineTransport):
             speed = None if prompt is not None else self._prefill.speed
             stream = _Stream(response, self._pulse, slot, speed, made)
             async with aclosing(
-                _stream_outputs(stream, self._partial_tokens, request.logprobs)
+                _stream_outputs(stream, self._partial_token_finder, request.logprobs)
             ) as outputs:
                 yield outputs
         finally:
