@@ -338,7 +338,7 @@ class LlamaCppEngine(supervised.SupervisedEngine[LlamaCppClient]):
             self._refuse_or_warn_if_memory_short(need)
         token_bytes = kv_bytes_per_token(header, launch.kv_type)
         self._prompt_store = PromptStore(launch.prompt_cache_bytes, token_bytes)
-        self._partial_tokens: PartialTokens  # of the vocabulary, once that is read
+        self._partial_token_index: PartialTokens  # of the vocabulary, once that is read
 
     def _refuse_or_warn_if_memory_short(self, need: Need) -> None:
         model, total = self._model_name, available_memory() // self._launch.options.part.of
@@ -488,7 +488,7 @@ class LlamaCppEngine(supervised.SupervisedEngine[LlamaCppClient]):
         sizes = batch, launch.context, launch.token_seconds, gpu_batch or FULL_SPEED
         prefill = ChunkedPrefill(*sizes, enabled=launch.cuts_back)
         slots = Slots(launch.parallel, launch.cache_tokens, self._prompt_store)
-        client = LlamaCppClient(place, key, slots, prefill, self._partial_tokens, self._pulse)
+        client = LlamaCppClient(place, key, slots, prefill, self._partial_token_index, self._pulse)
         return EngineChild(process, client, self._pulse, _QUESTIONS, _get_abort_reason_or_empty)
 
     async def stop(self) -> None:
@@ -498,7 +498,7 @@ class LlamaCppEngine(supervised.SupervisedEngine[LlamaCppClient]):
 
     def _read_vocabulary(self) -> TokenTable:
         vocabulary = read_vocabulary(self._local_model.vocabulary)
-        self._partial_tokens = PartialTokens(vocabulary)
+        self._partial_token_index = PartialTokens(vocabulary)
         return vocabulary
 
     def _run_request(

@@ -249,7 +249,9 @@ class Slots:
             cells = len(prompt) + max_tokens
             slot, shared, stored = await self._choose_and_reserve_slot(engine, scope, tokens, cells)
             try:
-                slot.begin(await self._prepare_slot(engine, slot, scope, shared, stored))
+                slot.begin(
+                    await self._prepare_slot_and_count_held(engine, slot, scope, shared, stored)
+                )
                 yield slot
             finally:
                 slot.leave(tokens, next(self._use_counter))
@@ -295,7 +297,7 @@ class Slots:
         goes_on = shared > 0 and own.continued_by(shared)
         return (own, shared, None) if goes_on or shared >= LEAST_TOKENS else (oldest, 0, None)
 
-    async def _prepare_slot(
+    async def _prepare_slot_and_count_held(
         self,
         engine: EngineClient,
         slot: Slot,
