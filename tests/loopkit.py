@@ -85,7 +85,7 @@ class Watch:
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(asyncio.Handle, "_run", measured)
                 patch.setattr(registry, "_generated_ids", self._set_apart(registry._generated_ids))
-                for name in ("common_tokens", "packed", "_last_user_text"):
+                for name in ("common_tokens", "packed", "_last_user_message_bytes"):
                     patch.setattr(registry, name, self._apart_from(getattr(registry, name)))
                 patch.setattr(FakeEngine, "tokenize", self._tokenizing(FakeEngine.tokenize))
                 yield

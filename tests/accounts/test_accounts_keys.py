@@ -310,7 +310,7 @@ async def test_changes_of_long_ago_drop_everything(world: World) -> None:
         await world.keys.disable(SYSTEM, made.key.id)
         world.later(hours=2)
         await world.projects.archive(SYSTEM, (await world.project()).id)
-        number, subjects = await keys._read_changes()
+        number, subjects = await keys._fetch_unapplied_changes()
         assert subjects is None
         keys._apply_changes(number, subjects)
         assert isinstance(await refusal(keys, made.credential), Unauthenticated)

@@ -66,7 +66,7 @@ def test_prompts_that_are_not_long_fill_a_step_beside_a_stream_too() -> None:
 def test_a_long_prompt_stays_one_to_its_end_and_shares_no_step_with_what_comes_behind() -> None:
     asked = prefill(0.003)
     found = step(asked, 1, tokens(1100), 0.003, streaming=True)
-    while len(asked._waiting_prompts):
+    while len(asked._waiting_prompts_by_id):
         found += again(asked, 0.003, streaming=True)
     assert found == [(1, at, min(at + 32, 1100)) for at in range(0, 1100, 32)]
     asked.add(2, tokens(1100, 2000))

@@ -249,14 +249,14 @@ async def test_long_texts_of_those_who_left_hold_up_nobody(
 ) -> None:
     """They are read to their end, and threads are few."""
     told, loop, threads = threading.Event(), asyncio.get_running_loop(), ThreadPoolExecutor(5)
-    read = engine._tokenizer.ids
+    read = engine._folder_tokenizer.ids
 
     def ids(pieces: Sequence[str | int], *, special: bool) -> list[int]:
         if pieces != ["fox"]:
             told.wait(60)
         return read(pieces, special=special)
 
-    monkeypatch.setattr(engine._tokenizer, "ids", ids)
+    monkeypatch.setattr(engine._folder_tokenizer, "ids", ids)
     monkeypatch.setattr(engine, "context", 100_000)
     loop.set_default_executor(threads)
     try:

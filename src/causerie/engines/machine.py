@@ -65,7 +65,7 @@ class MachinePart:
         cores: dict[tuple[str, str], list[int]] = {}
         for cpu in sorted(allowed_cpus()):
             node = next((one.name for one in (_CPUS / f"cpu{cpu}").glob("node*")), "")
-            lowest = _thread_siblings(cpu).replace("-", ",").partition(",")[0]
+            lowest = _read_thread_siblings_text(cpu).replace("-", ",").partition(",")[0]
             cores.setdefault((node.zfill(12), lowest.zfill(8)), []).append(cpu)
         if len(cores) < self.of:
             return None
@@ -89,7 +89,7 @@ def cores(part: MachinePart = WHOLE) -> int:
     """
     own = part.cpus()
     allowed = allowed_cpus() if own is None else own
-    count = max(len(set(map(_thread_siblings, allowed))), min(len(allowed), 4))
+    count = max(len(set(map(_read_thread_siblings_text, allowed))), min(len(allowed), 4))
     if own is None:
         count = max(count // part.of, 1)
     return min(count, quota(part) or count)
@@ -106,7 +106,7 @@ def quota(part: MachinePart = WHOLE) -> int | None:
     return max(min(found) // part.of, 1) if found else None
 
 
-def _thread_siblings(cpu: int) -> str:
+def _read_thread_siblings_text(cpu: int) -> str:
     try:
         return (_CPUS / f"cpu{cpu}/topology/thread_siblings_list").read_text().strip()
     except OSError:

@@ -143,7 +143,7 @@ class EngineProcess:
         self.ipc_socket = ipc_socket
         self.tail: deque[str] = deque(maxlen=_TAIL_LINES)
         # Owned here, ended with the process.
-        self._log_reader = asyncio.get_running_loop().create_task(_read_log(process, self.tail))
+        self._log_reader = asyncio.get_running_loop().create_task(_tail_log(process, self.tail))
 
     @classmethod
     async def start(
@@ -202,12 +202,12 @@ class EngineProcess:
         ended = asyncio.get_running_loop().create_task(process.wait())
         try:
             await asyncio.wait({ended, self._log_reader}, timeout=self._stop_seconds)
-            _kill_process(process)
+            _kill_process_without_waiting(process)
             await asyncio.wait({ended, self._log_reader}, timeout=_KILL_SECONDS)
             if process.returncode is None:
                 log.warning("engine process cannot be ended", pid=process.pid)
         finally:
-            _kill_process(process)
+            _kill_process_without_waiting(process)
             ended.cancel()
             self._log_reader.cancel()
             self.ipc_socket.close()
@@ -286,12 +286,12 @@ def _exit_description(code: int) -> str:
     return f"signal {number} ({said})" if said else f"signal {number}"
 
 
-def _kill_process(process: asyncio.subprocess.Process) -> None:
+def _kill_process_without_waiting(process: asyncio.subprocess.Process) -> None:
     with suppress(ProcessLookupError):  # it has ended
         process.kill()
 
 
-async def _read_log(process: asyncio.subprocess.Process, tail: deque[str]) -> None:
+async def _tail_log(process: asyncio.subprocess.Process, tail: deque[str]) -> None:
     assert process.stderr is not None
     rest = b""  # not line by line: a line may be longer than any limit
     while chunk := await process.stderr.read(65536):

@@ -182,7 +182,7 @@ class FakeEngine:
         """Return the script's next reply, or the user's last message without a script."""
         if self.script.replies:
             return self.script.replies[next(self._reply_numbers) % len(self.script.replies)]
-        return _last_user_text(prompt).decode("utf-8", "replace")
+        return _last_user_message_bytes(prompt).decode("utf-8", "replace")
 
 
 def _fake_token_ids(text: str, *, special: bool) -> list[int]:
@@ -210,7 +210,7 @@ def _require_valid_option(name: str, value: object) -> None:
         raise base.EngineFailed(f"the fake engine's option {name} is {wanted}")
 
 
-def _last_user_text(prompt: Sequence[int]) -> bytes:
+def _last_user_message_bytes(prompt: Sequence[int]) -> bytes:
     turn: list[int] = []
     last = None
     for id in (*prompt, FAKE_END):

@@ -206,12 +206,12 @@ class TokenizeLimit:
     """
 
     def __init__(self) -> None:
-        self._short_text_places = asyncio.Semaphore(_AT_ONCE)
-        self._long_text_places = asyncio.Semaphore(_LONG_AT_ONCE)
+        self._short_text_semaphore = asyncio.Semaphore(_AT_ONCE)
+        self._long_text_semaphore = asyncio.Semaphore(_LONG_AT_ONCE)
 
     async def of(self, characters: int, read: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run ``read`` once a place for a text of this length is free, and return the result."""
-        places = self._long_text_places if characters > _LONG else self._short_text_places
+        places = self._long_text_semaphore if characters > _LONG else self._short_text_semaphore
         await places.acquire()
         # Ends when the text is read, or with the child's connections.
         task = asyncio.get_running_loop().create_task(read())
@@ -395,7 +395,7 @@ class SupervisedEngine(ABC, Generic[C]):
         self, client: C, vocabulary: TokenTable, request: base.TextRequest
     ) -> AsyncIterator[AsyncGenerator[base.Output, None]]:
         if self._guidance_tokenizer is None:
-            tokenize = self._blocking_tokenizer()
+            tokenize = self._get_blocking_tokenize_function()
             self._guidance_tokenizer = await asyncio.to_thread(
                 guidance_tokenizer, vocabulary, tokenize
             )
@@ -413,7 +413,7 @@ class SupervisedEngine(ABC, Generic[C]):
         async with aclosing(Guided(run, sample, request, matcher, spelling).outputs()) as outputs:
             yield outputs
 
-    def _blocking_tokenizer(self) -> Callable[[str], list[int]]:
+    def _get_blocking_tokenize_function(self) -> Callable[[str], list[int]]:
         # The event loop answers the thread meanwhile, so no second thread is needed.
         run = functools.partial(asyncio.run_coroutine_threadsafe, loop=asyncio.get_running_loop())
         return lambda text: run(self.tokenize([text], special=False)).result()
@@ -435,7 +435,7 @@ class SupervisedEngine(ABC, Generic[C]):
         self._client()  # raises where there is none
         if self._facts is None:
             vocabulary = await self._vocabulary()
-            control = await self._control_tokens(vocabulary)
+            control = await self._get_engine_control_ids_by_text(vocabulary)
             build = await self._engine_name_and_version(self._client())
             self._facts = base.ModelFacts(
                 template=model.chat_template,
@@ -455,7 +455,7 @@ class SupervisedEngine(ABC, Generic[C]):
             )
         return self._facts
 
-    async def _control_tokens(self, vocabulary: TokenTable) -> Mapping[str, int]:
+    async def _get_engine_control_ids_by_text(self, vocabulary: TokenTable) -> Mapping[str, int]:
         return vocabulary.control
 
     async def _load_child_of_unchanged_files(self) -> EngineChild[C]:

@@ -95,21 +95,21 @@ def environment(options: LlamaCppOptions) -> dict[str, str]:
     return {**_SHORT_SPIN, **engine_environment(options.environment), **seen}
 
 
-def _find_load_error(log_lines: Iterable[str]) -> str:
+def _get_load_error_or_empty(log_lines: Iterable[str]) -> str:
     # The first error of the native log: the later ones only pass it on.
     lines = list(log_lines)
     errors = [message for line in lines if (message := line.partition(" E ")[2].strip())]
     raised = [line for line in lines if "Error" in line]
-    chosen = errors[:1] or _find_abort_messages(lines)[:1] or raised[-1:]
+    chosen = errors[:1] or _filter_abort_lines(lines)[:1] or raised[-1:]
     return chosen[0].strip()[:300] if chosen else ""
 
 
-def _find_abort_reason(log_lines: Iterable[str]) -> str:
-    lines = _find_abort_messages(log_lines)
+def _get_abort_reason_or_empty(log_lines: Iterable[str]) -> str:
+    lines = _filter_abort_lines(log_lines)
     return lines[-1].strip()[:300] if lines else ""
 
 
-def _find_abort_messages(log_lines: Iterable[str]) -> list[str]:
+def _filter_abort_lines(log_lines: Iterable[str]) -> list[str]:
     return [line for line in log_lines if any(word in line for word in _GIVING_UP)]
 
 
@@ -241,7 +241,7 @@ def native_arguments(
     return [build.program, *given, *switches, *options.args]
 
 
-async def _require_recent_build(client: LlamaCppClient, build: NativeBuild) -> None:
+async def _require_stream_fields_by_probe(client: LlamaCppClient, build: NativeBuild) -> None:
     request = TextRequest(prompt=(0,), max_tokens=1, ignore_eos=True)
     async with client.complete(request) as outputs:
         kinds = [type(output) async for output in outputs]
@@ -329,17 +329,18 @@ class LlamaCppEngine(supervised.SupervisedEngine[LlamaCppClient]):
         if launch.cache_tokens < launch.context * launch.parallel:
             self.cache_tokens = launch.cache_tokens
         self._tokenize_limiter = supervised.TokenizeLimit()
-        self._tokens_around_texts: tuple[list[int], list[int]] | None = None
+        self._tokens_before_and_after_input: tuple[list[int], list[int]] | None = None
         # A build with llguidance could, and nothing tells which one has it.
         self.keeps_grammars = launch.options.command is None
         self._build_version = version("xllamacpp")
         if options.gpu_layers == 0 or not has_gpu():
-            self._check_memory(Need(header, launch.cache_tokens, launch.kv_type, launch.memory))
+            need = Need(header, launch.cache_tokens, launch.kv_type, launch.memory)
+            self._refuse_or_warn_if_memory_short(need)
         token_bytes = kv_bytes_per_token(header, launch.kv_type)
         self._prompt_store = PromptStore(launch.prompt_cache_bytes, token_bytes)
-        self._partial_tokens: PartialTokens  # of the vocabulary, once that is read
+        self._partial_token_index: PartialTokens  # of the vocabulary, once that is read
 
-    def _check_memory(self, need: Need) -> None:
+    def _refuse_or_warn_if_memory_short(self, need: Need) -> None:
         model, total = self._model_name, available_memory() // self._launch.options.part.of
         if need.memory > total:
             raise EngineFailed(f"{model} {need.refusal(total)}")
@@ -362,34 +363,34 @@ class LlamaCppEngine(supervised.SupervisedEngine[LlamaCppClient]):
     async def pictured_tokens(self, pieces: Sequence[str | base.Image]) -> list[int]:
         texts = [piece for piece in pieces if isinstance(piece, str)]
         supervised.ensure_can_fit(await self._vocabulary(), texts, self.context)
-        prompts = await self._get_image_prompts(self._client())
+        prompts = await self._get_image_prompt_builder(self._client())
         size = supervised.characters(texts)
         return await self._tokenize_limiter.of(size, lambda: prompts.tokens(pieces))
 
-    async def _get_image_prompts(self, client: LlamaCppClient) -> ImagePrompts:
+    async def _get_image_prompt_builder(self, client: LlamaCppClient) -> ImagePrompts:
         # Each child has a marker of its own.
         if client.images is None:
             control = frozenset((await self.facts()).control_tokens.values())
             client.images = await ImagePrompts.of(client.ask, await self._vocabulary(), control)
         return client.images
 
-    async def _build_image_prompt(self, client: LlamaCppClient, request: TextRequest) -> object:
+    async def _image_prompt_or_none(self, client: LlamaCppClient, request: TextRequest) -> object:
         if request.pictured is None:
             return None
-        return await (await self._get_image_prompts(client)).prompt(request)
+        return await (await self._get_image_prompt_builder(client)).prompt(request)
 
     async def input_tokens(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the tokens of each text, with the tokens that the model puts around a text."""
         vocabulary = await self._vocabulary()
         for text in texts:
             supervised.ensure_can_fit(vocabulary, [text], self.context)
-        if self._tokens_around_texts is None:
+        if self._tokens_before_and_after_input is None:
             body = {"content": LETTER, "parse_special": False, "add_special": True}
             whole = (await self._client().ask("POST", "/tokenize", body))["tokens"]
             inner = await self._token_ids([LETTER], special=False)
             at = next(n for n in range(len(whole)) if whole[n : n + len(inner)] == inner)
-            self._tokens_around_texts = whole[:at], whole[at + len(inner) :]
-        before, behind = self._tokens_around_texts
+            self._tokens_before_and_after_input = whole[:at], whole[at + len(inner) :]
+        before, behind = self._tokens_before_and_after_input
         parts = await self._token_ids(
             [part for text in texts for part in (text, NO_TOKEN)], special=False
         )
@@ -444,11 +445,11 @@ class LlamaCppEngine(supervised.SupervisedEngine[LlamaCppClient]):
                     break
             else:
                 await process.ended()  # for all that it has written
-                reason = _find_load_error(process.tail)
+                reason = _get_load_error_or_empty(process.tail)
                 detail = f": {reason}" if reason else ""
                 raise EngineFailed(f"the engine could not load {launch.files}{detail}")
         place = socket or int(ready["address"].rpartition(":")[2])
-        return self._build_connected_child(process, place, key, ready["batch"], ready["gpu_batch"])
+        return self._make_child_and_client(process, place, key, ready["batch"], ready["gpu_batch"])
 
     async def _start_native_child(self, build: NativeBuild) -> LlamaCppChild:
         launch = self._launch
@@ -456,7 +457,7 @@ class LlamaCppEngine(supervised.SupervisedEngine[LlamaCppClient]):
         key, place = secrets.token_urlsafe(32), process.ipc_socket.path or free_port()
         batch, physical = build.batches(launch)
         gpu_batch = physical if build.computes_on_gpu(launch) else None
-        child = self._build_connected_child(process, place, key, batch, gpu_batch)
+        child = self._make_child_and_client(process, place, key, batch, gpu_batch)
         # Where prompts are not stored, the program still wants a folder that exists.
         other = str(Path(place).parent) if isinstance(place, str) else tempfile.gettempdir()
         states = prompt_files_folder(os.getpid()) if can_store_prompts() else other
@@ -471,24 +472,24 @@ class LlamaCppEngine(supervised.SupervisedEngine[LlamaCppClient]):
                     (found[1] for line in tail if (found := _UNKNOWN.search(line))), None
                 )
                 errors = (found[0].strip()[:300] for line in tail if (found := _ERROR.search(line)))
-                reason = _find_load_error(tail) or next(errors, how)
+                reason = _get_load_error_or_empty(tail) or next(errors, how)
                 if unknown is not None:
                     reason = f"it does not know the argument {unknown}; {_TRIED}"
                 said = f"{build.program} ({build.version})"
                 raise EngineFailed(f"{said} could not load {launch.files}: {reason}")
             if not launch.options.embeddings:
-                await _require_recent_build(child.client, build)
+                await _require_stream_fields_by_probe(child.client, build)
         return child
 
-    def _build_connected_child(
+    def _make_child_and_client(
         self, process: EngineProcess, place: int | str, key: str, batch: int, gpu_batch: int | None
     ) -> LlamaCppChild:
         launch = self._launch
         sizes = batch, launch.context, launch.token_seconds, gpu_batch or FULL_SPEED
         prefill = ChunkedPrefill(*sizes, enabled=launch.cuts_back)
         slots = Slots(launch.parallel, launch.cache_tokens, self._prompt_store)
-        client = LlamaCppClient(place, key, slots, prefill, self._partial_tokens, self._pulse)
-        return EngineChild(process, client, self._pulse, _QUESTIONS, _find_abort_reason)
+        client = LlamaCppClient(place, key, slots, prefill, self._partial_token_index, self._pulse)
+        return EngineChild(process, client, self._pulse, _QUESTIONS, _get_abort_reason_or_empty)
 
     async def stop(self) -> None:
         """End the child process, and give back the memory of prompts that left their slots."""
@@ -497,7 +498,7 @@ class LlamaCppEngine(supervised.SupervisedEngine[LlamaCppClient]):
 
     def _read_vocabulary(self) -> TokenTable:
         vocabulary = read_vocabulary(self._local_model.vocabulary)
-        self._partial_tokens = PartialTokens(vocabulary)
+        self._partial_token_index = PartialTokens(vocabulary)
         return vocabulary
 
     def _run_request(
@@ -513,7 +514,7 @@ class LlamaCppEngine(supervised.SupervisedEngine[LlamaCppClient]):
     async def _generate_with_images(
         self, client: LlamaCppClient, request: TextRequest
     ) -> AsyncIterator[AsyncGenerator[Output, None]]:
-        prompt = await self._build_image_prompt(client, request)
+        prompt = await self._image_prompt_or_none(client, request)
         async with client.complete(request, prompt) as outputs:
             yield outputs
 
@@ -524,7 +525,7 @@ class LlamaCppEngine(supervised.SupervisedEngine[LlamaCppClient]):
         request: TextRequest,
         admitted: Admitted,
     ) -> Token:
-        prompt = await self._build_image_prompt(client, request)
+        prompt = await self._image_prompt_or_none(client, request)
         if self.keeps_grammars:
             return await client.sample(replace(request, grammar=admitted.grammar()), prompt)
         ids = [*admitted.ids(), *(vocabulary.end if admitted.ends else ())]
@@ -533,7 +534,7 @@ class LlamaCppEngine(supervised.SupervisedEngine[LlamaCppClient]):
         request = replace(request, ignore_eos=False)
         return await client.sample(request, prompt, ids, len(vocabulary.tokens))
 
-    async def _control_tokens(self, vocabulary: TokenTable) -> Mapping[str, int]:
+    async def _get_engine_control_ids_by_text(self, vocabulary: TokenTable) -> Mapping[str, int]:
         # The engine promotes words that look like the end of a text to control tokens, which the
         # file does not say; users must not be able to write them.
         known = set(vocabulary.control.values())

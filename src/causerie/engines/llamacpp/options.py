@@ -181,7 +181,7 @@ def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Laun
     """
     kv_type = options.kv_type or "f16"
     threads = options.threads or cores(options.part)
-    context, parallel, cache_tokens = _cache_sizes(options, header, kv_type)
+    context, parallel, cache_tokens = _choose_context_slots_cache_tokens(options, header, kv_type)
     drafted = _DRAFTED if options.draft else _REPEATED if options.speculation == "ngram" else 0
     step = parallel * (1 + drafted)
     token_seconds = header.file_size / 1e9 * _CORE_SECONDS_PER_GB / threads
@@ -212,7 +212,9 @@ def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Laun
     )
 
 
-def _cache_sizes(options: LlamaCppOptions, header: Header, kv_type: str) -> tuple[int, int, int]:
+def _choose_context_slots_cache_tokens(
+    options: LlamaCppOptions, header: Header, kv_type: str
+) -> tuple[int, int, int]:
     # The tokens of one request, the number of slots, and the tokens of all together; the rules are
     # in `docs/reference/engines.md`. One of several processes has fewer slots instead of a shared
     # cache, since nobody counts the tokens of each.

@@ -91,7 +91,7 @@ class ImagePrompts:
         pieces = self._without_bos(pictured.pieces)
         texts = [self.marker if isinstance(piece, Image) else piece for piece in pieces]
         if generated := request.prompt[pictured.tokens :]:
-            texts.append(await self._spell_reply_text(pictured, generated))
+            texts.append(await self._spell_or_refuse(pictured, generated))
         images = [piece.base64 for piece in pieces if isinstance(piece, Image)]
         return {"prompt_string": "".join(texts), "multimodal_data": images}
 
@@ -101,7 +101,7 @@ class ImagePrompts:
             return pieces
         return [first.removeprefix(self.vocabulary.text(self._bos)), *pieces[1:]]
 
-    async def _spell_reply_text(self, pictured: PicturedPrompt, generated: Sequence[int]) -> str:
+    async def _spell_or_refuse(self, pictured: PicturedPrompt, generated: Sequence[int]) -> str:
         known = len(self.vocabulary.tokens)  # a model may have more rows than words
         words = (self.vocabulary.tokens[id] for id in generated if id < known)
         text = b"".join(words).decode("utf-8", "replace")
@@ -119,16 +119,16 @@ class ImagePrompts:
         known = self._token_counts.get(image.digest)
         if known is None:
             if self._chat_overhead_tokens is None:
-                one = await self._count_chat_tokens(_BLACK)
-                two = await self._count_chat_tokens(_BLACK, _BLACK)
+                one = await self._count_tokens_of_chat_with_images(_BLACK)
+                two = await self._count_tokens_of_chat_with_images(_BLACK, _BLACK)
                 self._chat_overhead_tokens = one - (two - one)
-            known = await self._count_chat_tokens(image) - self._chat_overhead_tokens
+            known = await self._count_tokens_of_chat_with_images(image) - self._chat_overhead_tokens
             if len(self._token_counts) >= _MOST_COUNTS:
                 self._token_counts.clear()
             self._token_counts[image.digest] = known
         return known
 
-    async def _count_chat_tokens(self, *images: Image) -> int:
+    async def _count_tokens_of_chat_with_images(self, *images: Image) -> int:
         parts = [
             {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{image.base64}"}}
             for image in images

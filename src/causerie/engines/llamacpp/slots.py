@@ -247,30 +247,32 @@ class Slots:
         tokens = packed(prompt)
         async with self._free_slot_semaphore:
             cells = len(prompt) + max_tokens
-            slot, shared, stored = await self._reserve_slot(engine, scope, tokens, cells)
+            slot, shared, stored = await self._choose_and_reserve_slot(engine, scope, tokens, cells)
             try:
-                slot.begin(await self._prepare_slot(engine, slot, scope, shared, stored))
+                slot.begin(
+                    await self._prepare_slot_and_count_held(engine, slot, scope, shared, stored)
+                )
                 yield slot
             finally:
                 slot.leave(tokens, next(self._use_counter))
 
-    async def _reserve_slot(
+    async def _choose_and_reserve_slot(
         self, engine: EngineClient, scope: str, tokens: bytes, cells: int
     ) -> tuple[Slot, int, _StoredPrompt | None]:
         async with self._slot_lock:
             free = [slot for slot in self._slots if not slot.busy]
-            slot, shared, stored = self._choose_slot(free, scope, tokens)
+            slot, shared, stored = self._choose_slot_and_stored_prompt(free, scope, tokens)
             before = slot.cells
             slot.busy, slot.finished, slot.cells = True, False, cells
             try:
-                await self._make_room(engine, stored)
+                await self._evict_idle_slots(engine, stored)
             except BaseException:
                 slot.busy, slot.finished, slot.cells = False, True, before
                 raise
             slot.begin(0)
             return slot, shared, stored
 
-    async def _make_room(self, engine: EngineClient, protected: _StoredPrompt | None) -> None:
+    async def _evict_idle_slots(self, engine: EngineClient, needed: _StoredPrompt | None) -> None:
         while sum(slot.cells for slot in self._slots) > self._cache_tokens:
             idle = [slot for slot in self._slots if slot.cells and not slot.busy]
             if not idle:
@@ -279,11 +281,11 @@ class Slots:
                     "the engine's cache holds"
                 )
             oldest = min(idle, key=lambda slot: slot.used)
-            await self._prompt_store.save(engine, oldest.id, oldest.scope, oldest.tokens, protected)
+            await self._prompt_store.save(engine, oldest.id, oldest.scope, oldest.tokens, needed)
             await _erase_slot(engine, oldest)
             oldest.cells = 0
 
-    def _choose_slot(
+    def _choose_slot_and_stored_prompt(
         self, free: Sequence[Slot], scope: str, tokens: bytes
     ) -> tuple[Slot, int, _StoredPrompt | None]:
         found = [(slot.shares(scope, tokens), slot) for slot in free]
@@ -295,7 +297,7 @@ class Slots:
         goes_on = shared > 0 and own.continued_by(shared)
         return (own, shared, None) if goes_on or shared >= LEAST_TOKENS else (oldest, 0, None)
 
-    async def _prepare_slot(
+    async def _prepare_slot_and_count_held(
         self,
         engine: EngineClient,
         slot: Slot,

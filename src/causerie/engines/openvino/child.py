@@ -54,7 +54,7 @@ def main() -> None:
     launch = json.loads(sys.stdin.readline())
     stay_on(launch["cpus"])
     orders: SimpleQueue[Order] = SimpleQueue()
-    threading.Thread(target=_read_orders, args=(orders,), daemon=True).start()
+    threading.Thread(target=_queue_stdin_orders_until_exit, args=(orders,), daemon=True).start()
     try:
         pipeline = _build_pipeline(launch)
     except RuntimeError as error:
@@ -79,7 +79,7 @@ class Batch:
         self._output = out
         self._tokenizer = pipeline.get_tokenizer()
         self._prefill = Prefill(launch["blocks"], divided=launch["divided"])
-        self._waiting_orders: dict[int, Order] = {}  # of the prompts that wait
+        self._new_orders_by_id: dict[int, Order] = {}  # of the prompts that wait
         self._parts: dict[int, Any] = {}  # handles of those that are read
         self._runs_by_id: dict[int, _Running] = {}
 
@@ -102,7 +102,7 @@ class Batch:
     def _execute_order(self, order: Order) -> None:
         id = order["id"]
         if "generate" in order:
-            self._waiting_orders[id] = order
+            self._new_orders_by_id[id] = order
             self._prefill.add(id, order["generate"])
         elif "cancel" in order:
             self._cancel_generation(id)
@@ -119,12 +119,12 @@ class Batch:
 
     def _cancel_generation(self, id: int) -> None:
         self._prefill.drop(id)
-        self._waiting_orders.pop(id, None)
+        self._new_orders_by_id.pop(id, None)
         if (part := self._parts.pop(id, None)) is not None:
             part.cancel()
         if (running := self._runs_by_id.pop(id, None)) is not None:
             running.handle.cancel()
-            self._record_cached_tokens(running)
+            self._note_tokens_left_in_cache(running)
 
     def _submit_planned_parts(self) -> None:
         streaming = any(running.tokens for running in self._runs_by_id.values())
@@ -132,15 +132,15 @@ class Batch:
             try:
                 id, tokens = part.prompt.id, part.prompt.tokens
                 if part.is_last:
-                    config = _build_generation_config(self._waiting_orders.pop(id), self._end_ids)
-                    self._runs_by_id[id] = _Running(self._add_request(id, tokens, config), tokens)
+                    config = _build_generation_config(self._new_orders_by_id.pop(id), self._end_ids)
+                    self._runs_by_id[id] = _Running(self._open_handle(id, tokens, config), tokens)
                 else:  # a prompt alone
-                    self._parts[id] = self._add_request(id, tokens[: part.end], _base_config(1))
+                    self._parts[id] = self._open_handle(id, tokens[: part.end], _base_config(1))
             except RuntimeError as error:  # of one request: all others go on
                 self._cancel_generation(part.prompt.id)
                 _write_answer(self._output, {"id": part.prompt.id, "refused": str(error)})
 
-    def _add_request(self, id: int, tokens: Sequence[int], config: Any) -> Any:
+    def _open_handle(self, id: int, tokens: Sequence[int], config: Any) -> Any:
         tensor = openvino.Tensor(numpy.array([tokens], dtype=numpy.int64))
         return self._pipeline.add_request(id, tensor, config)
 
@@ -170,9 +170,9 @@ class Batch:
             _write_answer(self._output, {"id": id, "ids": ids, "logprobs": logprobs, "end": end})
         if end:
             del self._runs_by_id[id]
-            self._record_cached_tokens(running)
+            self._note_tokens_left_in_cache(running)
 
-    def _record_cached_tokens(self, running: _Running) -> None:
+    def _note_tokens_left_in_cache(self, running: _Running) -> None:
         # The cache holds all tokens of a generation but the last one.
         self._prefill.note([*running.prompt, *running.tokens[:-1]])
 
@@ -215,7 +215,7 @@ def _build_generation_config(order: Order, end_ids: set[int]) -> Any:
     return config
 
 
-def _read_orders(orders: SimpleQueue[Order]) -> None:
+def _queue_stdin_orders_until_exit(orders: SimpleQueue[Order]) -> None:
     while line := sys.stdin.readline():
         orders.put(json.loads(line))
     os._exit(0)  # native threads hold no state worth a farewell

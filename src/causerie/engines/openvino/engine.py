@@ -134,7 +134,7 @@ class OpenVinoClient:
         self._order_ids = count(1)
         self._answer_queues: dict[int, asyncio.Queue[_Answer | None]] = {}
         loop = asyncio.get_running_loop()
-        self._loaded_future: asyncio.Future[bool] = loop.create_future()
+        self._has_loaded_future: asyncio.Future[bool] = loop.create_future()
         self._has_ended = False
         self._reader_task = loop.create_task(self._read_answers())
 
@@ -146,15 +146,15 @@ class OpenVinoClient:
 
     async def loaded(self) -> bool:
         """Wait until the model is loaded, or the child has ended: then return whether it is."""
-        return await asyncio.shield(self._loaded_future)
+        return await asyncio.shield(self._has_loaded_future)
 
     async def ask(self, method: str, path: str, body: object = None) -> Any:
         """Ping the child, and return once it has answered; raise :class:`EngineFailed`."""
-        async with self._send_order({"ping": path}) as answers:
+        async with self._send_order_for_answers({"ping": path}) as answers:
             await _next_answer(answers)
 
     async def encode(self, texts: Sequence[str]) -> Sequence[list[int]]:
-        async with self._send_order({"encode": texts}) as answers:
+        async with self._send_order_for_answers({"encode": texts}) as answers:
             return (await _next_answer(answers)).encoded
 
     @asynccontextmanager
@@ -162,7 +162,7 @@ class OpenVinoClient:
         self, request: base.TextRequest, spelling: grammar_matcher.Spelling, ebnf: str | None = None
     ) -> AsyncIterator[AsyncGenerator[base.Output, None]]:
         """Yield one completion, under a grammar in EBNF or none; leaving ends it."""
-        async with self._send_order(_build_generation_order(request, ebnf)) as answers:
+        async with self._send_order_for_answers(_build_generation_order(request, ebnf)) as answers:
             outputs = _outputs_of_answers(answers, request, spelling)
             try:
                 yield outputs
@@ -170,7 +170,7 @@ class OpenVinoClient:
                 await outputs.aclose()
 
     @asynccontextmanager
-    async def _send_order(
+    async def _send_order_for_answers(
         self, order: dict[str, Any]
     ) -> AsyncIterator[asyncio.Queue[_Answer | None]]:
         if self._has_ended:
@@ -195,13 +195,13 @@ class OpenVinoClient:
                 for answer in map(_decode, lines):
                     if answer.ready:
                         self.version = answer.version
-                        self._loaded_future.set_result(True)
+                        self._has_loaded_future.set_result(True)
                     elif (answers := self._answer_queues.get(answer.id)) is not None:
                         answers.put_nowait(answer)
         finally:
             self._has_ended = True
-            if not self._loaded_future.done():
-                self._loaded_future.set_result(False)
+            if not self._has_loaded_future.done():
+                self._has_loaded_future.set_result(False)
             for answers in self._answer_queues.values():
                 answers.put_nowait(None)
 
@@ -307,7 +307,7 @@ def _ebnf_of_texts(texts: Iterable[str], *, ends: bool) -> str:
 
 # Tokenizers number common tokens first. xgrammar admits texts that are in none of the options
 # where there are some hundred of them, and takes seconds for all.
-def _ids_by_ebnf_text(vocabulary: TokenTable, ids: Iterable[int]) -> dict[str, int]:
+def _few_admitted_ids_by_text(vocabulary: TokenTable, ids: Iterable[int]) -> dict[str, int]:
     control = frozenset(vocabulary.control.values())
     texts: dict[str, int] = {}
     for id in ids:
@@ -341,7 +341,7 @@ class OpenVinoEngine(supervised.SupervisedEngine[OpenVinoClient]):
         ref: str = "",
         load_seconds: float = 600.0,
     ) -> None:
-        described, local = _read_model_info(weights, ref)
+        described, local = _read_gguf_or_openvino_folder(weights, ref)
         trained = described.context_length
         recurrent = isinstance(described, ModelFolder) and described.is_recurrent
         launch = for_machine(weights, options, described, trained, memory, recurrent=recurrent)
@@ -408,7 +408,7 @@ class OpenVinoEngine(supervised.SupervisedEngine[OpenVinoClient]):
     ) -> base.Token:
         ids = list(admitted.ids())
         spelling = grammar_matcher.request_spelling(vocabulary, request)
-        texts = _ids_by_ebnf_text(vocabulary, ids) if len(ids) > 1 or admitted.ends else {}
+        texts = _few_admitted_ids_by_text(vocabulary, ids) if len(ids) > 1 or admitted.ends else {}
         if not texts and not admitted.ends:
             # The only one, or control tokens and parts of characters: no choice, or none to tell.
             certain = None if request.logprobs is None else 0.0
@@ -425,7 +425,9 @@ class OpenVinoEngine(supervised.SupervisedEngine[OpenVinoClient]):
                 raise base.EngineFailed("the engine did not keep to its grammar")
 
 
-def _read_model_info(weights: Path, ref: str) -> tuple[Header | ModelFolder, supervised.LocalModel]:
+def _read_gguf_or_openvino_folder(
+    weights: Path, ref: str
+) -> tuple[Header | ModelFolder, supervised.LocalModel]:
     if weights.is_dir():
         try:
             folder = read_openvino_folder(weights)

@@ -57,23 +57,23 @@ class Prefill:
     """
 
     def __init__(self, blocks: int, *, divided: bool = True) -> None:
-        self._speed = PrefillSpeed(_EXPECTED_SECONDS)
+        self._speed_meter = PrefillSpeed(_EXPECTED_SECONDS)
         self._most_blocks = blocks
         self.known: dict[int, None] = {}  # keys of blocks in the cache, in the order of their use
         self._may_divide = divided
-        self._waiting_prompts: dict[int, _WaitingPrompt] = {}
-        self._planned_parts: Sequence[Part] = ()
+        self._waiting_prompts_by_id: dict[int, _WaitingPrompt] = {}
+        self._parts_of_current_step: Sequence[Part] = ()
         self._is_oldest_first = False
-        self._has_stepped = False  # the first step prepares kernels, and tells no speed
+        self._has_done_first_step = False  # the first step prepares kernels, and tells no speed
 
     def __bool__(self) -> bool:
-        return bool(self._waiting_prompts)
+        return bool(self._waiting_prompts_by_id)
 
     def add(self, id: int, tokens: Sequence[int]) -> None:
-        self._waiting_prompts[id] = _WaitingPrompt(id, tokens, block_keys(tokens))
+        self._waiting_prompts_by_id[id] = _WaitingPrompt(id, tokens, block_keys(tokens))
 
     def drop(self, id: int) -> None:
-        _ = self._waiting_prompts.pop(id, None)
+        _ = self._waiting_prompts_by_id.pop(id, None)
 
     def plan(self, *, streaming: bool) -> Sequence[Part]:
         """Return the parts of prompts that the next step reads; a wholly planned prompt is dropped.
@@ -83,21 +83,21 @@ class Prefill:
         and the last one of its step.
         """
         self._is_oldest_first = not self._is_oldest_first
-        waiting, planned = list(self._waiting_prompts.values()), []
-        left = sum(prompt.rest for prompt in waiting)
+        waiting, planned = list(self._waiting_prompts_by_id.values()), []
+        left, fitting = sum(prompt.rest for prompt in waiting), self._speed_meter.fitting
         if self._may_divide:
-            left = min(_round_down_to_blocks(self._speed.fitting(_ALONE_SECONDS)), BATCH)
+            left = min(_round_down_to_blocks_min_one(fitting(_ALONE_SECONDS)), BATCH)
         if not self._is_oldest_first:
             waiting.sort(key=lambda prompt: prompt.rest)
         for prompt in waiting:
             # At least one token has to be computed, so the last one is never skipped.
             while prompt.rest > BLOCK and prompt.blocks[prompt.read // BLOCK] in self.known:
                 prompt.read += BLOCK
-            prompt.is_long = prompt.is_long or prompt.rest > self._speed.fitting(_LONG_SECONDS)
+            prompt.is_long = prompt.is_long or prompt.rest > fitting(_LONG_SECONDS)
             small = self._may_divide and streaming and prompt.is_long
             most = left
             if small:
-                most = min(left, _round_down_to_blocks(self._speed.fitting(STREAMING_SECONDS)))
+                most = min(left, _round_down_to_blocks_min_one(fitting(STREAMING_SECONDS)))
             end = prompt.read + most
             end = len(prompt.tokens) if prompt.rest <= most else end - end % BLOCK
             if end > prompt.read:
@@ -107,17 +107,18 @@ class Prefill:
         for part in planned:
             if part.is_last:
                 self.drop(part.prompt.id)
-        self._planned_parts = planned
+        self._parts_of_current_step = planned
         return planned
 
     def stepped(self, seconds: float) -> None:
         """Record that the planned step is done, and how long it took."""
-        if self._has_stepped:
-            self._speed.observe(sum(part.end - part.begin for part in self._planned_parts), seconds)
-        self._has_stepped = True
-        for part in self._planned_parts:
+        if self._has_done_first_step:
+            tokens = sum(part.end - part.begin for part in self._parts_of_current_step)
+            self._speed_meter.observe(tokens, seconds)
+        self._has_done_first_step = True
+        for part in self._parts_of_current_step:
             self._remember_blocks(part.prompt.blocks[: part.end // BLOCK])
-        self._planned_parts = ()
+        self._parts_of_current_step = ()
 
     def note(self, tokens: Sequence[int]) -> None:
         """Record that the cache holds these tokens, from the first on."""
@@ -131,7 +132,7 @@ class Prefill:
             del self.known[next(iter(self.known))]
 
 
-def _round_down_to_blocks(tokens: int) -> int:
+def _round_down_to_blocks_min_one(tokens: int) -> int:
     return max(tokens // BLOCK, 1) * BLOCK
 
 

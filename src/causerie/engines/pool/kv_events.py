@@ -75,7 +75,7 @@ class PrefixIndex:
         self._names_by_bit: dict[int, str] = {}
         # Each set by itself, so that blocks share it: memory and time.
         self._interned_member_sets: dict[int, int] = {}
-        self._next_bit = 0
+        self._next_bit_number = 0
         self._clear_shards()
 
     def __len__(self) -> int:
@@ -157,14 +157,14 @@ class PrefixIndex:
         bit = self._bits_by_name.get(name)
         if bit is None:
             # Sets are not to grow without end.
-            if self._next_bit >= len(self._bits_by_name) + _MOST_BITS:
+            if self._next_bit_number >= len(self._bits_by_name) + _MOST_BITS:
                 self._clear_shards()
                 self._names_by_bit = {1 << at: each for at, each in enumerate(self._bits_by_name)}
                 self._bits_by_name = {each: one for one, each in self._names_by_bit.items()}
-                self._next_bit = len(self._bits_by_name)
-            bit = self._bits_by_name[name] = 1 << self._next_bit
+                self._next_bit_number = len(self._bits_by_name)
+            bit = self._bits_by_name[name] = 1 << self._next_bit_number
             self._names_by_bit[bit] = name
-            self._next_bit += 1
+            self._next_bit_number += 1
         return bit
 
     def _clear_shards(self) -> None:
@@ -302,7 +302,7 @@ class KvView:
 
     def forget(self) -> None:
         self._next_batch = None
-        self._reset_view(complete=False)
+        self._forget_blocks_and_set_complete(complete=False)
 
     def missing(self, number: int, batch: EventBatch) -> int | None:
         """Return the number of the first batch missing before this one, or ``None``."""
@@ -313,15 +313,15 @@ class KvView:
     def receive(self, number: int, batch: EventBatch) -> None:
         """Apply a batch that was not applied before; raise :class:`UnreadableEvents`."""
         if self._next_batch is None or self._is_other_publisher(number, batch):
-            self._reset_view(complete=number == 0)
+            self._forget_blocks_and_set_complete(complete=number == 0)
         elif number < self._next_batch:
             return
         elif number > self._next_batch:
-            self._reset_view(complete=False)
+            self._forget_blocks_and_set_complete(complete=False)
         self._next_batch, self._last_timestamp = number + 1, max(self._last_timestamp, batch.ts)
         for event in batch.events:
             if isinstance(event, Cleared):
-                self._reset_view(complete=True)
+                self._forget_blocks_and_set_complete(complete=True)
                 self._last_timestamp = batch.ts
                 self._prefix_index.forget(self._member_name)
             elif isinstance(event, Stored):
@@ -337,7 +337,7 @@ class KvView:
             and batch.ts > self._last_timestamp
         )
 
-    def _reset_view(self, *, complete: bool) -> None:
+    def _forget_blocks_and_set_complete(self, *, complete: bool) -> None:
         self.complete = complete
         self._last_timestamp = 0.0
         self._main_group_index = None
@@ -457,13 +457,13 @@ class KvSubscriber:
         from zmq import SUB  # noqa: PLC0415 - see above
 
         with _open_socket(context, SUB, self._endpoint.events) as socket:
-            watch = asyncio.get_running_loop().create_task(self._watch_disconnects(socket))
+            watch = asyncio.get_running_loop().create_task(self._reconnect_on_disconnect(socket))
             try:
                 socket.subscribe(b"")
                 # What is published meanwhile waits at the socket.
                 await self._replay_from(context, 0)
                 while True:
-                    number, payload = await _receive_frames(socket)
+                    number, payload = await _receive_number_and_payload(socket)
                     batch = decoded_events(payload)
                     at = int.from_bytes(number, "big")
                     first = self.view.missing(at, batch)
@@ -474,7 +474,7 @@ class KvSubscriber:
             finally:
                 await end_task(watch)
 
-    async def _watch_disconnects(self, socket: Socket) -> None:
+    async def _reconnect_on_disconnect(self, socket: Socket) -> None:
         # After the end of a connection another server may publish, even if the numbers go on.
         from zmq import EVENT_DISCONNECTED, ZMQError  # noqa: PLC0415 - few pools have events
 
@@ -499,7 +499,7 @@ class KvSubscriber:
             await socket.send_multipart([b"", first.to_bytes(8, "big")])
             while True:
                 async with asyncio.timeout(_REPLAY_SECONDS):
-                    number, payload = await _receive_frames(socket)
+                    number, payload = await _receive_number_and_payload(socket)
                 if (at := int.from_bytes(number, "big", signed=True)) < 0:
                     break
                 self.view.receive(at, decoded_events(payload))
@@ -530,7 +530,7 @@ def _open_socket(context: Context, kind: int, address: str) -> Any:
     return socket
 
 
-async def _receive_frames(socket: Socket) -> Sequence[bytes]:
+async def _receive_number_and_payload(socket: Socket) -> Sequence[bytes]:
     await asyncio.sleep(0)  # what waits at a socket is received without a turn for anybody else
     frames: list[bytes] = await socket.recv_multipart()
     if len(frames) not in _FRAMES:

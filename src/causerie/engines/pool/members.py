@@ -82,12 +82,12 @@ class MemberCache:
         self._running_entry_name = f"{name} running"
         self._subscribers = [
             kv_events.KvSubscriber(
-                endpoint, kv_events.KvView(index, f"{name} rank {rank}", name), self._update_source
+                endpoint, kv_events.KvView(index, f"{name} rank {rank}", name), self._set_source
             )
             for rank, endpoint in enumerate(endpoints)
         ]
         self._prefix_source = SENT
-        self._events_expected_since: tuple[float, float] | None = None  # since when, and noted when
+        self._events_due_and_noted_at: tuple[float, float] | None = None  # since when, noted when
 
     def __len__(self) -> int:
         """Return the number of blocks that the member holds by its KV events."""
@@ -96,12 +96,12 @@ class MemberCache:
     @property
     def source(self) -> str:
         """Return by what the member's blocks are known: ``kv_events``, ``sent``, or both."""
-        if self._events_expected_since is not None:
-            since, noted = self._events_expected_since
+        if self._events_due_and_noted_at is not None:
+            since, noted = self._events_due_and_noted_at
             if any(cache.heard >= since for cache in self._subscribers):
-                self._events_expected_since = None
+                self._events_due_and_noted_at = None
             elif monotonic() - noted > _SILENCE_SECONDS:
-                self._events_expected_since = None
+                self._events_due_and_noted_at = None
                 why = f"no KV events for {_SILENCE_SECONDS:g} s, although a prompt was read"
                 for cache in self._subscribers:
                     cache.fail(why)
@@ -127,7 +127,7 @@ class MemberCache:
         self._prefix_index.forget(self._name)
         for cache in self._subscribers:
             cache.view.forget()
-        self._update_source()
+        self._set_source()
 
     def run(self, runs: Mapping[str, int], scope: str = "") -> int:
         """Return how many of the first blocks of a prompt in a scope the member holds.
@@ -163,9 +163,9 @@ class MemberCache:
         """Note that events must come since ``since`` if the ``unread`` tokens read fill a block."""
         sizes = [cache.view.block_size for cache in self._subscribers]
         if self._subscribers and unread >= 2 * max(*sizes, 0) and (any(sizes) or unread >= _UNREAD):
-            self._events_expected_since = self._events_expected_since or (since, monotonic())
+            self._events_due_and_noted_at = self._events_due_and_noted_at or (since, monotonic())
 
-    def _update_source(self) -> None:
+    def _set_source(self) -> None:
         if not self._subscribers or any(cache.failure for cache in self._subscribers):
             self._prefix_source = SENT
         else:
@@ -227,7 +227,7 @@ class Member(MemberLoad):
             state = EngineState.FAILED if self.failure else EngineState.LOADING
         return replace(status, model=self.name, state=state, detail=detail, prefix_source=source)
 
-    async def _load_until_ready(self, outcome_event: asyncio.Event) -> None:
+    async def _load_until_ready(self, each_outcome_event: asyncio.Event) -> None:
         delay = FIRST_WAIT_SECONDS
         while True:
             try:
@@ -242,7 +242,7 @@ class Member(MemberLoad):
                 self.failure = f"the start failed: {type(failure).__name__}"
                 log.exception("member of a pool not loaded", member=self.name)
             finally:
-                outcome_event.set()
+                each_outcome_event.set()
             await self.engine.stop()  # it may have got half way
             await asyncio.sleep(delay * random.uniform(0.8, 1.2))
             delay = min(delay * 2, _LONGEST_WAIT_SECONDS)
@@ -262,7 +262,7 @@ class MemberTurn:
     def __post_init__(self, prompt: Sequence[int]) -> None:
         whole = len(self._prompt_blocks) * kv_events.BLOCK
         self._partial_block = prompt[whole:]  # the tokens that fill no block
-        self._tokens_read, self._generation_started_at = self._unread_tokens, monotonic()
+        self._initial_unread_tokens, self._turn_started_at = self._unread_tokens, monotonic()
         self.at.running += 1
         self.at.unread += self._unread_tokens
         self.at.cache.enter(self._prompt_blocks)
@@ -281,7 +281,7 @@ class MemberTurn:
         self._unread_tokens = 0
         if made is not None:
             at.answered()
-            at.cache.expect(self._tokens_read, self._generation_started_at)
+            at.cache.expect(self._initial_unread_tokens, self._turn_started_at)
             # The reply is in its cache too, for the next turn of the conversation.
             before = self._prompt_blocks[-1] if self._prompt_blocks else self._root_block
             at.cache.holds(kv_events.extended(before, [*self._partial_block, *made]))

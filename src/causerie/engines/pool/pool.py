@@ -204,7 +204,7 @@ class _Generation:
         self._earlier_token_count = 0  # of those made, by servers that have failed
         self._tried_names: list[str] = []
         self._member_turn: MemberTurn | None = None
-        self._turn_has_answered = False  # by the present server
+        self._has_told_turn_of_answer = False  # by the present server
         self._stack = AsyncExitStack()
         self._outputs: AsyncIterator[base.Output]
 
@@ -212,7 +212,7 @@ class _Generation:
         rest = self._remaining_request()
         while True:
             turn = self._member_turn = self._pool.choose(rest.prompt, rest.scope, self._tried_names)
-            self._turn_has_answered = False
+            self._has_told_turn_of_answer = False
             self._tried_names.append(turn.at.name)
             try:
                 self._outputs = await self._stack.enter_async_context(turn.at.engine.generate(rest))
@@ -225,8 +225,8 @@ class _Generation:
             try:
                 async for output in self._outputs:
                     if isinstance(output, base.Token):
-                        if self._member_turn is not None and not self._turn_has_answered:
-                            self._turn_has_answered = True
+                        if self._member_turn is not None and not self._has_told_turn_of_answer:
+                            self._has_told_turn_of_answer = True
                             self._member_turn.answered()
                         self._generated_ids.append(output.id)
                     elif isinstance(output, base.Stopped) and self._earlier_token_count:
@@ -240,7 +240,7 @@ class _Generation:
                 return
             except base.EngineFailed as failure:
                 await self._leave_and_raise_if_final(failure)
-            if stopped := self._stop_if_already_complete():
+            if stopped := self._build_stopped_if_complete():
                 yield stopped
                 return
             self._earlier_token_count = len(self._generated_ids)
@@ -281,7 +281,7 @@ class _Generation:
             accepted=(*request.accepted, *made) if request.grammar is not None else (),
         )
 
-    def _stop_if_already_complete(self) -> base.Stopped | None:
+    def _build_stopped_if_complete(self) -> base.Stopped | None:
         if (
             self._generated_ids
             and self._generated_ids[-1] in self._end_ids

@@ -215,8 +215,8 @@ class KvSockets:
     """
 
     def __init__(self) -> None:
-        self._events_socket, self._replay_socket = process.IpcSocket(), process.IpcSocket()
-        events, replay = self._events_socket.path, self._replay_socket.path
+        self._events_ipc_socket, self._replay_ipc_socket = process.IpcSocket(), process.IpcSocket()
+        events, replay = self._events_ipc_socket.path, self._replay_ipc_socket.path
         self.endpoint: KvEndpoint | None = None
         """``None`` where there are no such sockets."""
         if events is not None and replay is not None:
@@ -224,8 +224,8 @@ class KvSockets:
 
     def close(self) -> None:
         """Remove the sockets; may be called again."""
-        self._events_socket.close()
-        self._replay_socket.close()
+        self._events_ipc_socket.close()
+        self._replay_ipc_socket.close()
 
 
 def events_arguments(endpoint: KvEndpoint) -> tuple[str, str]:
@@ -387,7 +387,7 @@ async def _ensure_capable(client: VllmClient, ids: Sequence[int], generate: Gene
     async with _limit_check_time():
         await _ensure_same_vocabulary(client, ids)
         lack = f"takes no grammars of llguidance; {_GUIDANCE}"
-        tokens = await _generated_tokens(replace(one_token, grammar=_GRAMMAR), generate, lack)
+        tokens = await _generate_or_fail(replace(one_token, grammar=_GRAMMAR), generate, lack)
         if not tokens:
             raise EngineFailed(
                 "the server gives no token ids (`return_token_ids`); it takes vLLM 0.10.2 or newer"
@@ -396,7 +396,7 @@ async def _ensure_capable(client: VllmClient, ids: Sequence[int], generate: Gene
             raise EngineFailed(f"the server does not keep to grammars of llguidance; {_GUIDANCE}")
         lack = f"gives no {MOST_ALTERNATIVES} alternatives with log-probabilities; {_LOGPROBS}"
         request = replace(one_token, logprobs=MOST_ALTERNATIVES)
-        tokens = await _generated_tokens(request, generate, lack)
+        tokens = await _generate_or_fail(request, generate, lack)
         if not tokens or len(tokens[0].top) < MOST_ALTERNATIVES:
             raise EngineFailed(f"the server {lack}")
 
@@ -425,7 +425,7 @@ async def _ensure_same_vocabulary(client: VllmClient, ids: Sequence[int]) -> Non
         )
 
 
-async def _generated_tokens(request: TextRequest, generate: Generate, lack: str) -> Sequence[Token]:
+async def _generate_or_fail(request: TextRequest, generate: Generate, lack: str) -> Sequence[Token]:
     try:
         async with generate(request) as outputs:
             return [output async for output in outputs if isinstance(output, Token)]
@@ -452,7 +452,7 @@ class VllmEngine(supervised.SupervisedEngine[VllmClient]):
         ref: str = "",
         load_seconds: float = 600.0,
     ) -> None:
-        self._folder = folder
+        self._served_folder = folder
         super().__init__(
             model,
             supervised.folder_model(folder.facts, folder.files, ref),
@@ -462,7 +462,7 @@ class VllmEngine(supervised.SupervisedEngine[VllmClient]):
             context=options.context or folder.facts.context_length,
         )
         self._server_options = options
-        self._tokenizer: FolderTokenizer  # read with the vocabulary
+        self._folder_tokenizer: FolderTokenizer  # read with the vocabulary
 
     # Its API of token ids takes no images beside them; its chat API does, and is a provider's.
     without_vision = (
@@ -475,15 +475,16 @@ class VllmEngine(supervised.SupervisedEngine[VllmClient]):
 
     async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
         self._client()
-        return await self._folder.tokenize(pieces, special=special, context=self.context)
+        return await self._served_folder.tokenize(pieces, special=special, context=self.context)
 
-    def _blocking_tokenizer(self) -> Callable[[str], list[int]]:
-        return lambda text: self._tokenizer.ids([text], special=False)
+    def _get_blocking_tokenize_function(self) -> Callable[[str], list[int]]:
+        return lambda text: self._folder_tokenizer.ids([text], special=False)
 
     async def _load_child(self) -> VllmChild:
         options = self._server_options
         if isinstance(options, VllmOptions):
-            child = await spawn(self._folder.facts.path, options, self._load_seconds, self._pulse)
+            path = self._served_folder.facts.path
+            child = await spawn(path, options, self._load_seconds, self._pulse)
         else:
             child = await reached(options, self._load_seconds, self._pulse)
         try:
@@ -491,7 +492,7 @@ class VllmEngine(supervised.SupervisedEngine[VllmClient]):
                 _, longest = await _name_and_context(child.client, SERVED_NAME)
             else:
                 child.client.model, longest = await _name_and_context(child.client, options.name)
-                ids = self._tokenizer.ids([VOCABULARY_SAMPLE], special=False)
+                ids = self._folder_tokenizer.ids([VOCABULARY_SAMPLE], special=False)
                 generate = partial(self._run_request, child.client, await self._vocabulary())
                 await _ensure_capable(child.client, ids, generate)
         except BaseException:
@@ -502,7 +503,7 @@ class VllmEngine(supervised.SupervisedEngine[VllmClient]):
         return child
 
     def _read_vocabulary(self) -> TokenTable:
-        self._tokenizer, vocabulary = self._folder.words()
+        self._folder_tokenizer, vocabulary = self._served_folder.words()
         return vocabulary
 
     def _run_request(

@@ -99,10 +99,10 @@ class Cache:
 
     def find(self, reference: Reference) -> CachedWeights | None:
         """Return the complete weights of ``reference``, or ``None``. Reads names and sizes only."""
-        return self._read_record(self._record_path(reference))
+        return self._read_weights(self._record_path(reference))
 
     def every(self) -> tuple[CachedWeights, ...]:
-        found = (self._read_record(path) for path in (self.folder / "references").glob("*.json"))
+        found = (self._read_weights(path) for path in (self.folder / "references").glob("*.json"))
         return tuple(sorted((item for item in found if item), key=lambda item: item.ref))
 
     def state(self) -> int | None:
@@ -151,7 +151,7 @@ class Cache:
     @asynccontextmanager
     async def lock(self, reference: Reference) -> AsyncIterator[None]:
         """Hold the folder of ``reference`` against every other task and process."""
-        path = self.folder / "locks" / f"{_text_digest(str(self.home(reference)))}.lock"
+        path = self.folder / "locks" / f"{_short_text_digest(str(self.home(reference)))}.lock"
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self.home(reference).mkdir(parents=True, exist_ok=True)
@@ -173,9 +173,9 @@ class Cache:
 
     def _record_path(self, reference: Reference) -> Path:
         key = str(reference) if self.kind == "file" else f"{self.kind} {reference}"
-        return self.folder / "references" / f"{_text_digest(key)}.json"
+        return self.folder / "references" / f"{_short_text_digest(key)}.json"
 
-    def _read_record(self, record: Path) -> CachedWeights | None:
+    def _read_weights(self, record: Path) -> CachedWeights | None:
         try:
             stored = json.loads(record.read_text("utf-8"))
             files = [(self.folder / item["path"], item) for item in stored["files"]]
@@ -202,14 +202,14 @@ def _folder_name(reference: Reference) -> str:
         whole, wanted = str(reference), reference.wanted or _NEWEST
         name = f"{reference.name}-{wanted}"
         ambiguous = "-" in wanted or reference.wanted == _NEWEST
-    return f"{name}~{_text_digest(whole)}" if ambiguous else name
+    return f"{name}~{_short_text_digest(whole)}" if ambiguous else name
 
 
 def _digest_path(path: Path) -> Path:
     return path.with_name(f"{path.name}.sha256")
 
 
-def _text_digest(text: str) -> str:
+def _short_text_digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
@@ -234,9 +234,9 @@ async def delete_weights(cache: Path, weights: CachedWeights) -> None:
     store, record = Cache(cache, *kinds), weights.record
 
     def delete() -> None:
-        names, shared = _recorded_files(record), set[str]()
+        names, shared = _read_file_names_or_empty(record), set[str]()
         for other in record.parent.glob("*.json"):
-            found = _recorded_files(other)
+            found = _read_file_names_or_empty(other)
             if found[:1] == names[:1]:
                 other.unlink(missing_ok=True)  # first: nothing is to say that the files are there
             else:
@@ -255,7 +255,7 @@ async def delete_weights(cache: Path, weights: CachedWeights) -> None:
             store.home(reference).rmdir()
 
 
-def _recorded_files(record: Path) -> list[str]:
+def _read_file_names_or_empty(record: Path) -> list[str]:
     try:
         return [str(item["path"]) for item in json.loads(record.read_text("utf-8"))["files"]]
     except (OSError, ValueError, KeyError, TypeError):

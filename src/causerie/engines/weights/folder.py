@@ -63,10 +63,10 @@ class ModelFolder:
     @property
     def kept_elements(self) -> int:
         """Return how many elements a cache keeps of a token, at most; 0 if that is unknown."""
-        heads, width = self._bounded_number("num_attention_heads"), self.embedding_length
-        each = self._bounded_number("head_dim") or (width // heads if heads else 0)
-        kept = self._bounded_number("num_key_value_heads") or heads
-        return 2 * self._bounded_number("num_hidden_layers") * kept * each
+        heads, width = self._clamped_number_or_zero("num_attention_heads"), self.embedding_length
+        each = self._clamped_number_or_zero("head_dim") or (width // heads if heads else 0)
+        kept = self._clamped_number_or_zero("num_key_value_heads") or heads
+        return 2 * self._clamped_number_or_zero("num_hidden_layers") * kept * each
 
     @property
     def is_recurrent(self) -> bool:
@@ -80,14 +80,14 @@ class ModelFolder:
 
     @property
     def vocabulary_size(self) -> int:
-        return self._bounded_number("vocab_size")
+        return self._clamped_number_or_zero("vocab_size")
 
     @property
     def embedding_length(self) -> int:
         """Return the length of an embedding vector (``hidden_size``); 0 if it is not stated."""
-        return self._bounded_number("hidden_size")
+        return self._clamped_number_or_zero("hidden_size")
 
-    def _bounded_number(self, key: str) -> int:
+    def _clamped_number_or_zero(self, key: str) -> int:
         value = in_config(self.config, key)
         return min(max(value, 0), _MOST_NUMBER) if type(value) is int else 0
 
@@ -133,7 +133,7 @@ def _read_facts(path: Path, sizes: Mapping[str, int], weights: Sequence[str]) ->
         path=path,
         architecture=architecture,
         context_length=length,
-        chat_template=_chat_template(path, sizes),
+        chat_template=_chat_template_or_empty(path, sizes),
         file_size=sum(sizes[name] for name in weights),
         config=config,
         generation=read_object(path / GENERATION) if GENERATION in sizes else {},
@@ -210,7 +210,7 @@ def _weights_files(path: Path, files: Mapping[str, int]) -> list[str]:
     return found
 
 
-def _chat_template(path: Path, files: Mapping[str, int]) -> str:
+def _chat_template_or_empty(path: Path, files: Mapping[str, int]) -> str:
     if _TEMPLATE in files:
         try:
             return read_bytes(path / _TEMPLATE).decode()

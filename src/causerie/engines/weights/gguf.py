@@ -58,8 +58,8 @@ class GgufMetadata:
         if count > _MAX_KEYS:
             raise NotGguf(path, f"it claims {count} metadata keys; {_MAX_KEYS} is the most allowed")
         for _ in range(count):
-            key = self._read_string().decode("utf-8", "replace")
-            self._locations_by_key[key] = self._locate_value(key)
+            key = self._read_string_bytes().decode("utf-8", "replace")
+            self._locations_by_key[key] = self._read_location_and_skip_value(key)
 
     def _skip_bytes(self, size: int) -> int:
         start, end = self._read_offset, len(self._data)
@@ -72,14 +72,14 @@ class GgufMetadata:
         form = struct.Struct(f"<{letter}")
         return int(form.unpack_from(self._data, self._skip_bytes(form.size))[0])
 
-    def _read_string(self) -> bytes:
+    def _read_string_bytes(self) -> bytes:
         size = self._read_number("Q")
         start = self._skip_bytes(size)
         if size > _MAX_STRING:
             raise NotGguf(self._path, f"it has a string of {size} bytes; {_MAX_STRING} is the most")
         return self._data[start : start + size]
 
-    def _locate_value(self, key: str) -> _Value:
+    def _read_location_and_skip_value(self, key: str) -> _Value:
         kind = self._read_number("I")
         is_array = kind == _ARRAY
         kind, count = (self._read_number("I"), self._read_number("Q")) if is_array else (kind, 1)
@@ -95,7 +95,7 @@ class GgufMetadata:
         elif is_array:
             self._skip_strings(count)
         else:
-            self._read_string()
+            self._read_string_bytes()
         return value
 
     def _skip_strings(self, count: int) -> None:
@@ -341,7 +341,7 @@ _WORD = re.compile(r"[a-z0-9]+")
 def choose_projector(files: Iterable[str]) -> tuple[str, ...]:
     """Return the name of the projector among the files of a repository; empty without one."""
     found = [name for name in files if name.lower().endswith(".gguf") and _MMPROJ.search(name)]
-    return tuple(sorted(found, key=_quantization_preference)[:1])
+    return tuple(sorted(found, key=_projector_quantization_rank)[:1])
 
 
 def projector_beside(header: Header) -> Path | None:
@@ -355,12 +355,12 @@ def projector_beside(header: Header) -> Path | None:
     fitting = [file for file in files if _projection_width(file) == header.embedding_length]
     own = _words_of_name(header.path)
     fitting.sort(
-        key=lambda file: (-len(own & _words_of_name(file)), _quantization_preference(file.name))
+        key=lambda file: (-len(own & _words_of_name(file)), _projector_quantization_rank(file.name))
     )
     return fitting[0] if fitting else None
 
 
-def _quantization_preference(name: str) -> tuple[int, str]:
+def _projector_quantization_rank(name: str) -> tuple[int, str]:
     kind = quantization_of_name(name.removesuffix(".gguf"))
     return _BEST_KINDS.index(kind) if kind in _BEST_KINDS else len(_BEST_KINDS), name
 

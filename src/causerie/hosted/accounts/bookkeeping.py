@@ -50,7 +50,7 @@ def _copy_fields(source: object, *names: str) -> dict[str, Any]:
     return {name: getattr(source, name) for name in names}
 
 
-def _build_interrupted_usage(record: Record, prompt_tokens: int) -> UsageRecord:
+def _build_initial_interrupted_usage(record: Record, prompt_tokens: int) -> UsageRecord:
     return UsageRecord(
         id=record_id(),
         at=time.time_ns() // 1000 - _to_microseconds(time.monotonic() - record.started),
@@ -81,7 +81,7 @@ def _build_checkpoint_usage(record: Record, usage_until_now: UsageRecord) -> Usa
     )
 
 
-def _build_final_usage(record: Record, usage_until_now: UsageRecord) -> UsageRecord:
+def _build_unpriced_final_usage(record: Record, usage_until_now: UsageRecord) -> UsageRecord:
     return structs.replace(
         usage_until_now,
         model=record.model or record.asked,
@@ -204,7 +204,7 @@ class Bookkeeping(Struct):
             held.reservation.release()
 
     def begin_request(self, record: Record, prompt: int) -> None:
-        usage = _build_interrupted_usage(record, prompt)
+        usage = _build_initial_interrupted_usage(record, prompt)
         record.id = usage.id
         self._running_requests[usage.id] = record, usage
         if self._checkpoint_timer is None:
@@ -213,9 +213,9 @@ class Bookkeeping(Struct):
 
     def _schedule_checkpoints(self, seconds: float) -> None:
         loop = asyncio.get_running_loop()
-        self._checkpoint_timer = loop.call_later(seconds, self._write_checkpoints)
+        self._checkpoint_timer = loop.call_later(seconds, self._write_checkpoints_of_one_batch)
 
-    def _write_checkpoints(self) -> None:
+    def _write_checkpoints_of_one_batch(self) -> None:
         due = self._due_request_ids = self._due_request_ids or list(self._running_requests)
         for id in due[-_BATCH:]:
             if id in self._running_requests:
@@ -224,20 +224,20 @@ class Bookkeeping(Struct):
                 if usage is not None:
                     self._running_requests[id] = record, usage
                     with suppress(StoreUnavailable):  # the record that was written before stays
-                        self.ledger.begin_request(self._get_request_hold(record).priced(usage))
+                        self.ledger.begin_request(self._get_prices_and_hold(record).priced(usage))
         del due[-_BATCH:]
         self._checkpoint_timer = None
         if self._running_requests:
             self._schedule_checkpoints(0 if due else _CHECKPOINT_SECONDS)
 
-    def _get_request_hold(self, record: Record) -> RequestHold:
+    def _get_prices_and_hold(self, record: Record) -> RequestHold:
         return record.held if isinstance(record.held, RequestHold) else RequestHold(self.prices)
 
     async def enter(self, record: Record) -> None:
         running = self._running_requests.pop(record.id, None)
-        begun = _build_interrupted_usage(record, 0) if running is None else running[1]
-        hold = self._get_request_hold(record)
-        usage = hold.priced(_build_final_usage(record, begun))
+        begun = _build_initial_interrupted_usage(record, 0) if running is None else running[1]
+        hold = self._get_prices_and_hold(record)
+        usage = hold.priced(_build_unpriced_final_usage(record, begun))
         record.cost = usage.cost
         contents = record.contents
         record.contents = record.held = None  # the record is kept until it is counted

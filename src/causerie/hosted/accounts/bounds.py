@@ -161,7 +161,7 @@ class LimitsAndBudgets(Struct, frozen=True, forbid_unknown_fields=True):
     def check(self, within: str = "") -> None:
         """Raise :class:`InvalidRequest` for wrong bounds; ``within`` precedes the field's name."""
         for index, budget in enumerate(self.budgets):
-            if problem := _describe_amount_problem(budget):
+            if problem := _describe_amount_problem_or_empty(budget):
                 raise InvalidRequest(problem, param=f"{within}budgets[{index}].amount")
         for index, limit in enumerate(self.limits):
             if limit == Limit(limit.model):
@@ -186,7 +186,7 @@ NOTHING_FOR_NEWCOMERS = Budget(Decimal(0))
 """A budget of nothing a month, which ends with the first credit."""
 
 
-def _describe_amount_problem(budget: Budget) -> str:
+def _describe_amount_problem_or_empty(budget: Budget) -> str:
     amount = budget.amount
     if not amount.is_finite() or amount.is_signed() or amount > _MOST:
         return f"A budget is from 0 to {_MOST:,}."

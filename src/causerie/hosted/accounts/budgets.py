@@ -89,7 +89,7 @@ class Reservation(Struct, eq=False):
     _held_amounts: Sequence[_HeldAmount]
     _hold_requests: Sequence[HoldRequest]
     ends: float
-    _settled_amounts: Sequence[tuple[_Counter, int]] = ()
+    _settled_amounts_to_take_back: Sequence[tuple[_Counter, int]] = ()
     _is_held: bool = True
 
     async def settle(self, cost: int, tokens: int) -> None:
@@ -103,7 +103,7 @@ class Reservation(Struct, eq=False):
             return
         self._held_amounts = ()
         settled = [(part.counter, part.counter.budget.counted(cost, tokens)) for part in parts]
-        self._settled_amounts = settled
+        self._settled_amounts_to_take_back = settled
         for counter, more in settled:
             counter.spent += more
         shared_budgets = self._budgets.shared_budgets
@@ -117,9 +117,9 @@ class Reservation(Struct, eq=False):
 
     def take_back(self) -> None:
         """Revoke the settled use in this process; other replicas still count it."""
-        for counter, less in self._settled_amounts:
+        for counter, less in self._settled_amounts_to_take_back:
             counter.spent -= less
-        self._settled_amounts = ()
+        self._settled_amounts_to_take_back = ()
         self.release()
         self._held_amounts = ()
 

@@ -53,7 +53,7 @@ class Cipher:
 
     def open(self, sealed: str, purpose: str) -> str:
         """Decrypt a text; raise :class:`WrongKey`."""
-        version, name, text = _split_sealed_text(sealed)
+        version, name, text = _split_version_name_text(sealed)
         cipher = self._ciphers_by_key_name.get(name)
         if version != _VERSION or cipher is None:
             raise WrongKey("it was sealed with a key that is not here")
@@ -65,14 +65,14 @@ class Cipher:
         return opened.decode()
 
     def fresh(self, sealed: str) -> bool:
-        return _split_sealed_text(sealed)[1] == next(iter(self._ciphers_by_key_name), None)
+        return _split_version_name_text(sealed)[1] == next(iter(self._ciphers_by_key_name), None)
 
 
 def new_key() -> str:
     return secrets.token_urlsafe(SHORTEST_KEY)
 
 
-def _split_sealed_text(sealed_text: str) -> tuple[str, str, str]:
+def _split_version_name_text(sealed_text: str) -> tuple[str, str, str]:
     version, _, rest = sealed_text.partition(".")
     name, _, text = rest.partition(".")
     return version, name, text

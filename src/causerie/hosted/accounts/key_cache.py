@@ -75,7 +75,7 @@ class KeyCache(Struct):
 
     async def __aenter__(self) -> KeyCache:
         """Start to follow changes; raise :class:`StoreUnavailable`."""
-        self._last_change_number, _ = await self._read_changes()
+        self._last_change_number, _ = await self._fetch_unapplied_changes()
         await self._exit_stack.enter_async_context(self._background_tasks)
         self._polling_task = self._background_tasks.create_task(self._poll_changes())
         return self
@@ -88,7 +88,7 @@ class KeyCache(Struct):
 
     async def authenticate(self, door: str, credential: Credential | None) -> AccountCaller:
         """Return the caller with this key; unknown, expired and revoked ones get the same error."""
-        known = await self._verify_key(credential)
+        known = await self._get_verified_cached_key(credential)
         caller = known.callers.get(door)
         if caller is None:
             caller = known.callers[door] = admitted(known.grant, door)
@@ -96,7 +96,7 @@ class KeyCache(Struct):
 
     async def manager(self, credential: Credential | None) -> Actor:
         """Return the actor with this management key; raise as :meth:`authenticate`."""
-        grant = (await self._verify_key(credential)).grant
+        grant = (await self._get_verified_cached_key(credential)).grant
         key = grant.key
         if key.purpose is not Purpose.MANAGEMENT:
             raise Forbidden(
@@ -109,7 +109,7 @@ class KeyCache(Struct):
             networks=grant.networks,
         )
 
-    async def _verify_key(self, credential: Credential | None) -> _CachedKey:
+    async def _get_verified_cached_key(self, credential: Credential | None) -> _CachedKey:
         if credential is None:
             raise no_key()
         known = self._cached_keys.get(credential.digest) or await self._join_key_lookup(credential)
@@ -184,14 +184,14 @@ class KeyCache(Struct):
         while True:
             await asyncio.sleep(self.poll_seconds)
             try:
-                number, subjects = await self._read_changes()
+                number, subjects = await self._fetch_unapplied_changes()
             except StoreUnavailable:  # of which the log has a line each minute
                 self._is_cache_fresh = clock() - heard < self.offline_seconds
                 continue
             self._apply_changes(number, subjects)
             heard, self._is_cache_fresh = clock(), True
 
-    async def _read_changes(self) -> tuple[int, Sequence[str] | None]:
+    async def _fetch_unapplied_changes(self) -> tuple[int, Sequence[str] | None]:
         try:
             async with asyncio.timeout(self.answer_seconds), self._store.reading() as tx:
                 return await tx.keys.changes(self._last_change_number)
