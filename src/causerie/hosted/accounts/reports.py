@@ -283,12 +283,10 @@ class Rankings(AccountService):
             place, now = (_PAIRS[by], period), self._clock()
             kept = self._cached_sums.get(place)
             if kept is None or not timedelta() <= now - kept.read_at < timedelta(minutes=1):
-                kept = self._cached_sums[place] = await self._read_sums_of_this_and_last_period(
-                    *place, now
-                )
+                kept = self._cached_sums[place] = await self._read_sums_of_two_periods(*place, now)
             return kept
 
-    async def _read_sums_of_this_and_last_period(
+    async def _read_sums_of_two_periods(
         self, by: tuple[By, By], period: RankingPeriod, now: datetime
     ) -> _Sums:
         until = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
