@@ -101,7 +101,7 @@ def _build_audit_entry(now: datetime, actor: Actor, entry_change: EntryChange) -
         verb = "change"
         if before.enabled != after.enabled and before.body == after.body:
             verb = "enable" if after.enabled else "disable"
-        details |= _diff_numbers(before.body, after.body)
+        details |= _diff_numbers_and_flags(before.body, after.body)
     return replace(entry(now, actor, f"{CONFIGURATION}{verb}", after.label), details=details)
 
 
@@ -110,9 +110,9 @@ def meanwhile() -> InvalidRequest:
     return conflict("changed_meanwhile", "It has been changed meanwhile; read it again.")
 
 
-def _diff_numbers(old_body: Mapping[str, Any], new_body: Mapping[str, Any]) -> dict[str, str]:
+def _diff_numbers_and_flags(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, str]:
     # Only numbers and switches: other values may be secret, in a header or an address.
-    before, after = _flatten_numbers(old_body), _flatten_numbers(new_body)
+    before, after = _flatten_numbers_and_flags(old), _flatten_numbers_and_flags(new)
     changed = [name for name in {**before, **after} if before.get(name) != after.get(name)]
     return {
         name: difference(before.get(name, "default"), after.get(name, "default"))
@@ -120,7 +120,7 @@ def _diff_numbers(old_body: Mapping[str, Any], new_body: Mapping[str, Any]) -> d
     }
 
 
-def _flatten_numbers(
+def _flatten_numbers_and_flags(
     body: Mapping[str, Any], prefix: str = "", *, money: bool = False
 ) -> dict[str, str]:
     found: dict[str, str] = {}
@@ -131,12 +131,12 @@ def _flatten_numbers(
         elif isinstance(value, int | float) or (money and isinstance(value, str)):
             found[path] = str(value)
         elif isinstance(value, Mapping):
-            found |= _flatten_numbers(value, f"{path}.", money=name in ("price", "cost"))
+            found |= _flatten_numbers_and_flags(value, f"{path}.", money=name in ("price", "cost"))
         elif isinstance(value, Sequence):
             for number, each in enumerate(value, 1):
                 if isinstance(each, Mapping):
                     part = each.get("provider") or each.get("id") or number
-                    found |= _flatten_numbers(each, f"{path}.{part}.")
+                    found |= _flatten_numbers_and_flags(each, f"{path}.{part}.")
     return found
 
 

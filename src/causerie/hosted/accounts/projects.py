@@ -76,10 +76,10 @@ class Projects(AccountService):
             await tx.people.find(user.id)  # locked, so that two at once are counted
             beginning = self.policies.later_project
             if beginning is None or not self.room_for(await tx.projects.of(user.id)):
-                most = self._get_own_project_limit()
+                most = self._get_own_project_max_or_zero()
                 owned = f"People may own {counted(most, 'project')} here without an operator."
                 raise conflict("too_many_projects", f"{owned} Archive one first.")
-            creator, most = actor_of(user), self._get_own_project_limit()
+            creator, most = actor_of(user), self._get_own_project_max_or_zero()
             made = AuditFilter(actor=creator.label, action="project.create", limit=most)
             recent = await tx.audit.find(made)
             if len(recent) == most and tx.now - recent[-1].at < timedelta(days=1):
@@ -90,9 +90,9 @@ class Projects(AccountService):
     def room_for(self, found: Iterable[tuple[Project, Membership]]) -> bool:
         """Return whether somebody with these projects may create one more of their own."""
         owners = (each for project, each in found if project.archived_at is None)
-        return sum(each.role is Role.OWNER for each in owners) < self._get_own_project_limit()
+        return sum(each.role is Role.OWNER for each in owners) < self._get_own_project_max_or_zero()
 
-    def _get_own_project_limit(self) -> int:
+    def _get_own_project_max_or_zero(self) -> int:
         return self.policies.own_projects if self.policies.personal_project is not None else 0
 
     async def _create_project(
@@ -151,23 +151,23 @@ class Projects(AccountService):
             return await tx.projects.every()
 
     async def rename(self, actor: Actor, project_id: str, name: str) -> Project:
-        changed = {"name": tidy_name(name)}
-        return await self._change(actor, project_id, Action.PROJECT_RENAME, "rename", **changed)
+        right, changed = Action.PROJECT_RENAME, {"name": tidy_name(name)}
+        return await self._replace_project_fields(actor, project_id, right, "rename", **changed)
 
     async def set_networks(
         self, actor: Actor, project_id: str, networks: Sequence[str] | None
     ) -> Project:
         """Set the networks from which keys of a project work; ``None``: from all."""
-        changed = {"networks": tidy_networks(networks)}
-        return await self._change(actor, project_id, Action.PROJECT_NETWORKS, "networks", **changed)
+        right, changed = Action.PROJECT_NETWORKS, {"networks": tidy_networks(networks)}
+        return await self._replace_project_fields(actor, project_id, right, "networks", **changed)
 
     async def archive(self, actor: Actor, project_id: str, *, archived: bool = True) -> Project:
         """Archive a project, so that its keys stop, or restore it."""
-        verb = "archive" if archived else "restore"
+        right, verb = Action.PROJECT_ARCHIVE, "archive" if archived else "restore"
         changed = {"archived_at": self._clock() if archived else None}
-        return await self._change(actor, project_id, Action.PROJECT_ARCHIVE, verb, **changed)
+        return await self._replace_project_fields(actor, project_id, right, verb, **changed)
 
-    async def _change(
+    async def _replace_project_fields(
         self, actor: Actor, project_id: str, action: Action, audit_verb: str, **changed: Any
     ) -> Project:
         async with self._store.writing() as tx:
@@ -225,7 +225,7 @@ class Projects(AccountService):
         """Create a link that makes its bearer a member; with ``email``, only this address."""
         address = tidy_email(email) if email else None
         async with self._begin_write(actor, Action.MEMBERS_INVITE, project_id) as tx:
-            await self._require_right_for_owner_role(tx, actor, project_id, role)
+            await self._require_right_if_owner_role(tx, actor, project_id, role)
             granted = {"email": address, "project_id": project_id, "role": role}
             if address:  # the last one that was sent works
                 await withdraw_open(tx, project_id, address, others=False)
@@ -240,14 +240,14 @@ class Projects(AccountService):
             if link is None or link.project_id != project_id:
                 raise no_such("invitation")
             if link.role is not None:
-                await self._require_right_for_owner_role(tx, actor, project_id, link.role)
+                await self._require_right_if_owner_role(tx, actor, project_id, link.role)
             await tx.links.withdraw([link])
             await tx.audit.record(actor, "member.withdraw", link_id, project_id)
 
     async def add(self, actor: Actor, project_id: str, user_id: str, role: Role) -> Membership:
         """Make a user a member without an invitation; a member with another role is a conflict."""
         async with self._begin_write(actor, Action.MEMBERS_ADD, project_id) as tx:
-            await self._require_right_for_owner_role(tx, actor, project_id, role)
+            await self._require_right_if_owner_role(tx, actor, project_id, role)
             existing(await tx.people.find(user_id), "user")
             made = await tx.projects.membership(project_id, user_id)
             if made is not None and made.role is not role:
@@ -264,7 +264,7 @@ class Projects(AccountService):
         """Change a member's role; what derives from them is narrowed to the new role."""
         async with self._begin_write(actor, Action.MEMBERS_CHANGE, project_id) as tx:
             before = existing(await tx.projects.membership(project_id, user_id), "member")
-            await self._require_right_for_owner_role(tx, actor, project_id, role, before.role)
+            await self._require_right_if_owner_role(tx, actor, project_id, role, before.role)
             await self._require_other_owner(tx, before, role)
             worked = working(await tx.keys.derived(user_id, project_id), tx.now)
             await tx.projects.join(replace(before, role=role))
@@ -289,7 +289,7 @@ class Projects(AccountService):
             await visible_project(tx, actor, project_id)
             before = existing(await tx.projects.membership(project_id, user_id), "member")
             if user_id != actor.id:
-                await self._require_right_for_owner_role(tx, actor, project_id, before.role)
+                await self._require_right_if_owner_role(tx, actor, project_id, before.role)
             await self._require_other_owner(tx, before, None)
             if keys_to:
                 await require(tx, actor, Action.KEYS_TRANSFER, project_id)
@@ -314,7 +314,7 @@ class Projects(AccountService):
         async with self._begin_read(actor, needs, project_id) as tx:
             return await tx.audit.find(replace(filter, project_id=project_id))
 
-    async def _require_right_for_owner_role(
+    async def _require_right_if_owner_role(
         self, tx: Transaction, actor: Actor, project_id: str, *roles: Role
     ) -> None:
         if Role.OWNER in roles:

@@ -318,9 +318,9 @@ class GroupMemberships(AccountService):
             if before is not None and not claims.gave(before.from_group):
                 continue
             if grant is None and before is not None:
-                await self._end_membership(tx, user, before)
+                await self._leave_and_withdraw_keys(tx, user, before)
                 verb, details = "member.remove", {"group": before.from_group}
-            elif grant is not None and await self._set_membership(tx, user, before, grant, claims):
+            elif grant is not None and await self._put_if_changed(tx, user, before, grant, claims):
                 verb = "member.change" if before else "member.join"
                 role = difference(before.role, grant.role) if before else str(grant.role)
                 details = {"group": claims.mark(grant), "role": role}
@@ -330,7 +330,7 @@ class GroupMemberships(AccountService):
             changed = True
         return changed
 
-    async def _set_membership(
+    async def _put_if_changed(
         self,
         tx: Transaction,
         user: User,
@@ -348,10 +348,10 @@ class GroupMemberships(AccountService):
         await tx.projects.join(after)
         return True
 
-    async def _end_membership(self, tx: Transaction, user: User, membership: Membership) -> None:
-        keys = await tx.keys.derived(user.id, membership.project_id)
-        await tx.projects.leave(membership.project_id, user.id)
-        await withdraw_open(tx, membership.project_id, user.email)
+    async def _leave_and_withdraw_keys(self, tx: Transaction, user: User, left: Membership) -> None:
+        keys = await tx.keys.derived(user.id, left.project_id)
+        await tx.projects.leave(left.project_id, user.id)
+        await withdraw_open(tx, left.project_id, user.email)
         await tx.keys.withdraw(keys)
 
 
@@ -402,21 +402,21 @@ class SsoProvisioning:
         :class:`InvalidRequest`.
         """
         try:
-            return await self._begin_session(who, client, old_token)
+            return await self._apply_groups_and_open_session(who, client, old_token)
         except Unauthenticated as failure:
             if isinstance(failure.__cause__, AccountDisabled):
                 raise
-            if not link_token and not await self._link_identity_by_email(who, join):
-                why = _explain_sign_up_refusal(who, domains)
+            if not link_token and not await self._try_to_link_identity_by_email(who, join):
+                why = _explain_sign_up_refusal_or_empty(who, domains)
                 if why:
                     raise no_account() from SignInRefused(why)
                 name = _tidy_claimed_name(who)
                 await self._user_service.sign_up(email=who.email, name=name, identity=who.identity)
         if link_token:
             await self._accept_invitation(who, link_token)
-        return await self._begin_session(who, client, old_token)
+        return await self._apply_groups_and_open_session(who, client, old_token)
 
-    async def _link_identity_by_email(self, person: Vouched, join_policy: str) -> bool:
+    async def _try_to_link_identity_by_email(self, person: Vouched, join_policy: str) -> bool:
         if join_policy == JOIN_NEVER or not person.email_verified:
             return False
         every = join_policy == JOIN_ALL
@@ -443,7 +443,7 @@ class SsoProvisioning:
                 raise
             raise no_account() from failure  # the address may be anybody's
 
-    async def _begin_session(
+    async def _apply_groups_and_open_session(
         self, person: Vouched, client: SessionClient, old_token: str | None
     ) -> NewSession:
         # First, so that the session has the rights that the groups give now.
@@ -460,7 +460,7 @@ def _tidy_claimed_name(person: Vouched) -> str:
         return tidy_name(person.email.partition("@")[0] or "somebody")
 
 
-def _explain_sign_up_refusal(person: Vouched, sign_up_domains: Collection[str]) -> str:
+def _explain_sign_up_refusal_or_empty(person: Vouched, sign_up_domains: Collection[str]) -> str:
     # Why a new account is not created; empty: it is.
     _, at, domain = person.email.rpartition("@")
     if not at:

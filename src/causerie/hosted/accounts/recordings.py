@@ -277,7 +277,7 @@ class Retention(Struct):
     async def sweep(self) -> None:
         """Delete everything that is too old now; raise :class:`StoreUnavailable`."""
         store = self._store
-        await self._delete_in_batches(
+        await self._repeat_while_batch_full(
             partial(store.contents, self._clock(), self._compute_cutoff(self.contents_days))
         )
         for days, delete in (
@@ -286,12 +286,12 @@ class Retention(Struct):
             (_MEASUREMENTS_DAYS, store.measurements),
         ):
             if (before := self._compute_cutoff(days)) is not None:
-                await self._delete_in_batches(partial(delete, before))
+                await self._repeat_while_batch_full(partial(delete, before))
 
     def _compute_cutoff(self, days: int | None) -> datetime | None:
         return None if days is None else self._clock() - timedelta(days=days)
 
-    async def _delete_in_batches(self, delete_batch: Callable[[int], Awaitable[int]]) -> None:
+    async def _repeat_while_batch_full(self, delete_batch: Callable[[int], Awaitable[int]]) -> None:
         found = _DELETED
         while found == _DELETED:
             found = await delete_batch(_DELETED)

@@ -106,7 +106,7 @@ class UsageReports(AccountService):
             for one in await self.sums(actor, project_id, question):
                 sums.setdefault((period, one.group[by]), []).append(one)
         return {
-            owner: [_sum_spending(each, sums.get((each.period, owner), ()), now) for each in every]
+            owner: [_build_spending(one, sums.get((one.period, owner), ()), now) for one in every]
             for owner, every in budgets.items()
         }
 
@@ -172,7 +172,7 @@ class UsageReports(AccountService):
                 await require(tx, actor, Action.USAGE_SEE_ALL)
 
 
-def _sum_spending(budget: Budget, sums: Sequence[UsageSum], now: datetime) -> Spending:
+def _build_spending(budget: Budget, sums: Sequence[UsageSum], now: datetime) -> Spending:
     spent = Decimal(0)
     for each in sums:
         if covers(budget.model, each.group[By.MODEL]):
@@ -259,7 +259,7 @@ class Rankings(AccountService):
     async def ranked(self, by: str, period: RankingPeriod, naming: Naming) -> Ranking:
         """Return a ranking without checking rights, which the caller has to do."""
         sums = await self._get_cached_sums(by, period)
-        now, before = _usage_by_name(sums.now, naming), _usage_by_name(sums.before, naming)
+        now, before = (_tokens_and_requests_by_name(one, naming) for one in (sums.now, sums.before))
         ranks_before = {each: rank for rank, each in enumerate(before, 1)}
         rows = [
             Ranked(each, rank, tokens, requests, ranks_before.get(each))
@@ -283,10 +283,12 @@ class Rankings(AccountService):
             place, now = (_PAIRS[by], period), self._clock()
             kept = self._cached_sums.get(place)
             if kept is None or not timedelta() <= now - kept.read_at < timedelta(minutes=1):
-                kept = self._cached_sums[place] = await self._read_sums(_PAIRS[by], period, now)
+                kept = self._cached_sums[place] = await self._read_sums_of_two_periods(*place, now)
             return kept
 
-    async def _read_sums(self, by: tuple[By, By], period: RankingPeriod, now: datetime) -> _Sums:
+    async def _read_sums_of_two_periods(
+        self, by: tuple[By, By], period: RankingPeriod, now: datetime
+    ) -> _Sums:
         until = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
         if period is not RankingPeriod.DAY and until.hour:
             until = until.replace(hour=0) + timedelta(days=1)
@@ -299,7 +301,9 @@ class Rankings(AccountService):
         return _Sums(now, since, until, before, every, steps)
 
 
-def _usage_by_name(sums: Iterable[TokenSum], name_pair: Naming) -> Mapping[str, tuple[int, int]]:
+def _tokens_and_requests_by_name(
+    sums: Iterable[TokenSum], name_pair: Naming
+) -> Mapping[str, tuple[int, int]]:
     found: dict[str, tuple[int, int]] = {}
     for _, pair, tokens, requests in sums:
         if tokens and (name := name_pair(*pair)):
@@ -402,10 +406,10 @@ async def statement_rows(
     question = ChargedQuery(month.since, month.until, project)
     async with aclosing(usage.charged(actor, question)) as pieces:
         async for sums in pieces:
-            yield (_format_charges(one, month.name, names.get(one.project_id, "")) for one in sums)
+            yield (_format_sum_row(one, month.name, names.get(one.project_id, "")) for one in sums)
 
 
-def _format_charges(charge: ChargedSum, month: str, project_name: str) -> Sequence[str]:
+def _format_sum_row(charge: ChargedSum, month: str, project_name: str) -> Sequence[str]:
     provider = provider_of(charge.served_by)
     plain = charge.prompt - charge.cached - charge.written
     counts = (charge.requests, plain, charge.cached, charge.written, charge.completion)

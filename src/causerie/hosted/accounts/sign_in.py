@@ -188,7 +188,7 @@ class SignIn(AccountService):
         tried = passwords.sign_in_scopes(account, client.address)
         async with self.audited(client, PASSWORD) as who:
             who.email = account
-            user = await self._authenticate_by_password(who, account, password, tried)
+            user = await self._authenticate_and_set_subject_user(who, account, password, tried)
             if not self.policy.takes_password(operator=user.operator):
                 raise Forbidden(
                     "Passwords are not accepted here. Sign in with your identity provider.",
@@ -201,17 +201,17 @@ class SignIn(AccountService):
             await succeeded(tx, tried)
             return await self.begin(tx, now, client, old_token)
 
-    async def _authenticate_by_password(
-        self, subject: SignInSubject, email: str, password: str, scopes: Mapping[str, int]
+    async def _authenticate_and_set_subject_user(
+        self, subject: SignInSubject, email: str, password: str, attempt_scopes: Mapping[str, int]
     ) -> User:
-        async with self._attempt_limiter.guess(scopes):
+        async with self._attempt_limiter.guess(attempt_scopes):
             async with self._store.reading() as tx:
                 subject.user = user = await tx.people.one(email=email)
             known = user is not None and user.disabled_at is None
             kept = user.password if known and user is not None else None
             right = await self._passwords.matches(kept, password)
             if user is None or not right:
-                raise _build_wrong_credentials_error() from _build_refusal_cause(user)
+                raise _build_wrong_credentials_error() from _build_failed_sign_in_cause(user)
         return user
 
     async def with_identity(
@@ -224,7 +224,7 @@ class SignIn(AccountService):
                 unknown = SignInRefused("no account has this identity")
                 raise no_account() from (unknown if user is None else AccountDisabled())
             # A second factor is the provider's to ask for.
-            return await self._open_session(tx, user, client, old_token, issuer)
+            return await self._replace_old_by_new_session(tx, user, client, old_token, issuer)
 
     async def with_code(self, token: str, code: str, client: SessionClient) -> NewSession:
         """Complete a sign-in with a code or recovery code; raise as :meth:`with_password`."""
@@ -238,10 +238,10 @@ class SignIn(AccountService):
         async with self.audited(client, PASSWORD) as who, self._store.writing() as tx:
             who.user = user = await tx.people.find(session.user_id)
             if user is None or user.disabled_at is not None:
-                raise _build_wrong_credentials_error() from _build_refusal_cause(user)
+                raise _build_wrong_credentials_error() from _build_failed_sign_in_cause(user)
             await _use_factor_code_or_raise(tx, user.id, code)
             await succeeded(tx, tried)
-            return await self._open_session(tx, user, client, token)
+            return await self._replace_old_by_new_session(tx, user, client, token)
 
     async def whose(self, token: str | None) -> tuple[User, Session]:
         """Return the user and the open session of a token; raise :class:`Unauthenticated`.
@@ -304,12 +304,12 @@ class SignIn(AccountService):
     ) -> NewSession:
         """Begin a session of a proven user, at :attr:`Stage.SECOND_FACTOR` if they have one."""
         if not await _has_second_factor(tx, user.id):
-            return await self._open_session(tx, user, client, old_token)
-        await _end_session(tx, old_token)
+            return await self._replace_old_by_new_session(tx, user, client, old_token)
+        await _delete_session_by_token(tx, old_token)
         stage, life = Stage.SECOND_FACTOR, SECOND_FACTOR_LIFE
-        return await _add_session(tx, user, stage, client, life, PASSWORD)
+        return await _add_session_with_token(tx, user, stage, client, life, PASSWORD)
 
-    async def _open_session(
+    async def _replace_old_by_new_session(
         self,
         tx: Transaction,
         user: User,
@@ -317,16 +317,16 @@ class SignIn(AccountService):
         old_token: str | None,
         method: str = PASSWORD,
     ) -> NewSession:
-        await _end_session(tx, old_token)
+        await _delete_session_by_token(tx, old_token)
         await tx.sessions.forget()
         await tx.attempts.forget()
-        made = await _add_session(tx, user, Stage.OPEN, client, self.policy.life, method)
+        made = await _add_session_with_token(tx, user, Stage.OPEN, client, self.policy.life, method)
         details = {"method": method, "address": client.address}
         await tx.audit.record(actor_of(user), "sign_in.succeed", user.id, **details)
         return made
 
 
-async def _add_session(
+async def _add_session_with_token(
     tx: Transaction, user: User, stage: Stage, client: SessionClient, life: timedelta, method: str
 ) -> NewSession:
     token = new_token()
@@ -364,12 +364,12 @@ async def _use_factor_code_or_raise(tx: Transaction, user_id: str, code: str) ->
         raise Unauthenticated("The code is wrong or was used before.", code="wrong_code")
 
 
-async def _end_session(tx: Transaction, token: str | None) -> None:
+async def _delete_session_by_token(tx: Transaction, token: str | None) -> None:
     if token:
         await tx.sessions.remove(digest=digest(token))
 
 
-def _build_refusal_cause(user: User | None) -> SignInRefused:
+def _build_failed_sign_in_cause(user: User | None) -> SignInRefused:
     if user is None:
         return SignInRefused("no account has this address")
     if user.disabled_at is not None:
@@ -415,15 +415,15 @@ class OwnAccount(AccountService):
         self._attempt_limiter = Attempts(store)
 
     async def rename(self, user: User, name: str) -> User:
-        return await self._change_user(user, name=tidy_name(name))
+        return await self._replace_user_fields(user, name=tidy_name(name))
 
     async def choose_reminders(self, user: User, wanted: Collection[str]) -> User:
         """Set which of :data:`REMINDERS` a person gets."""
-        return await self._change_user(user, muted=frozenset(REMINDERS) - {*wanted})
+        return await self._replace_user_fields(user, muted=frozenset(REMINDERS) - {*wanted})
 
-    async def _change_user(self, user: User, **changed: Any) -> User:
+    async def _replace_user_fields(self, user: User, **changed: Any) -> User:
         async with self._store.writing() as tx:
-            after = replace(await _reread_user(tx, user), **changed)
+            after = replace(await _reread_user_or_return_given(tx, user), **changed)
             await tx.people.change(after)
         return after
 
@@ -440,7 +440,7 @@ class OwnAccount(AccountService):
         await self._check_password(user, old, client)
         hashed = await self._passwords.hash_new(new, (user.email, user.name))
         async with self._store.writing() as tx:
-            if (await _reread_user(tx, user)).password != user.password:
+            if (await _reread_user_or_return_given(tx, user)).password != user.password:
                 raise _build_wrong_password_error()  # somebody has replaced it meanwhile
             return await self._set_password_and_end_sessions(tx, user, hashed, but=session_id)
 
@@ -496,7 +496,7 @@ class OwnAccount(AccountService):
             await self._check_password(user, password, client)
         async with self._store.writing() as tx:
             operators = await tx.people.operators()
-            current = await _reread_user(tx, user)
+            current = await _reread_user_or_return_given(tx, user)
             if current.operator and operators == 1:
                 raise conflict("last_operator", "Make somebody else an operator first.")
             for project, membership in await tx.projects.of(user.id):
@@ -583,7 +583,7 @@ class OwnAccount(AccountService):
     async def _set_password_and_end_sessions(
         self, tx: Transaction, user: User, password_hash: str, *, but: str | None
     ) -> User:
-        changed = replace(await _reread_user(tx, user), password=password_hash)
+        changed = replace(await _reread_user_or_return_given(tx, user), password=password_hash)
         await tx.people.change(changed)
         await tx.sessions.end_all(user.id, but=but)
         await tx.audit.record(actor_of(user), "user.password", user.id)
@@ -604,6 +604,6 @@ async def _find_link_and_user(
     return link, user
 
 
-async def _reread_user(tx: Transaction, user: User) -> User:
+async def _reread_user_or_return_given(tx: Transaction, user: User) -> User:
     # Another process may have changed the user since the session was read.
     return await tx.people.find(user.id) or user

@@ -81,7 +81,7 @@ class Credits(AccountService):
                 raise InvalidRequest(
                     f"It would be {in_all:,f} in all; at most {_MOST:,} are kept.", param="amount"
                 )
-            await self._add_credit(tx, actor, made)
+            await self._credit_and_lift_budget(tx, actor, made)
         return made
 
     async def take_back(
@@ -99,10 +99,10 @@ class Credits(AccountService):
             if refunded > taken:
                 id, less = f"{begin}{refunded:f}", taken - refunded
                 made = Credit(id, project_id, less, tx.now, actor.label, note)
-                await self._add_credit(tx, actor, made)
+                await self._credit_and_lift_budget(tx, actor, made)
         return max(refunded - taken, Decimal(0))
 
-    async def _add_credit(self, tx: Transaction, actor: Actor, credit: Credit) -> None:
+    async def _credit_and_lift_budget(self, tx: Transaction, actor: Actor, credit: Credit) -> None:
         try:
             await tx.credits.add(credit)
         except Taken as failure:

@@ -86,16 +86,16 @@ def tidy_email(given: str) -> str:
 
 
 def _is_email_atom(text: str) -> bool:
-    return bool(text) and all(each in _ATOM_SIGNS or _is_letter_or_digit(each) for each in text)
+    return bool(text) and all(one in _ATOM_SIGNS or _is_unicode_alnum_or_mark(one) for one in text)
 
 
 def _is_host_label(text: str) -> bool:
     hyphens = text[:1] == "-" or text[-1:] == "-"
-    letters = all(each == "-" or _is_letter_or_digit(each) for each in text)
+    letters = all(each == "-" or _is_unicode_alnum_or_mark(each) for each in text)
     return 1 <= len(text) <= _LONGEST_LABEL and letters and not hyphens
 
 
-def _is_letter_or_digit(character: str) -> bool:
+def _is_unicode_alnum_or_mark(character: str) -> bool:
     return character.isalnum() or unicodedata.category(character) in _MARKS
 
 

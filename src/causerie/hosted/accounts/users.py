@@ -167,7 +167,7 @@ class Users(AccountService):
                     raise no_such_link()
             _check_invited_address(link, email)
             user = User(new_id("usr"), email, name, hashed, link.operator, tx.now)
-            await self._add_user(tx, user, actor_of(user), by=link.created_by)
+            await self._add_user_with_defaults(tx, user, actor_of(user), by=link.created_by)
             if identity is not None:
                 await self._bind_identity(tx, user, *identity)
             await self._join_invited_project(tx, link, user)
@@ -205,7 +205,7 @@ class Users(AccountService):
             if operator:
                 await require(tx, actor, Action.OPERATORS_CHANGE)
             user = User(new_id("usr"), email, name, hashed, operator, tx.now)
-            await self._add_user(tx, user, actor, by=actor.label)
+            await self._add_user_with_defaults(tx, user, actor, by=actor.label)
             return user
 
     async def sign_up(self, *, email: str, name: str, identity: tuple[str, str]) -> User:
@@ -213,7 +213,7 @@ class Users(AccountService):
         email, name = tidy_email(email), tidy_name(name)
         async with self._store.writing() as tx:
             user = User(new_id("usr"), email, name, None, False, tx.now)
-            await self._add_user(tx, user, actor_of(user), by="sign-up")
+            await self._add_user_with_defaults(tx, user, actor_of(user), by="sign-up")
             await self._create_first_project(tx, user, self.policies)
             await self._bind_identity(tx, user, *identity)
             return user
@@ -362,7 +362,9 @@ class Users(AccountService):
     async def _hash_new_password(self, password: str | None, email: str, name: str) -> str | None:
         return None if password is None else await self._passwords.hash_new(password, (email, name))
 
-    async def _add_user(self, tx: Transaction, user: User, actor: Actor, *, by: str) -> None:
+    async def _add_user_with_defaults(
+        self, tx: Transaction, user: User, actor: Actor, *, by: str
+    ) -> None:
         try:
             await tx.people.add(user)
         except Taken as failure:

@@ -172,14 +172,14 @@ async def download(context: RequestContext) -> None:
 
 async def show_contents(context: RequestContext) -> None:
     project, id = context.project, context.params["record"]
-    found = await context.accounts.recordings.see(context.actor, project.id, id)
+    one = await context.accounts.recordings.see(context.actor, project.id, id)
     await context.send_page(
         "contents.html",
-        at=found.at,
-        until=found.at + timedelta(days=project.recording_days or 0),
+        at=one.at,
+        until=one.at + timedelta(days=project.recording_days or 0),
         said=[
-            ("Request", _format_json(found.request, cut=found.request_cut), found.request_cut),
-            ("Reply", _format_json(found.reply, cut=found.reply_cut), found.reply_cut),
+            ("Request", _format_json_unless_cut(one.request, cut=one.request_cut), one.request_cut),
+            ("Reply", _format_json_unless_cut(one.reply, cut=one.reply_cut), one.reply_cut),
         ],
         most=MOST_BYTES // 1024,
     )
@@ -196,7 +196,7 @@ async def _filter_records_by_text(
     return [each for each in records if each.id in found]
 
 
-def _format_json(text: str, *, cut: bool) -> str:
+def _format_json_unless_cut(text: str, *, cut: bool) -> str:
     return text if cut or not text else msgspec.json.format(text)
 
 
@@ -209,14 +209,14 @@ def _read_period_and_filter(context: RequestContext) -> tuple[ReportPeriod, Reco
         since,
         when.until,
         **filters,
-        status=_parse_status_code(query.get("status")),
+        status=_parse_exact_status_code(query.get("status")),
         failures_only=query.get("failures") == "yes",
         before=_parse_page_cursor(query.get("before")),
         limit=(SEARCHED if query.get("text") else PAGE) + 1,
     )
 
 
-def _parse_status_code(text: str) -> int | None:
+def _parse_exact_status_code(text: str) -> int | None:
     if text and not re.fullmatch("[0-9]{3}", text):
         raise InvalidRequest("A status is a number like 200 or 429.", param="status")
     return int(text) if text else None

@@ -81,7 +81,7 @@ class ConsoleApplication:
         if exchange.path.startswith(f"{_STATIC}/") and exchange.method in _SAFE:
             await self._static_files.answer(exchange)
             return
-        context = self._build_request_context(exchange)
+        context = self._build_context_without_user(exchange)
         if not context.token:
             context.keep(new_token(), None)
             context.token_is_new = True
@@ -102,19 +102,19 @@ class ConsoleApplication:
         if _has_json_content_type(exchange):
             exchange.refuse(failure)
         else:
-            context = self._build_request_context(exchange)
+            context = self._build_context_without_user(exchange)
             context.problem = failure
             context.send_bare_page("failure.html", phrase=HTTPStatus(failure.status).phrase)
 
-    def _build_request_context(self, exchange: Exchange) -> RequestContext:
+    def _build_context_without_user(self, exchange: Exchange) -> RequestContext:
         secure = self._services.site.secure(exchange)
         return RequestContext(exchange, self._services, token_in(exchange.headers, secure=secure))
 
     async def _serve_page(self, context: RequestContext, route: PageRoute) -> None:
         context.query = FormFields.parse(context.exchange.head.query)
-        fits = await self._read_form_and_check_token(context, route)
+        fits = await self._read_form_and_compare_token(context, route)
         try:
-            context.user, context.session = await self._find_user_and_session(context)
+            context.user, context.session = await self._require_user_and_session(context)
         except Unauthenticated as failure:
             if route.kept:
                 context.problem = failure
@@ -142,7 +142,7 @@ class ConsoleApplication:
             context.problem = failure
             await route.form(context)
 
-    async def _read_form_and_check_token(self, context: RequestContext, route: PageRoute) -> bool:
+    async def _read_form_and_compare_token(self, context: RequestContext, route: PageRoute) -> bool:
         # Returns whether the form has a token of whoever is signed in; unless ``kept``, it must.
         exchange = context.exchange
         if exchange.method in _SAFE:
@@ -166,7 +166,7 @@ class ConsoleApplication:
             return False
         return await context.accounts.sign_in.must_enrol(context.me, session)
 
-    async def _find_user_and_session(self, context: RequestContext) -> tuple[User, Session]:
+    async def _require_user_and_session(self, context: RequestContext) -> tuple[User, Session]:
         known = None if context.token_is_new else context.token
         return await self._services.accounts.sign_in.whose(known)
 
@@ -191,7 +191,7 @@ class ConsoleApplication:
         elif context.user is None:
             # Whoever has signed in sees the frame also around a page that there is not.
             with suppress(Unauthenticated, StoreUnavailable):
-                context.user, context.session = await self._find_user_and_session(context)
+                context.user, context.session = await self._require_user_and_session(context)
         await context.send_page("failure.html", phrase=HTTPStatus(failure.status).phrase)
 
 

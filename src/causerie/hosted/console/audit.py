@@ -79,12 +79,12 @@ class AuditWords(Struct, frozen=True):
     def _build_object_part(self, entry: AuditEntry) -> AuditPart:
         kind, _, name = entry.subject.partition(":")
         if entry.action.startswith((CONFIGURATION, "alerts.")) and kind in _ENTRIES:
-            path = _build_entry_path(kind, name)
+            path = _build_path_of_known_kind(kind, name)
             return AuditPart(name, "" if entry.action.endswith(".delete") else path)
         if entry.action == "provider.test":
             return AuditPart(entry.subject)
         if entry.action.startswith("provider."):
-            return AuditPart(entry.subject, _build_entry_path("provider", entry.subject))
+            return AuditPart(entry.subject, _build_path_of_known_kind("provider", entry.subject))
         if entry.action.endswith(".invite"):
             email = entry.details.get("email", "anybody")
             return AuditPart("anyone with the link" if email == "anybody" else email)
@@ -133,7 +133,7 @@ class AuditWords(Struct, frozen=True):
         return {"None": "never"}.get(detail, detail) if detail_name == "expires_at" else detail
 
 
-def _build_entry_path(entry_kind: str, entry_name: str) -> str:
+def _build_path_of_known_kind(entry_kind: str, entry_name: str) -> str:
     return _ENTRIES[entry_kind][1].replace("{name}", quote(entry_name, safe=""))
 
 

@@ -92,9 +92,9 @@ async def show_front(context: RequestContext) -> None:
 
 async def show_states(context: RequestContext) -> None:
     tokens = await _read_tokens_by_model(context)
-    search = _parse_catalog_query(context, tokens)
+    search = _parse_query_with_default_sort(context, tokens)
     found = with_variants(await search.of(offers(context.service_view, public=False), tokens))
-    badges = _find_best_status_badges(context, [one for one, _ in search.on_page(found)])
+    badges = _at_most_one_badge_by_model(context, [one for one, _ in search.on_page(found)])
     states = [(anchor(id), found) for id, found in badges.items()]
     await context.send_page("models_states.html", states=states)
 
@@ -105,7 +105,7 @@ async def _show_models_page(
     entries = offers(context.service_view, public=public)
     search, found, tokens = CatalogQuery(), list[Offer](), await _read_tokens_by_model(context)
     try:
-        search = _parse_catalog_query(context, tokens)
+        search = _parse_query_with_default_sort(context, tokens)
         found = list(await search.of(entries, tokens))
     except InvalidRequest as failure:
         context.problem = failure
@@ -121,7 +121,7 @@ async def _show_models_page(
         "search": search,
         "page": ListPage(rows, search.page, len(folded), total, search.text, rows=search.rows),
         "tokens": tokens,
-        "states": {} if public else _find_best_status_badges(context, [one for one, _ in shown]),
+        "states": {} if public else _at_most_one_badge_by_model(context, [one for one, _ in shown]),
         "callable_ids": callable_ids,
         "most": MOST_COMPARED,
     }
@@ -136,14 +136,14 @@ async def _show_models_page(
     )
 
 
-def _find_best_status_badges(
+def _at_most_one_badge_by_model(
     context: RequestContext, shown_offers: Sequence[Offer]
 ) -> Mapping[str, Sequence[StatusBadge]]:
     found = target_badges(context.service_view, {one.id: one.targets for one in shown_offers})
     return {id: best(badges) for id, badges in found.items()}
 
 
-def _parse_catalog_query(
+def _parse_query_with_default_sort(
     context: RequestContext, tokens_by_model: Mapping[str, int] | None
 ) -> CatalogQuery:
     return CatalogQuery.parse(context.query, "newest" if tokens_by_model is None else "popular")
@@ -253,7 +253,7 @@ async def _read_tokens_by_model(context: RequestContext) -> Mapping[str, int] | 
     market = context.service_view.market()
     if market is None or not await _may_see_rankings(context):
         return None
-    naming = _make_ranked_name_function("model", market.entries())
+    naming = _make_group_pair_namer("model", market.entries())
     found = await context.accounts.rankings.ranked("model", RankingPeriod.WEEK, naming)
     return {each.name: each.tokens for each in found.rows}
 
@@ -265,9 +265,9 @@ async def _read_usage_chart_and_apps(
     if not await _may_see_rankings(context):
         return None, ()
     rankings, month = context.accounts.rankings, RankingPeriod.MONTH
-    naming, ids = _make_ranked_name_function("model", variants), [one.id for one in variants]
+    naming, ids = _make_group_pair_namer("model", variants), [one.id for one in variants]
     values = await rankings.over_time("model", month, naming, ids)
-    naming = _make_ranked_name_function("app", variants, await _list_visible_apps(context))
+    naming = _make_group_pair_namer("app", variants, await _get_app_names_none_if_all(context))
     apps = await rankings.ranked("app", month, naming)
     chart = stacked(_list_column_starts(apps), values, whole=True) if values else None
     return chart, apps.rows[:_MOST_APPS]
@@ -275,7 +275,7 @@ async def _read_usage_chart_and_apps(
 
 async def show_rankings(context: RequestContext) -> None:
     """Show models, providers or apps (``?by=``) ranked by tokens; ``?as=share`` charts shares."""
-    by, entries, ranking, naming = await _read_ranking(context)
+    by, entries, ranking, naming = await _read_kind_entries_ranking_and_naming(context)
     values = await context.accounts.rankings.over_time(by, ranking.period, naming)
     drawn, starts = context.query.one_of("as", ("tokens", "share")), _list_column_starts(ranking)
     if drawn == "share":
@@ -288,7 +288,7 @@ async def show_rankings(context: RequestContext) -> None:
     await context.send_public_page(
         "catalog/rankings.html",
         by=by,
-        kinds=await _list_ranking_kinds(context),
+        kinds=await _list_ranking_kind_names(context),
         ranking=ranking,
         names=names,
         drawn=drawn,
@@ -296,12 +296,12 @@ async def show_rankings(context: RequestContext) -> None:
             starts, {titles[each]: of for each, of in values.items()}, whole=drawn == "tokens"
         ),
         last=ranking.until - timedelta(seconds=1),
-        all_apps=await _list_visible_apps(context) is None,
+        all_apps=await _get_app_names_none_if_all(context) is None,
     )
 
 
 async def send_rankings(context: RequestContext) -> None:
-    by, _, ranking, _ = await _read_ranking(context)
+    by, _, ranking, _ = await _read_kind_entries_ranking_and_naming(context)
     rows = [asdict(each) for each in ranking.rows]
     told = {
         "since": ranking.since,
@@ -311,22 +311,25 @@ async def send_rankings(context: RequestContext) -> None:
     context.send_json(msgspec.json.encode(told))
 
 
-async def _read_ranking(context: RequestContext) -> tuple[str, Sequence[Listing], Ranking, Naming]:
+async def _read_kind_entries_ranking_and_naming(
+    context: RequestContext,
+) -> tuple[str, Sequence[Listing], Ranking, Naming]:
     market = context.service_view.market()
     if market is None or not await _may_see_rankings(context):
         raise NotFound("There is no such page.")
-    by, entries = context.query.one_of("by", await _list_ranking_kinds(context)), market.entries()
+    entries, kinds = market.entries(), await _list_ranking_kind_names(context)
+    by = context.query.one_of("by", kinds)
     period = RankingPeriod(context.query.one_of("period", list(RankingPeriod), "week"))
-    naming = _make_ranked_name_function(by, entries, await _list_visible_apps(context))
+    naming = _make_group_pair_namer(by, entries, await _get_app_names_none_if_all(context))
     return by, entries, await context.accounts.rankings.ranked(by, period, naming), naming
 
 
-async def _list_ranking_kinds(context: RequestContext) -> Sequence[str]:
-    named = await _list_visible_apps(context) != frozenset()
+async def _list_ranking_kind_names(context: RequestContext) -> Sequence[str]:
+    named = await _get_app_names_none_if_all(context) != frozenset()
     return ("model", "provider", "app") if named else ("model", "provider")
 
 
-def _make_ranked_name_function(
+def _make_group_pair_namer(
     by: str, entries: Sequence[Listing], apps: frozenset[str] | None = None
 ) -> Naming:
     """Return a function from two usage groups to the name to rank; an empty name is left out."""
@@ -340,10 +343,10 @@ def _make_ranked_name_function(
 
 
 async def _may_see_rankings(context: RequestContext) -> bool:
-    return context.services.open_to.rankings or await _list_visible_apps(context) is None
+    return context.services.open_to.rankings or await _get_app_names_none_if_all(context) is None
 
 
-async def _list_visible_apps(context: RequestContext) -> frozenset[str] | None:
+async def _get_app_names_none_if_all(context: RequestContext) -> frozenset[str] | None:
     """Return the apps that may be named to this visitor; ``None``: all, for operators."""
     if context.user is not None and await context.may(Action.USAGE_SEE_ALL):
         return None

@@ -133,9 +133,9 @@ class CatalogQuery:
         )
 
 
-def _contains_all_words(offer: Offer, words: Sequence[str]) -> bool:
+def _contains_all_words(offer: Offer, folded_words: Sequence[str]) -> bool:
     text = f"{offer.id}\n{offer.card.name}\n{offer.card.description}".casefold()
-    return all(word in text for word in words)
+    return all(word in text for word in folded_words)
 
 
 _MOST_TOKENS = 1_000_000_000
@@ -158,7 +158,7 @@ class CostAssumptions:
 
     @staticmethod
     def parse(query: FormFields) -> CostAssumptions:
-        counts = {name: _parse_count(query, name) for name in _COUNTS}
+        counts = {name: _parse_count_or_default(query, name) for name in _COUNTS}
         for part, whole in (("cached", "in"), ("thinking", "out")):
             if counts[part] > counts[whole]:
                 raise InvalidRequest(
@@ -196,7 +196,7 @@ def costs(variants: Sequence[Listing], load: CostAssumptions) -> Sequence[CostEs
     return sorted(made, key=lambda each: (each.month, each.variant, each.target))
 
 
-def _parse_count(query: FormFields, field_name: str) -> int:
+def _parse_count_or_default(query: FormFields, field_name: str) -> int:
     title, usual = _COUNTS[field_name]
     if text := query.get(field_name):
         return typed_whole(text, field_name, title, _MOST_TOKENS)

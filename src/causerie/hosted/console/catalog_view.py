@@ -242,7 +242,7 @@ class ProviderBoard:
 
     def __init__(self, clock: Callable[[], datetime]) -> None:
         self._clock, self._rows_lock = clock, asyncio.Lock()
-        self._cached_rows: Sequence[tuple[ProviderRow, Strip]] = ()
+        self._cached_row_strip_pairs: Sequence[tuple[ProviderRow, Strip]] = ()
         self._cached_entries_and_time: tuple[Sequence[Listing], datetime] | None = None
 
     async def rows(self, market: DoorCatalog) -> Sequence[tuple[ProviderRow, Strip]]:
@@ -250,12 +250,12 @@ class ProviderBoard:
             entries, now = market.entries(), self._clock()
             known, made_at = self._cached_entries_and_time or (None, now)
             if known != entries or not timedelta() <= now - made_at < _BOARD_KEPT:
-                self._cached_rows = await asyncio.to_thread(_build_board_rows, market, entries, now)
-                self._cached_entries_and_time = entries, now
-            return self._cached_rows
+                rows = await asyncio.to_thread(_pair_provider_rows_and_strips, market, entries, now)
+                self._cached_entries_and_time, self._cached_row_strip_pairs = (entries, now), rows
+            return self._cached_row_strip_pairs
 
 
-def _build_board_rows(
+def _pair_provider_rows_and_strips(
     catalog: DoorCatalog, entries: Sequence[Listing], now: datetime
 ) -> Sequence[tuple[ProviderRow, Strip]]:
     found = providers(entries, catalog.history)

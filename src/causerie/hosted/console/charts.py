@@ -165,8 +165,8 @@ def trend(days: Mapping[str, Sequence[TimeBucket]], now: datetime) -> Mapping[st
     drawn = strips(shown, now)
     return {
         "strips": drawn,
-        "latency": lines(starts, _build_series(shown, lambda one: one.first_token)),
-        "throughput": lines(starts, _build_series(shown, lambda one: one.speed), whole=True),
+        "latency": lines(starts, _build_named_series(shown, lambda one: one.first_token)),
+        "throughput": lines(starts, _build_named_series(shown, lambda one: one.speed), whole=True),
         "left_out": len(days) - len(shown),
         "empty": all(strip.uptime is None for strip in drawn),
     }
@@ -181,7 +181,7 @@ def strips(days: Mapping[str, Sequence[TimeBucket]], now: datetime) -> Sequence[
     return [_build_uptime_strip(name, day, _HALF_HOUR, 48, now) for name, day in days.items()]
 
 
-def _build_series(
+def _build_named_series(
     buckets: Mapping[str, Sequence[TimeBucket]], read_figure: Callable[[TimeBucket], float | None]
 ) -> Values:
     return {

@@ -344,7 +344,7 @@ class EntryPages(Struct):
         await self._show_entry_form(context, None)
 
     async def create(self, context: RequestContext) -> None:
-        await self._create_entry(context, context.form.get("key") or None)
+        await self._store_new_entry(context, context.form.get("key") or None)
         self._redirect_to_list(context, "added")
 
     async def see(self, context: RequestContext) -> None:
@@ -353,7 +353,7 @@ class EntryPages(Struct):
     async def change(self, context: RequestContext) -> None:
         """Replace an entry's settings; an empty key field keeps the stored key."""
         entry = await self._find_entry(context)
-        form = await self._build_form(context)
+        form = await self._build_submitted_form(context)
         wish = form.wish(key=context.form.get("key") or None, enabled=entry.enabled)
         await context.configuration.change(context.actor, entry.id, wish)
         self._redirect_to_list(context, "saved")
@@ -362,12 +362,12 @@ class EntryPages(Struct):
         """Return the values that the template needs besides the form."""
         return {}
 
-    async def _create_entry(self, context: RequestContext, secret: str | None) -> None:
-        wish = (await self._build_form(context)).wish(key=secret)
+    async def _store_new_entry(self, context: RequestContext, secret: str | None) -> None:
+        wish = (await self._build_submitted_form(context)).wish(key=secret)
         kind = self._choose_kind_of_new_entry(context)
         await context.configuration.create(context.actor, kind, wish)
 
-    async def _build_form(self, context: RequestContext) -> SettingsForm:
+    async def _build_submitted_form(self, context: RequestContext) -> SettingsForm:
         return self.form(self.fields, context.form)
 
     def _choose_kind_of_new_entry(self, context: RequestContext) -> EntryKind:

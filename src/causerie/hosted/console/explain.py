@@ -37,12 +37,12 @@ def _build_request_body(form: FormFields) -> bytes:
         made["response_format"] = found
     if effort := form.get("effort"):
         made["reasoning_effort"] = effort
-    if provider := dict(_parse_provider_preferences(form)):
+    if provider := dict(_parse_provider_preference_pairs(form)):
         made["provider"] = provider
     return json.dumps(made, indent=2, ensure_ascii=False).encode()
 
 
-def _parse_provider_preferences(form: FormFields) -> Iterator[tuple[str, Any]]:
+def _parse_provider_preference_pairs(form: FormFields) -> Iterator[tuple[str, Any]]:
     for name, listed in form.given(_LISTS).items():
         yield name, [each.strip() for each in listed.split(",") if each.strip()]
     if sort := form.get("sort"):

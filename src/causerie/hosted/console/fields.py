@@ -270,17 +270,17 @@ class ReportPeriod(Struct, frozen=True):
 
 def period(query: FormFields, now: datetime) -> ReportPeriod:
     if query.get("from") or query.get("to"):
-        return _parse_custom_period(query, now)
+        return _parse_custom_period_or_last_7_days(query, now)
     name = query.one_of("range", PERIOD_LENGTHS, USUAL_PERIOD)
     length = PERIOD_LENGTHS[name][1]
     unit = HOUR if length <= _HOURLY else DAY
-    until = _truncate_to_unit(now, unit) + unit
+    until = _truncate_to_hour_or_day(now, unit) + unit
     return ReportPeriod(name, until - length, until)
 
 
-def _parse_custom_period(query: FormFields, now: datetime) -> ReportPeriod:
+def _parse_custom_period_or_last_7_days(query: FormFields, now: datetime) -> ReportPeriod:
     last = _parse_day(query.get("to"), "to") if query.get("to") else now.astimezone(UTC)
-    last = _truncate_to_unit(last, DAY)
+    last = _truncate_to_hour_or_day(last, DAY)
     first = _parse_day(query.get("from"), "from") if query.get("from") else last - timedelta(days=6)
     until = last + DAY
     if first >= until:
@@ -304,6 +304,6 @@ def _parse_day(text: str, param: str) -> datetime:
     return datetime.combine(found, datetime.min.time(), UTC)
 
 
-def _truncate_to_unit(moment: datetime, unit: timedelta) -> datetime:
+def _truncate_to_hour_or_day(moment: datetime, unit: timedelta) -> datetime:
     utc = moment.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
     return utc if unit == HOUR else utc.replace(hour=0)

@@ -194,7 +194,7 @@ async def _compute_business(context: RequestContext, since: datetime, new_users:
     sums = Counter[str]()
     async for piece in usage.charged(context.actor, ChargedQuery(since, until)):
         for each in piece:
-            cost = _compute_provider_cost(each, tariffs)
+            cost = _compute_cost_billionths_from_tariff(each, tariffs)
             sums["cost"] += cost or 0
             sums["revenue"] += int(each.cost.scaleb(9))
             sums["unknown"] += 0 if cost is not None else int(each.cost.scaleb(9))
@@ -202,11 +202,11 @@ async def _compute_business(context: RequestContext, since: datetime, new_users:
     return Business(await usage_since(context, None, since), new_users, **amounts)
 
 
-def _compute_provider_cost(
-    charged_sum: ChargedSum, tariffs: Mapping[tuple[str, str], Tariff]
+def _compute_cost_billionths_from_tariff(
+    charged_sum: ChargedSum, provider_tariffs: Mapping[tuple[str, str], Tariff]
 ) -> int | None:
     # Tiers are left out: which requests were long is not in the sums.
-    tariff = tariffs.get((charged_sum.model, charged_sum.served_by))
+    tariff = provider_tariffs.get((charged_sum.model, charged_sum.served_by))
     if tariff is None:
         return None
     names = ("prompt", "completion", "cached", "reasoning", "written")

@@ -121,7 +121,7 @@ async def get_key(context: RequestContext) -> None:
 async def new(context: RequestContext) -> None:
     await context.check_right(Action.KEYS_CREATE)
     wanted = context.form.get("wanted", context.query.get("model"))
-    shown = await _build_key_form(context, FormFields())
+    shown = await _build_key_template_values(context, FormFields())
     await context.send_page("keys/new.html", wanted=wanted, **shown)
 
 
@@ -134,12 +134,12 @@ async def create(context: RequestContext) -> None:
 
 async def show(context: RequestContext) -> None:
     key = await _find_key_for(context, Action.KEYS_EDIT)
-    shown = await _build_key_form(context, _build_key_form_fields(key))
+    shown = await _build_key_template_values(context, _build_key_form_fields(key))
     await context.send_page("keys/edit.html", key=key, **shown)
 
 
 async def edit(context: RequestContext) -> None:
-    key = await _find_project_key(context)
+    key = await _find_key_in_current_project(context)
     change = _parse_key_edit(context.form, key, context.services.clock())
     await context.accounts.keys.edit(context.actor, key.id, change)
     _redirect_to_keys(context, key, "key-saved")
@@ -151,7 +151,7 @@ async def ask_rotation(context: RequestContext) -> None:
 
 
 async def rotate(context: RequestContext) -> None:
-    key = await _find_project_key(context)
+    key = await _find_key_in_current_project(context)
     hours = context.form.get("grace")
     if hours not in dict(CHOICES["graces"]):
         raise InvalidRequest("Choose when the old secret expires.", param="grace")
@@ -167,7 +167,7 @@ async def ask_transfer(context: RequestContext) -> None:
 
 
 async def transfer(context: RequestContext) -> None:
-    key = await _find_project_key(context)
+    key = await _find_key_in_current_project(context)
     await context.accounts.keys.transfer(context.actor, key.id, context.form.get("to"))
     _redirect_to_keys(context, key, "key-transferred")
 
@@ -178,18 +178,18 @@ async def ask_deletion(context: RequestContext) -> None:
 
 
 async def delete(context: RequestContext) -> None:
-    key = await _find_project_key(context)
+    key = await _find_key_in_current_project(context)
     await context.accounts.keys.delete(context.actor, key.id)
     _redirect_to_keys(context, key, "key-deleted")
 
 
 async def switch(context: RequestContext, *, enabled: bool) -> None:
-    key, keys = await _find_project_key(context), context.accounts.keys
+    key, keys = await _find_key_in_current_project(context), context.accounts.keys
     await (keys.enable if enabled else keys.disable)(context.actor, key.id)
     _redirect_to_keys(context, key, "key-enabled" if enabled else "key-disabled")
 
 
-async def _find_project_key(context: RequestContext) -> ApiKey:
+async def _find_key_in_current_project(context: RequestContext) -> ApiKey:
     key = await context.accounts.keys.see(context.actor, context.params["key"])
     if key.project_id != context.project.id:
         raise no_such("key")
@@ -197,19 +197,19 @@ async def _find_project_key(context: RequestContext) -> ApiKey:
 
 
 async def _find_key_for(context: RequestContext, action: Action) -> ApiKey:
-    key = await _find_project_key(context)
+    key = await _find_key_in_current_project(context)
     await context.check_right(action, key.person)
     if key.purpose is Purpose.MANAGEMENT:
         await context.check_right(Action.MANAGEMENT_KEYS)
     return key
 
 
-async def _build_key_form(context: RequestContext, stored_fields: FormFields) -> dict[str, Any]:
-    rules, form = await context.rules(), context.form or stored_fields
+async def _build_key_template_values(context: RequestContext, stored: FormFields) -> dict[str, Any]:
+    rules, form = await context.rules(), context.form or stored
     doors = [door.name for door in context.service_view.doors() if door_allowed(door, rules)]
     gone = sorted((form.chosen("doors") or frozenset()).difference(doors))
     shown = {"form": form, "doors": [*doors, *gone], "rules": rules}
-    return shown | offered(context, stored_fields, rules)
+    return shown | offered(context, stored, rules)
 
 
 def door_allowed(door: DoorView, rules: Sequence[AccessRule]) -> bool:

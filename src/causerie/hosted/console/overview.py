@@ -82,7 +82,7 @@ async def show_overview(context: RequestContext) -> None:
     spent = await usage.spending(actor, By.PROJECT, budgets, project.id)
     ever = await usage_since(context, project.id, project.created_at)
     keys = await context.accounts.keys.of(context.actor, project.id)
-    errors, more = await _group_errors(context, project.id)
+    errors, more = await _group_failures_and_tell_if_more(context, project.id)
     may = await context.rights()
     configures, has_models = may(Action.CONFIGURATION_CHANGE), bool(context.service_view.models())
     done = {"keys": bool(keys), "requests": ever.requests > 0}
@@ -91,7 +91,7 @@ async def show_overview(context: RequestContext) -> None:
     sees_service = may(Action.SERVICE_SEE) and may(Action.USAGE_SEE_ALL)
     await context.send_page(
         "overview.html",
-        **await _read_month_figures(context, project.id),
+        **await _read_30_day_spending_values(context, project.id),
         today=await usage_since(context, project.id, now),
         spending=spent[project.id],
         own_spending=await context.accounts.person_bounds.spending(context.actor, context.me.id),
@@ -101,12 +101,12 @@ async def show_overview(context: RequestContext) -> None:
         error_days=_ERROR_DAYS,
         done=done,
         configures=configures,
-        health=await _read_service_health(context) if sees_service else None,
+        health=await _read_health_template_values(context) if sees_service else None,
         most_troubled=_TROUBLED,
     )
 
 
-async def _read_month_figures(context: RequestContext, project_id: str) -> dict[str, Any]:
+async def _read_30_day_spending_values(context: RequestContext, project_id: str) -> dict[str, Any]:
     """Return template values of 30 days' spending and the 30 before: chart, sums, top models."""
     usage, actor = context.accounts.usage, context.actor
     month = period(FormFields([("range", "30d")]), context.services.clock())
@@ -146,7 +146,7 @@ async def _find_nearly_spent_keys(
     return sorted(near, key=lambda pair: -pair[1].share)[:_MODELS]
 
 
-async def _read_service_health(context: RequestContext) -> dict[str, Any]:
+async def _read_health_template_values(context: RequestContext) -> dict[str, Any]:
     badges = service_badges(context.service_view)
     ailing, unpriced = troubled(badges), context.service_view.unpriced()
     today = await usage_since(context, None, context.services.clock())
@@ -156,7 +156,9 @@ async def _read_service_health(context: RequestContext) -> dict[str, Any]:
     return {"ready": ready, "troubled": ailing, "today": today, "unpriced": unpriced}
 
 
-async def _group_errors(context: RequestContext, project: str) -> tuple[Sequence[ErrorGroup], bool]:
+async def _group_failures_and_tell_if_more(
+    context: RequestContext, project: str
+) -> tuple[Sequence[ErrorGroup], bool]:
     """Group the newest failures by cause and model; return groups and whether some are left out."""
     now = context.services.clock()
     since, until = now - timedelta(days=_ERROR_DAYS), now + timedelta(seconds=1)

@@ -74,19 +74,19 @@ _LIMITS = BodyLimits(max_bytes=256 * 1024, seconds=10.0)
 
 
 async def show_public_chat(context: RequestContext) -> None:
-    one = _require_public_chat_model(context)
+    one = _find_public_chat_model_of_path(context)
     chat = context.services.public_chat
     await context.send_page("catalog/chat.html", row=list_row(one), one=one, options=chat.options)
 
 
 async def complete_public_chat(context: RequestContext) -> None:
-    one, chat = _require_public_chat_model(context), context.services.public_chat
+    one, chat = _find_public_chat_model_of_path(context), context.services.public_chat
     body = chat.request(await read_json(context.exchange, _LIMITS), one.id)
     async with chat.message(context.client.address):
         await context.service_view.talk(context.exchange, body, one.id)
 
 
-def _require_public_chat_model(context: RequestContext) -> Listing:
+def _find_public_chat_model_of_path(context: RequestContext) -> Listing:
     market = context.service_view.market()
     name = f"{context.params['author']}/{context.params['slug']}"
     if market is not None and name in context.services.public_chat.options.models:

@@ -169,7 +169,7 @@ async def withdraw(context: RequestContext) -> None:
 async def show_member(context: RequestContext) -> None:
     member = await _find_member(context)
     await context.check_right(Action.MEMBERS_CHANGE)
-    role, held = context.form.get("role", member.role), await _read_keys_and_heirs(context, member)
+    role, held = context.form.get("role", member.role), await _get_key_heir_values(context, member)
     await context.send_page("project/member.html", member=member, role=role, **held)
 
 
@@ -183,7 +183,7 @@ async def change_member(context: RequestContext) -> None:
 async def ask_removal(context: RequestContext) -> None:
     member = await _find_member(context)
     await context.check_right(Action.MEMBERS_REMOVE, member.user.id)
-    held = await _read_keys_and_heirs(context, member)
+    held = await _get_key_heir_values(context, member)
     await context.send_page("project/remove.html", member=member, **held)
 
 
@@ -197,7 +197,7 @@ async def remove_member(context: RequestContext) -> None:
         context.go(f"/projects/{project_id}", done="member-removed")
 
 
-async def _read_keys_and_heirs(context: RequestContext, member: ProjectMember) -> dict[str, Any]:
+async def _get_key_heir_values(context: RequestContext, member: ProjectMember) -> dict[str, Any]:
     project_id, now = context.params["project"], context.services.clock()
     keys = await context.accounts.keys.of(context.actor, project_id)
     mine = [key for key in keys if key.person == member.user.id]

@@ -107,7 +107,7 @@ async def see(context: RequestContext) -> None:
     except NotFound:
         if kept is None:
             raise
-        aliases, by = aliases_of(name, entries), await _find_last_editor_name(context, kept)
+        aliases, by = aliases_of(name, entries), await _find_last_editor_name_or_kind(context, kept)
         away = {"entry": kept, "aliases": aliases, "changed_by": by}
         await context.send_page("operator/provider_away.html", **away)
         return
@@ -121,7 +121,7 @@ async def see(context: RequestContext) -> None:
         entry=filed or kept,
         shadowed=kept if filed is not None else None,
         aliases=aliases_of(name, entries),
-        changed_by=await _find_last_editor_name(context, filed or kept),
+        changed_by=await _find_last_editor_name_or_kind(context, filed or kept),
         columns=[column(shown, model, model.id) for model in shown.models],
         groups=groups(),
     )
@@ -175,7 +175,7 @@ def _find_probeable_model(provider_view: ProviderView, model_id: str) -> ProbedM
     raise NotFound("There is no such model at this provider that could be probed.")
 
 
-async def _find_last_editor_name(context: RequestContext, entry: EntryView | None) -> str:
+async def _find_last_editor_name_or_kind(context: RequestContext, entry: EntryView | None) -> str:
     kind, _, id = (entry.updated_by if entry else "").partition(":")
     if kind != "user":
         return kind
@@ -204,7 +204,7 @@ async def show_models(context: RequestContext) -> None:
         "operator/provider_models.html",
         provider=provider,
         listing=trial.listing,
-        rows=[(each, _encode_row_pick(each)) for each in rows if find in _build_search_text(each)],
+        rows=[(one, _encode_model_or_id(one)) for one in rows if find in _build_search_text(one)],
         states=[each.state for each in rows],
         problems=EntryProblems(context.problem),
         wildcard=any("*" in _list_alias_models(each, provider.name) for each in entries),
@@ -225,7 +225,7 @@ async def take_over(context: RequestContext) -> None:
     context.go(f"{_PATH}/{provider.name}", done="models-taken")
 
 
-def _encode_row_pick(row: ComparedModel) -> str:
+def _encode_model_or_id(row: ComparedModel) -> str:
     if row.listed is None:
         return row.id
     taken = msgspec.structs.replace(row.listed, description=None, max_output_tokens=None)
@@ -287,14 +287,14 @@ async def test(context: RequestContext) -> None:
 
 
 async def edit(context: RequestContext) -> None:
-    entry, _ = await _find_stored_provider(context)
+    entry, _ = await _get_stored_and_entries(context)
     form = SettingsForm.shown(FIELDS, context.form, entry)
     await _show_provider_form(context, "edit_provider", form, entry=entry)
 
 
 async def change(context: RequestContext) -> None:
     """Replace the settings of a provider; an empty key field keeps the stored key."""
-    entry, _ = await _find_stored_provider(context)
+    entry, _ = await _get_stored_and_entries(context)
     form = SettingsForm(FIELDS, context.form)
     key = "" if context.form.get("no_key") else context.form.get("key") or None
     wish = form.wish(key=key, enabled=entry.enabled)
@@ -308,14 +308,14 @@ async def try_kept(context: RequestContext) -> None:
     entry = entry_named(entries, "provider", name, locked=True)
     wanted = TestProvider(model=model, filed=name)
     if entry is None:
-        entry, _ = await _find_stored_provider(context)
+        entry, _ = await _get_stored_and_entries(context)
         wanted = TestProvider(model=model, entry=entry.id)
     trial = await context.configuration.test(context.actor, wanted)
     await context.send_page("operator/provider_trial.html", entry=entry, trial=trial)
 
 
 async def ask_deletion(context: RequestContext) -> None:
-    entry, entries = await _find_stored_provider(context)
+    entry, entries = await _get_stored_and_entries(context)
     served: dict[str, Sequence[EntryView]] = {"aliases": (), "models": ()}
     if not _is_shadowed(entry, entries):
         models = [each for each in models_of(entry.name, entries) if not each.locked]
@@ -324,7 +324,7 @@ async def ask_deletion(context: RequestContext) -> None:
 
 
 async def delete(context: RequestContext) -> None:
-    entry, entries = await _find_stored_provider(context)
+    entry, entries = await _get_stored_and_entries(context)
     steps: Sequence[EntryStep] = [EntryStep(kind="provider", id=entry.id)]
     if not _is_shadowed(entry, entries):
         steps = [*withdrawal(entry, entries), *removal(entry, entries)]
@@ -333,13 +333,13 @@ async def delete(context: RequestContext) -> None:
 
 
 async def switch(context: RequestContext, *, enabled: bool) -> None:
-    entry, _ = await _find_stored_provider(context)
+    entry, _ = await _get_stored_and_entries(context)
     await context.configuration.switch(context.actor, entry.id, enabled=enabled)
     done = "provider-enabled" if enabled else "provider-disabled"
     context.go(f"{_PATH}/{entry.name}", done=done)
 
 
-async def _find_stored_provider(context: RequestContext) -> tuple[EntryView, Sequence[EntryView]]:
+async def _get_stored_and_entries(context: RequestContext) -> tuple[EntryView, Sequence[EntryView]]:
     entries = await context.configuration.every(context.actor)
     found = entry_named(entries, "provider", context.params["provider"], locked=False)
     if found is None:
@@ -412,7 +412,7 @@ async def show_publishing(context: RequestContext) -> None:
         provider=provider,
         listing=trial.listing,
         page=page_of(found, context.query, _list_offer_search_texts, _OFFER_COLUMNS, kept),
-        value=_encode_offer_pick,
+        value=_encode_offered_model_or_id,
         states=[each.state for each in found],
         unpriced=any(each.listed is not None and each.price is None for each in found),
         no_door=router_door(entries) is not None,
@@ -455,14 +455,14 @@ _OFFER_COLUMNS: Mapping[str, Column] = {
 
 
 def _parse_price_rules(form: FormFields) -> PriceRules:
-    typed = _read_decimal(form, "margin")
+    typed = _decimal_text(form, "margin")
     margin = None if typed is None else money(typed)
     if margin is not None and margin > _MOST_MARGIN:
         raise InvalidRequest(f"A margin is at most {_MOST_MARGIN} percent.", param="margin")
-    return PriceRules(margin, _read_decimal(form, "prompt"), _read_decimal(form, "completion"))
+    return PriceRules(margin, _decimal_text(form, "prompt"), _decimal_text(form, "completion"))
 
 
-def _read_decimal(form: FormFields, field_name: str) -> str | None:
+def _decimal_text(form: FormFields, field_name: str) -> str | None:
     text = form.get(field_name)
     if not text:
         return None
@@ -471,7 +471,7 @@ def _read_decimal(form: FormFields, field_name: str) -> str | None:
     return text
 
 
-def _encode_offer_pick(offer: Offer) -> str:
+def _encode_offered_model_or_id(offer: Offer) -> str:
     return offer.id if offer.listed is None else msgspec.json.encode(offer.listed).decode()
 
 

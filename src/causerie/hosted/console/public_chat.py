@@ -91,9 +91,9 @@ class PublicChat(Struct):
     async def message(self, address: str) -> AsyncIterator[None]:
         """Count a visitor's message unless the block fails; raise :class:`RateLimited`."""
         where, now = network(address), self._clock().astimezone(UTC)
-        with self._count_in_this_process(where, now):
-            held = await self._hold_in_shared_store(where, now)
-            spent = [1, 1, 0, 0]  # as in `_hold_in_shared_store`
+        with self._hold_message_in_this_process(where, now):
+            held = await self._place_shared_store_holds(where, now)
+            spent = [1, 1, 0, 0]  # as in `_place_shared_store_holds`
             try:
                 yield
             except ServiceError:
@@ -104,7 +104,7 @@ class PublicChat(Struct):
                     await self._shared_store.settle(held, spent, held=True)
 
     @contextmanager
-    def _count_in_this_process(self, network: str, now: datetime) -> Iterator[None]:
+    def _hold_message_in_this_process(self, network: str, now: datetime) -> Iterator[None]:
         if self._counted_date != now.date():
             self._counted_date, self._messages_today_by_network = now.date(), Counter()
         used = self._messages_today_by_network
@@ -122,7 +122,7 @@ class PublicChat(Struct):
         finally:
             self._running_networks.discard(network)
 
-    async def _hold_in_shared_store(self, network: str, now: datetime) -> Sequence[HoldRequest]:
+    async def _place_shared_store_holds(self, network: str, now: datetime) -> Sequence[HoldRequest]:
         # Replicas count together only while the shared server answers.
         if self._shared_store is None:
             return ()
@@ -130,7 +130,7 @@ class PublicChat(Struct):
         places = (f"{day}:{network}", day, f"visitors:running:{network}", "visitors:running")
         wants = [
             HoldRequest(place, amount, 1, 0)
-            for place, amount in zip(places, self._list_limits(), strict=True)
+            for place, amount in zip(places, self._list_daily_and_running_limits(), strict=True)
         ]
         answer = await self._shared_store.hold(wants, read=True)
         if answer is None:  # this process decides alone, which it has
@@ -139,12 +139,12 @@ class PublicChat(Struct):
             self._refuse_if_exhausted([spent + held for spent, held in answer.stood], now)
         return wants
 
-    def _list_limits(self) -> tuple[int, int, int, int]:
+    def _list_daily_and_running_limits(self) -> tuple[int, int, int, int]:
         options = self.options
         return options.messages_per_day, options.total_messages_per_day, 1, options.concurrent
 
     def _refuse_if_exhausted(self, used_amounts: Sequence[int], now: datetime) -> None:
-        amounts = self._list_limits()
+        amounts = self._list_daily_and_running_limits()
         words = (
             f"Visitors without an account have {counted(amounts[0], 'message')} a day, and none "
             "is left. Sign in to go on, or come back tomorrow.",

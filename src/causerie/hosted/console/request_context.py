@@ -373,9 +373,9 @@ class RequestContext:
 
     async def last_project(self) -> Project | None:
         """Return the user's project that was open last in this browser, else the first."""
-        return self._find_last_opened([project for project, _ in await self._read_memberships()])
+        return self._find_last_opened_or_first([one for one, _ in await self._read_memberships()])
 
-    def _find_last_opened(self, projects: Sequence[Project]) -> Project | None:
+    def _find_last_opened_or_first(self, projects: Sequence[Project]) -> Project | None:
         last = next(_read_cookie_values(self.exchange.headers, "causerie-project"), "")
         first = projects[0] if projects else None
         return next((each for each in projects if each.id == last), first)
@@ -390,7 +390,7 @@ class RequestContext:
     def _build_layout(self, memberships: Sequence[tuple[Project, Membership]]) -> dict[str, Any]:
         path, user = self.exchange.path.removeprefix(PREFIX), self.user
         projects = [project for project, _ in memberships]
-        current = self.view.project if self.view is not None else self._find_last_opened(projects)
+        current = self.view.project if self.view else self._find_last_opened_or_first(projects)
         role = {one.id: each.role for one, each in memberships}.get(current.id) if current else None
         status = PersonStatus(user.name, user.operator, False, role, user.rights) if user else None
         has_catalog = self.services.has_catalog

@@ -100,7 +100,7 @@ def _resolve_page(page_name: str, fixed_arguments: Mapping[str, Any]) -> Page:
     return partial(found, **fixed_arguments) if fixed_arguments else found
 
 
-def _parse_route_row(method_and_path: str, *parts: Any) -> tuple[PageRoute, ...]:
+def _build_routes_of_row(method_and_path: str, *parts: Any) -> tuple[PageRoute, ...]:
     # A row of routes.toml, which says what its parts are.
     method, path = method_and_path.split()
     fixed: dict[str, Any] = parts[-1] if isinstance(parts[-1], dict) else {}
@@ -114,7 +114,7 @@ def _parse_route_row(method_and_path: str, *parts: Any) -> tuple[PageRoute, ...]
 
 
 _ROWS = tomllib.loads(Path(__file__).with_name("routes.toml").read_text("utf-8"))
-_LISTED = [route for place, row in _ROWS.items() for route in _parse_route_row(place, *row)]
+_LISTED = [route for place, row in _ROWS.items() for route in _build_routes_of_row(place, *row)]
 SIGN_UP_ROUTES = [each for each in _LISTED if each.path == "/sign-up"]
 ROUTES: Sequence[PageRoute] = (
     *(each for each in _LISTED if each.path != "/sign-up"),

@@ -230,7 +230,7 @@ def model_row(entry: Mapping[str, Any]) -> ModelRow:
         efforts=tuple(efforts or ()),
         must_think=must_think,
         defaults=entry.get("default_parameters") or {},
-        abilities=[*_list_abilities(entry, parameters, claimed, thinks=bool(efforts))],
+        abilities=[*_build_evidenced_abilities(entry, parameters, claimed, thinks=bool(efforts))],
         listed=bool(entry.get("list_price")),
     )
 
@@ -243,7 +243,7 @@ _ABILITIES = {
 }
 
 
-def _list_abilities(
+def _build_evidenced_abilities(
     entry: Mapping[str, Any], parameters: Container[str], claimed: Container[str], *, thinks: bool
 ) -> Iterator[Ability]:
     found: dict[str, Evidence] = {}

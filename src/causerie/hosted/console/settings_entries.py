@@ -105,18 +105,18 @@ class AlertsPages(EntryPages):
         """Add a channel; a secret that is made here is shown once."""
         given, kind = context.form.get("key"), self._choose_kind_of_new_entry(context)
         if kind == "email" or given or context.form.get("format"):
-            await self._create_entry(context, given)
+            await self._store_new_entry(context, given)
             self._redirect_to_list(context, "added")
             return
         secret = f"whsec_{b64encode(secrets.token_bytes(_SECRET_BYTES)).decode()}"
-        await self._create_entry(context, secret)
+        await self._store_new_entry(context, secret)
         name = context.form.get("name")
         await context.send_page("operator/channel_secret.html", name=name, secret=secret)
 
     async def around(self, context: RequestContext) -> Mapping[str, Any]:
         return {"kinds": (await context.operations.alerts.see(context.actor)).kinds}
 
-    async def _build_form(self, context: RequestContext) -> SettingsForm:
+    async def _build_submitted_form(self, context: RequestContext) -> SettingsForm:
         every = (await context.operations.alerts.see(context.actor)).kinds
         kinds = [each for each in every if each in context.form.every("kinds")]
         others = [(name, text) for name, text in context.form if name != "kinds"]
@@ -146,7 +146,7 @@ async def show_alerts(context: RequestContext, tested: ChannelTest | None = None
         "operator/alerts.html",
         view=view,
         channels=[
-            (one, _list_channel_receivers(one), [*map(str, one.settings.get("kinds", ()))])
+            (one, _list_receiver_emails_or_hosts(one), [*map(str, one.settings.get("kinds", ()))])
             for one in entries
             if one.kind in ("webhook", "email")
         ],
@@ -155,7 +155,7 @@ async def show_alerts(context: RequestContext, tested: ChannelTest | None = None
     )
 
 
-def _list_channel_receivers(channel: EntryView) -> Sequence[str]:
+def _list_receiver_emails_or_hosts(channel: EntryView) -> Sequence[str]:
     if channel.kind == "email":
         return [*map(str, channel.settings.get("to", ()))]
     # The path of an address can hold a secret, so only its host is shown.

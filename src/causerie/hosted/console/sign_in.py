@@ -152,7 +152,7 @@ async def _may_mail_link(context: RequestContext, new_link: NewLink, invited_to:
 async def follow_link(context: RequestContext) -> None:
     if isinstance(context.problem, NotFound):  # it has been counted as a guess
         raise context.problem
-    link, offered = await _find_one_time_link(context), None
+    link, offered = await _require_form_token_link(context), None
     if link.project_id is not None:  # whoever holds the link may know the project's name
         offered = (await context.accounts.projects.see(SYSTEM, link.project_id)).project
     page = _PAGES.get(link.kind, "links/account.html")
@@ -164,14 +164,14 @@ async def follow_link(context: RequestContext) -> None:
 _PAGES = {LinkKind.RESET: "links/password.html", LinkKind.ADDRESS: "links/address.html"}
 
 
-async def _find_one_time_link(context: RequestContext) -> OneTimeLink:
+async def _require_form_token_link(context: RequestContext) -> OneTimeLink:
     # Whoever guesses often has to wait.
     async with context.accounts.attempts.from_address("link", context.client):
         return await context.accounts.users.link(context.form.get("token"))
 
 
 async def accept_invitation(context: RequestContext) -> None:
-    form, accounts, link = context.form, context.accounts, await _find_one_time_link(context)
+    form, accounts, link = context.form, context.accounts, await _require_form_token_link(context)
     email, password = link.email or form.get("email"), form.raw("password")
     if not context.takes_password(link):
         raise Forbidden(
@@ -200,7 +200,7 @@ def _proves_address(link: OneTimeLink) -> bool:
 
 
 async def join_project(context: RequestContext) -> None:
-    link = await _find_one_time_link(context)
+    link = await _require_form_token_link(context)
     await context.accounts.users.join(context.form.get("token"), context.me)
     if link.project_id is None:
         context.go("/")
@@ -209,7 +209,7 @@ async def join_project(context: RequestContext) -> None:
 
 
 async def reset_password(context: RequestContext) -> None:
-    await _find_one_time_link(context)
+    await _require_form_token_link(context)
     token, password = context.form.get("token"), context.form.raw("password")
     await context.accounts.profile.reset_password(token, password)
     context.go("/sign-in", done="password-reset")
@@ -244,23 +244,23 @@ def unsealed(state: str, token: str) -> LoginState | None:
 
 
 async def begin_openid(context: RequestContext) -> None:
-    context.leave(await _build_authorization_url(context, after=context.query.get("next")))
+    context.leave(await _build_sign_in_url_holding_state(context, after=context.query.get("next")))
 
 
 async def begin_openid_with_link(context: RequestContext) -> None:
-    await _find_one_time_link(context)
-    await _show_identity_provider_link(context, link=context.form.get("token"))
+    await _require_form_token_link(context)
+    await _show_page_leading_to_identity_provider(context, link=context.form.get("token"))
 
 
 async def begin_linking(context: RequestContext) -> None:
-    await _show_identity_provider_link(context, joins=True)
+    await _show_page_leading_to_identity_provider(context, joins=True)
 
 
-async def _show_identity_provider_link(
+async def _show_page_leading_to_identity_provider(
     context: RequestContext, *, link: str = "", joins: bool = False
 ) -> None:
     # A link, as the content policy lets no form lead to another site.
-    address = await _build_authorization_url(context, link=link, joins=joins)
+    address = await _build_sign_in_url_holding_state(context, link=link, joins=joins)
     await context.send_page(
         "sign_in/away.html", provider=_find_identity_provider(context), address=address
     )
@@ -289,7 +289,7 @@ async def return_from_provider(context: RequestContext) -> None:
             link_token=login_state.link if login_state is not None else "",
             old_token=context.token,
         )
-    after = await _choose_path_after_login(context, login_state) if login_state is not None else ""
+    after = await _get_link_or_after_path(context, login_state) if login_state is not None else ""
     go_on(context, started, after)
 
 
@@ -299,7 +299,7 @@ async def unlink_identity(context: RequestContext) -> None:
     context.go("/profile", done="identity-unlinked")
 
 
-async def _choose_path_after_login(context: RequestContext, login_state: LoginState) -> str:
+async def _get_link_or_after_path(context: RequestContext, login_state: LoginState) -> str:
     try:
         link = await context.accounts.users.link(login_state.link)
     except NotFound:  # there was none, or it has just been used up
@@ -315,7 +315,7 @@ def _find_identity_provider(context: RequestContext) -> OidcProvider:
     raise NotFound("There is no such page.")
 
 
-async def _build_authorization_url(
+async def _build_sign_in_url_holding_state(
     context: RequestContext, *, after: str = "", link: str = "", joins: bool = False
 ) -> str:
     def state(attempt: SignInAttempt) -> str:
@@ -330,7 +330,7 @@ async def _build_authorization_url(
 
 
 async def change_address(context: RequestContext) -> None:
-    await _find_one_time_link(context)
+    await _require_form_token_link(context)
     token = context.form.get("token")
     before, after = await context.accounts.profile.change_address(token)
     send_letter(context, before, "address_changed", email=after)

@@ -230,7 +230,7 @@ class _Reader(Struct, frozen=True):
         async with aclosing(self.over_time()) as found:
             async for question, sums in found:
                 firsts = await self.first_tokens(question) if wish.by in TIMED else ()
-                yield _format_csv_rows(sums, firsts, wish, names)
+                yield _format_csv_cell_rows(sums, firsts, wish, names)
 
     async def earlier(self) -> Sequence[UsageSum]:
         """Return a sum for each day or hour of the period before."""
@@ -328,7 +328,7 @@ def _build_scope_slug(context: RequestContext) -> str:
     return "-".join(re.findall(r"[a-z0-9]+", whose.lower()))[:_LONGEST_NAME] or "project"
 
 
-def _format_csv_rows(
+def _format_csv_cell_rows(
     sums: Sequence[UsageSum], latencies: Sequence[FirstTokens], form: UsageForm, names: DisplayNames
 ) -> Iterator[Sequence[str]]:
     times = {(each.start, each.group): each.times for each in latencies}

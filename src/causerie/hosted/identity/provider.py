@@ -83,7 +83,7 @@ def _verify_signature(token: str, keys: Sequence[Key], algorithms: Sequence[str]
     raise UnknownKey("no key of its issuer signed it")
 
 
-def _verify_claims(
+def _decode_and_verify_claims(
     payload: bytes, issuer: str, client_id: str, nonce: str, now: float
 ) -> Mapping[str, Any]:
     try:
@@ -277,8 +277,8 @@ class OidcProvider:
             payload = _verify_signature(
                 token, await self._provider_document.keys(anew=True), algorithms
             )
-        options = self.options
-        return _verify_claims(payload, options.issuer, options.client_id, attempt.nonce, self.now())
+        issuer, client_id = self.options.issuer, self.options.client_id
+        return _decode_and_verify_claims(payload, issuer, client_id, attempt.nonce, self.now())
 
     async def _build_vouched_identity(
         self, metadata: ProviderMetadata, claims: Mapping[str, Any], token_reply: Mapping[str, Any]
@@ -302,10 +302,10 @@ class OidcProvider:
             email=address,
             email_verified=trusted or verified in (True, "true", "1"),  # 1 is equal to True
             name=name.strip() if isinstance(name, str) else "",
-            groups=self._parse_claimed_groups(claims),
+            groups=self._build_group_claims(claims),
         )
 
-    def _parse_claimed_groups(self, claims: Mapping[str, Any]) -> GroupClaims:
+    def _build_group_claims(self, claims: Mapping[str, Any]) -> GroupClaims:
         # A list of names, or one; or (section 5.6.2) in another place.
         options, name = self.options, self.options.groups_claim
         if options.provisioned:
@@ -464,7 +464,7 @@ class ProviderDocument:
     _fetch_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     _metadata: ProviderMetadata | None = None
     _metadata_read_at: float = 0.0
-    _signing_keys: Sequence[Key] = ()
+    _signing_key_list: Sequence[Key] = ()
     _keys_read_at: float | None = None
     _last_failure: IdentityProviderFailed | None = None
     _failed_at: float = 0.0
@@ -482,11 +482,11 @@ class ProviderDocument:
                 self._monotonic() - self._keys_read_at if self._keys_read_at is not None else _KEPT
             )
             if age >= (_ANEW if anew else _KEPT):
-                self._signing_keys = _parse_keys(
+                self._signing_key_list = _parse_list_of_public_keys(
                     await self._fetch_unless_just_failed(metadata.keys)
                 )
                 self._keys_read_at = self._monotonic()
-            return self._signing_keys
+            return self._signing_key_list
 
     async def _get_current_metadata(self) -> ProviderMetadata:
         now = self._monotonic()
@@ -509,7 +509,7 @@ class ProviderDocument:
         return found
 
 
-def _parse_keys(key_set: Mapping[str, Any]) -> Sequence[Key]:
+def _parse_list_of_public_keys(key_set: Mapping[str, Any]) -> Sequence[Key]:
     listed = key_set.get("keys")
     keys: list[Key] = []
     for each in listed if isinstance(listed, list) else []:

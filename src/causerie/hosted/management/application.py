@@ -68,7 +68,7 @@ def openapi_document() -> Schema:
         operations[one.method.lower()] = _build_operation_object(one)
     sent = _build_schema_components({each for one in ROUTES for each in (one.query, one.answer)})
     bodies = _build_schema_components({one.body for one in ROUTES if one.takes_body})
-    received = {name: _loosen_request_schema(each) for name, each in bodies.items()}
+    received = {name: _loosen_decimals_sets(each) for name, each in bodies.items()}
     return {
         "openapi": "3.1.0",
         "info": {
@@ -144,15 +144,15 @@ def _build_schema_components(types: Iterable[type]) -> dict[str, Any]:
     return components
 
 
-def _loosen_request_schema(schema: Any) -> Any:
+def _loosen_decimals_sets(schema: Any) -> Any:
     # The decoder accepts more: a decimal as a JSON number, which is exact too, and repeated items
     # of a set.
     if isinstance(schema, list):
-        return [_loosen_request_schema(each) for each in schema]
+        return [_loosen_decimals_sets(each) for each in schema]
     if not isinstance(schema, dict):
         return schema
     made = {
-        name: _loosen_request_schema(each) for name, each in schema.items() if name != "uniqueItems"
+        name: _loosen_decimals_sets(each) for name, each in schema.items() if name != "uniqueItems"
     }
     if made.get("format") == "decimal":
         made["type"] = ["string", "number"]

@@ -171,14 +171,14 @@ class PublishedList(Struct, frozen=True, kw_only=True):
 
 @route("GET /providers/{provider}/offers", "Compare a provider's list with the catalog")
 async def list_offers(call: WithQuery[OfferQuery], provider: str) -> OfferList:
-    _, _, found = await _list_provider_offers(call, provider, _parse_price_rules(call.query))
+    _, _, found = await _get_provider_entries_offers(call, provider, _parse_price_rules(call.query))
     return OfferList(data=[*found])
 
 
 @route("POST /providers/{provider}/offers", "Publish models of a provider in the catalog")
 async def publish_models(call: WithBody[PublishModels], provider: str) -> PublishedList:
     body, rules = call.body, _parse_price_rules(call.body)
-    source, entries, listed = await _list_provider_offers(call, provider, rules)
+    source, entries, listed = await _get_provider_entries_offers(call, provider, rules)
     found = {each.id: each for each in listed}
     picked = []
     for each in body.models:
@@ -194,7 +194,7 @@ async def publish_models(call: WithBody[PublishModels], provider: str) -> Publis
     return PublishedList(data=[*models_of(provider, entries)])
 
 
-async def _list_provider_offers(
+async def _get_provider_entries_offers(
     call: ApiCall[Any, Any], provider_name: str, price_rules: PriceRules
 ) -> tuple[EntryView, Sequence[EntryView], Sequence[Offer]]:
     entries = await call.operations.configuration.every(call.actor)
@@ -309,11 +309,11 @@ def usage_query(query: requests.UsageSpan, now: datetime) -> UsageQuery:
     by = tuple(By(name) for name in query.by.split(",") if name)
     if len(set(by)) != len(by):
         raise InvalidRequest("`by` takes each name once.", param="by")
-    narrowed = _get_query_values(query, *_NARROWING, "door")
+    narrowed = _get_named_values_or_none(query, *_NARROWING, "door")
     return UsageQuery(since=since, until=until, step=query.step, by=by, **narrowed)
 
 
-def _get_query_values(query: Struct, *names: str) -> dict[str, Any]:
+def _get_named_values_or_none(query: Struct, *names: str) -> dict[str, Any]:
     return {name: getattr(query, name) or None for name in names}
 
 
@@ -321,7 +321,7 @@ CSV_TYPE = "text/csv; charset=utf-8; header=present"
 _COUNTED = ("requests", "refused", "failed", "aborted", *TOKEN_CLASSES)
 
 
-async def _stream_csv_rows(query: UsageQuery, buckets: AsyncGenerator[UsageBucket]) -> Rows:
+async def _stream_csv_cell_rows(query: UsageQuery, buckets: AsyncGenerator[UsageBucket]) -> Rows:
     counted = [views.TOKENS.get(name, name) for name in _COUNTED]
     yield [["start", *query.by, *counted, "cost", "first_token_seconds", "duration_seconds"]]
     async with aclosing(buckets):
@@ -380,7 +380,7 @@ async def list_usage(call: WithQuery[requests.UsagePage]) -> views.UsageList:
 async def export_usage(call: WithQuery[requests.UsageSpan]) -> Export:
     asked = usage_query(call.query, call.now)
     buckets = time_buckets(call.accounts.usage, call.actor, call.project, asked)
-    return Export(CSV_TYPE, "usage.csv", csv_pieces(_stream_csv_rows(asked, buckets)))
+    return Export(CSV_TYPE, "usage.csv", csv_pieces(_stream_csv_cell_rows(asked, buckets)))
 
 
 @route("GET /statement.csv", "Statement of a month as CSV")
@@ -413,7 +413,7 @@ async def list_first_tokens(call: WithQuery[requests.LatencySpan]) -> views.Late
     query = call.query
     since, until = between(query, call.now)
     by = (By(query.by),) if query.by else ()
-    narrowed = _get_query_values(query, *_NARROWING)
+    narrowed = _get_named_values_or_none(query, *_NARROWING)
     asked = UsageQuery(since=since, until=until, step=Step.ALL, by=by, **narrowed)
     found = await call.accounts.usage.first_tokens(call.actor, call.project, asked)
     found = sorted(found, key=lambda each: each.group)
@@ -445,7 +445,7 @@ async def export_requests(call: WithQuery[requests.RequestSpan]) -> Export:
 def _build_record_filter(query: requests.RequestSpan, now: datetime) -> RecordFilter:
     since, until = between(query, now)
     own = ("door", "status", "request_id", "tag", "operation")
-    narrowed = _get_query_values(query, *_NARROWING, *own)
+    narrowed = _get_named_values_or_none(query, *_NARROWING, *own)
     return RecordFilter(since, until, failures_only=query.failures == "true", **narrowed)
 
 
@@ -455,7 +455,7 @@ async def list_audit(call: WithQuery[requests.AuditQuery]) -> views.AuditList:
     before = views.place_of(query.cursor, int)
     if before is not None and not 0 <= before < _LARGEST:
         raise views.no_cursor()
-    narrowed = _get_query_values(query, "actor", "action", "subject", "kind")
+    narrowed = _get_named_values_or_none(query, "actor", "action", "subject", "kind")
     wanted = AuditFilter(before=before, limit=query.limit, **narrowed)
     found = await call.accounts.projects.audit(call.actor, call.project, wanted)
     full = len(found) == wanted.count

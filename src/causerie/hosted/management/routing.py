@@ -100,7 +100,7 @@ def route(place: str, summary: str) -> Callable[[Handler], ApiRoute]:
     def declare(handler: Handler) -> ApiRoute:
         hints = get_type_hints(handler)
         (query, body), answer = get_args(hints["call"]), hints["return"]
-        return _build_api_route(place, summary, handler, query, body, answer)
+        return _build_api_route_of_types(place, summary, handler, query, body, answer)
 
     return declare
 
@@ -143,9 +143,8 @@ def acts(services: Literal["accounts", "operations"], *modules: ModuleType) -> S
         query = PageQuery if issubclass(answer, Page) else asks if not takes_body else None
         body = asks if takes_body else None
         handler = partial(_call_service, services, row, answer)
-        found.append(
-            _build_api_route(place, row.summary, handler, query or NoQuery, body or NoBody, answer)
-        )
+        types = query or NoQuery, body or NoBody, answer
+        found.append(_build_api_route_of_types(place, row.summary, handler, *types))
     return found
 
 
@@ -164,8 +163,10 @@ async def _call_service(
     return None if answer_type is NoneType else found
 
 
-def _build_api_route(method_and_path: str, summary: str, handler: Handler, *types: Any) -> ApiRoute:
-    method, path, *made = method_and_path.split()
+def _build_api_route_of_types(
+    method_path_and_status: str, summary: str, handler: Handler, *types: Any
+) -> ApiRoute:
+    method, path, *made = method_path_and_status.split()
     status = int(made[0]) if made else 204 if types[-1] is NoneType else 200
     return ApiRoute(method, path, status, summary, handler, *types)
 

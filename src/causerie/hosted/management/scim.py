@@ -199,12 +199,12 @@ class Scim:
 
 
 def _build_list_response(
-    total: int, start: int, items: Sequence[Mapping[str, Any]]
+    total: int, zero_based_start: int, items: Sequence[Mapping[str, Any]]
 ) -> Mapping[str, Any]:
     return {
         "schemas": [f"{_MESSAGES}ListResponse"],
         "totalResults": total,
-        "startIndex": start + 1,
+        "startIndex": zero_based_start + 1,
         "itemsPerPage": len(items),
         "Resources": items,
     }
@@ -382,10 +382,10 @@ def patched(resource: Mapping[str, Any], body: Mapping[str, Any]) -> Mapping[str
             found = _PATH.fullmatch(path)
             if found is None:
                 raise InvalidRequest(f"There is no path {path[:200]}.", code="invalidPath")
-            name, sub = _canonicalize(found["name"]), _canonicalize(found["sub"] or "")
+            name, sub = _canonicalize_case(found["name"]), _canonicalize_case(found["sub"] or "")
             if name in _LISTS:
-                match = (_canonicalize(found["key"] or ""), found["wanted"] or "")
-                result[name] = _patch_elements(result[name], verb, match, sub, value)
+                match = (_canonicalize_case(found["key"] or ""), found["wanted"] or "")
+                result[name] = _patch_elements_keyed_by_value(result[name], verb, match, sub, value)
             else:
                 _patch_attribute(result, verb, (name, sub), value)
     return {**result, **{name: [*result[name].values()] for name in _LISTS}}
@@ -400,7 +400,7 @@ def _read_path_value_pairs(operation: Mapping[str, Any]) -> Iterable[tuple[str, 
     raise InvalidRequest("An operation without a path has an object.", code="invalidValue")
 
 
-def _canonicalize(attribute: str) -> str:
+def _canonicalize_case(attribute: str) -> str:
     return _NAMES.get(attribute.lower(), attribute)
 
 
@@ -410,7 +410,7 @@ def _index_by_value(elements: Any) -> _Elements:
     return {str(each.get("value", number)): dict(each) for number, each in enumerate(found)}
 
 
-def _patch_elements(
+def _patch_elements_keyed_by_value(
     elements: _Elements, op: str, value_filter: tuple[str, str], subattribute: str, value: Any
 ) -> _Elements:
     key, wanted = value_filter

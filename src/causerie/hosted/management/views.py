@@ -57,15 +57,15 @@ def viewed(kind: type[V], source: object, call: Any = None, **values: Any) -> V:
     may be ``project_id`` in the object. What an object lacks is in its part :attr:`View.rest`.
     """
     rest = getattr(source, getattr(kind, "rest", ""), None)
-    views = _nested_views(kind)
+    views = _nested_view_by_field(kind)
     for name in kind.__struct_fields__:
         if name not in values:
-            values[name] = _render_value(_find_value((source, rest), name), views.get(name), call)
+            values[name] = _render_value(_value_or_id((source, rest), name), views.get(name), call)
     return kind(**values)
 
 
 @cache
-def _nested_views(view_type: type[Struct]) -> Mapping[str, type[View]]:
+def _nested_view_by_field(view_type: type[Struct]) -> Mapping[str, type[View]]:
     return {
         name: each
         for name, hint in get_type_hints(view_type).items()
@@ -74,7 +74,7 @@ def _nested_views(view_type: type[Struct]) -> Mapping[str, type[View]]:
     }
 
 
-def _find_value(sources: Sequence[object], name: str) -> Any:
+def _value_or_id(sources: Sequence[object], name: str) -> Any:
     places = product(sources, (name, f"{name}_id"))
     return next(getattr(one, each) for one, each in places if hasattr(one, each))
 
@@ -122,7 +122,7 @@ class ListView(View, frozen=True, kw_only=True):
     @classmethod
     def of(cls, found: Any, call: Answering) -> Self:
         [name] = cls.__struct_fields__
-        return cls(**{name: _render_value([*found], _nested_views(cls).get(name), call)})
+        return cls(**{name: _render_value([*found], _nested_view_by_field(cls).get(name), call)})
 
 
 class Me(View, frozen=True, kw_only=True):
@@ -611,7 +611,7 @@ def page_of(kind: type[Page[Any]], items: Sequence[Any], query: PageQuery, call:
     [view] = get_args(kind.__orig_bases__[0])  # type: ignore[attr-defined]
     after = place_of(query.cursor, tuple[str, str])
     placed = [
-        (tuple(map(_format_sort_value, attrgetter(*kind.order)(each))), each) for each in items
+        (tuple(map(_format_cursor_key_part, attrgetter(*kind.order)(each))), each) for each in items
     ]
     placed.sort(key=itemgetter(0), reverse=kind.falling)
     rest = [
@@ -624,5 +624,5 @@ def page_of(kind: type[Page[Any]], items: Sequence[Any], query: PageQuery, call:
     return kind(data=[view.of(each, call) for _, each in taken], next=following)
 
 
-def _format_sort_value(value: object) -> str:
+def _format_cursor_key_part(value: object) -> str:
     return f"{value:%Y-%m-%dT%H:%M:%S.%f}" if isinstance(value, datetime) else str(value)

@@ -149,11 +149,11 @@ def _build_listed_model(entry: Mapping[str, Any]) -> ListedModel:
         max_output_tokens=next(
             (n for at in _OUTPUTS if type(n := dig(entry, *at)) is int and n > 0), None
         ),
-        prompt_price=_parse_price_per_million(prices.get("prompt")),
-        completion_price=_parse_price_per_million(prices.get("completion")),
-        cached_price=_parse_price_per_million(prices.get("input_cache_read"), above_zero=True),
-        reasoning_price=_parse_price_per_million(prices.get("internal_reasoning"), above_zero=True),
-        request_price=_parse_price_per_million(prices.get("request"), 1, above_zero=True),
+        prompt_price=_price_text_per_million(prices.get("prompt")),
+        completion_price=_price_text_per_million(prices.get("completion")),
+        cached_price=_price_text_per_million(prices.get("input_cache_read"), above_zero=True),
+        reasoning_price=_price_text_per_million(prices.get("internal_reasoning"), above_zero=True),
+        request_price=_price_text_per_million(prices.get("request"), 1, above_zero=True),
         description=_shorten_text(entry.get("description"), _LONGEST_DESCRIPTION),
         created=_read_past_release_date(entry, datetime.now(UTC)),
         supported_parameters=_read_claimed_parameters(entry),
@@ -169,7 +169,7 @@ def _shorten_text(text: object, max_length: int) -> str | None:
     return words if len(words) <= max_length else words[:max_length].rpartition(" ")[0] + " …"
 
 
-def _parse_price_per_million(
+def _price_text_per_million(
     published_price: object, multiplier: int = 1_000_000, *, above_zero: bool = False
 ) -> str | None:
     # Lists publish prices by token, and 0 also for what has no price of its own.

@@ -46,7 +46,7 @@ def reasons(
         yield "is not in `provider.order`, so it comes after those that are"
     by = preferences.sort or sort
     if by == "price":
-        yield f"{_format_price(one)}; cheapest first"
+        yield f"{_format_blended_price_clause(one)}; cheapest first"
     elif by is not None:
         yield _explain_measurement(stats_of(one.name) or UNKNOWN_STATS, by)
     elif not one.tariff.usual:
@@ -57,7 +57,7 @@ def reasons(
         yield "is the only one tried, because `allow_fallbacks` is false"
 
 
-def _format_price(endpoint: CatalogEndpoint) -> str:
+def _format_blended_price_clause(endpoint: CatalogEndpoint) -> str:
     if not endpoint.tariff.usual:
         return "is free"
     return f"costs {rounded(endpoint.tariff.usual)} per 1M tokens (75 % input, 25 % output)"
@@ -66,9 +66,9 @@ def _format_price(endpoint: CatalogEndpoint) -> str:
 def _explain_price(endpoint: CatalogEndpoint, able_endpoints: Sequence[CatalogEndpoint]) -> str:
     least = min(each.tariff.usual for each in able_endpoints if each.tariff.usual)
     if endpoint.tariff.usual == least:
-        return f"{_format_price(endpoint)}, the cheapest one that is not free"
+        return f"{_format_blended_price_clause(endpoint)}, the cheapest one that is not free"
     times = Decimal(f"{endpoint.tariff.usual / least:.3g}").normalize()
-    words = f"{_format_price(endpoint)}, {times:f} times the cheapest"
+    words = f"{_format_blended_price_clause(endpoint)}, {times:f} times the cheapest"
     return f"{words}; its share falls with the square of that"
 
 
@@ -202,7 +202,7 @@ def explanation(
             pipeline.allowed(door, caller, name)
         for name in names:
             model = pipeline.allowed(door, caller, name)
-            route, failure = _explain_route(pipeline, model, name, request, fields_of, caller)
+            route, failure = _explain_with_error(pipeline, model, name, request, fields_of, caller)
             routes.append(route)
             refused = route.refusal
             if failure is not None and not another_may(failure):
@@ -221,7 +221,7 @@ def explanation(
     )
 
 
-def _explain_route(
+def _explain_with_error(
     pipeline: Pipeline,
     model: Entry,
     model_name: str,
@@ -293,7 +293,7 @@ class _TargetExplainer:
             decided=prospect.decided,
             reasons=(
                 *self._explain_order(one, endpoint),
-                *_explain_degraded_state(status),
+                *_iterate_degraded_state_reasons(status),
                 _explain_decision(prospect),
             ),
             cautions=tuple(self._explain_cautions(one, status)),
@@ -383,7 +383,7 @@ class _TargetExplainer:
         return TargetExclusion("", words)
 
 
-def _explain_degraded_state(status: TargetStatus) -> Iterator[str]:
+def _iterate_degraded_state_reasons(status: TargetStatus) -> Iterator[str]:
     if status.recent_failures is not None:
         failed, asked = status.recent_failures
         yield (

@@ -176,7 +176,7 @@ class Examination:
         one = self._examinee
         async with ProbeClient(one.base_url, one.key, one.reach, self._bounds) as asker:
             listed = await asker.put(LIST)
-            if trouble := self._explain_access_failure(listed):
+            if trouble := self._explain_access_failure_or_empty(listed):
                 self.end("failed", trouble)
                 return
             subject = Subject(
@@ -192,7 +192,7 @@ class Examination:
                 )
             patience = Patience(total_seconds=60.0) if self.quick else Patience()
             self._interview = Interview(
-                subject, asker, patience, self._record_question, dialect=one.dialect
+                subject, asker, patience, self._set_question_in_progress, dialect=one.dialect
             )
             asked = await self._interview.run(self._probe_questions)
         self.result = alike(Result, asked, provider=self.provider, at=self._clock())
@@ -200,11 +200,11 @@ class Examination:
             await keep(self.result)
         self.end("done")
 
-    def _record_question(self, question: ProbeQuestion) -> None:
+    def _set_question_in_progress(self, question: ProbeQuestion) -> None:
         self.asked += 1
         self.question = question.words
 
-    def _explain_access_failure(self, listing_reply: ProbeReply) -> str:
+    def _explain_access_failure_or_empty(self, listing_reply: ProbeReply) -> str:
         if not listing_reply.status:
             return f"the provider cannot be reached: {listing_reply.trouble}"
         if listing_reply.status in (401, 403):

@@ -53,12 +53,12 @@ def compared(
     there = {one.id for one in listed}
     gone = [(id, None) for id in aliases if id not in there and "*" not in id]
     return [
-        _compare_model(id, one, aliases.get(id), contexts.get(id))
+        _build_compared_model(id, one, aliases.get(id), contexts.get(id))
         for id, one in [*((one.id, one) for one in listed), *gone]
     ]
 
 
-def _compare_model(
+def _build_compared_model(
     model_id: str, model: ListedModel | None, alias: EntryView | None, known_context: int | None
 ) -> ComparedModel:
     price = alias.settings.get("price") if alias is not None else None
@@ -96,15 +96,15 @@ def taken_over(
             settings: dict[str, Any] = {
                 "id": prefix + one.id,
                 "targets": [{"provider": provider.name, "model": one.id}],
-                **_build_price_setting(one),
+                **_build_price_settings_or_empty(one),
             }
             if one.name and one.name != one.id:
                 settings["name"] = one.name
             new.append(EntryStep(kind="alias", wish=EntryWish(settings=settings)))
         elif not alias.locked and len(alias.settings["targets"]) == 1:
-            drafts[alias.name] |= _build_price_setting(one)
+            drafts[alias.name] |= _build_price_settings_or_empty(one)
     drafts.remove(provider.name, gone)
-    return [*_plan_model_list_change(provider, picked, gone), *new, *drafts.steps()]
+    return [*_plan_provider_entry_change(provider, picked, gone), *new, *drafts.steps()]
 
 
 def provider_in_force(entries: Sequence[EntryView], name: str) -> EntryView:
@@ -200,7 +200,7 @@ def configured(amount: Decimal) -> str:
         return f"{amount:f}"  # more than the configuration accepts
 
 
-def _build_price_setting(model: ListedModel) -> dict[str, Any]:
+def _build_price_settings_or_empty(model: ListedModel) -> dict[str, Any]:
     price = published_price(model)
     return {"price": dict(price)} if price else {}
 
@@ -211,7 +211,7 @@ def changed(entry: EntryView, settings: dict[str, Any]) -> EntryStep:
     return EntryStep(kind=entry.kind, id=entry.id, wish=wish)
 
 
-def _plan_model_list_change(
+def _plan_provider_entry_change(
     provider: EntryView, picked_models: Sequence[ListedModel], removed_model_ids: Collection[str]
 ) -> Iterator[EntryStep]:
     if provider.locked:
@@ -359,7 +359,7 @@ def _build_offer(
     catalog: Sequence[EntryView],
     rules: PriceRules,
 ) -> Offer:
-    entry = endpoint.entry if endpoint is not None else _find_entry(provider, model_id, catalog)
+    entry = endpoint.entry if endpoint is not None else _match_entry(provider, model_id, catalog)
     state: OfferState = "new" if entry is None else "joins"
     if model is None:
         state = "gone"
@@ -380,7 +380,7 @@ def _build_offer(
     )
 
 
-def _find_entry(provider: str, model_id: str, catalog: Sequence[EntryView]) -> EntryView | None:
+def _match_entry(provider: str, model_id: str, catalog: Sequence[EntryView]) -> EntryView | None:
     wanted = catalog_id(provider, model_id)
     for each in catalog:
         if each.name.casefold() == wanted:

@@ -138,11 +138,11 @@ class Stripe:
         if kind in _DISPUTED and what["payment_intent"]:
             # A dispute says nothing of its project, and may be reported before its payment.
             path = f"payment_intents/{quote(what['payment_intent'], safe='')}"
-            order = _parse_order(await self._ask_stripe(path, "The dispute cannot be counted now"))
+            order = _order_if_any(await self._ask_stripe(path, "The dispute cannot be counted now"))
             if order is not None:
                 await self._record_dispute(what, _DISPUTED[kind], *order)
             return
-        order = _parse_order(what) if kind in (*_PAID, _REFUNDED) else None
+        order = _order_if_any(what) if kind in (*_PAID, _REFUNDED) else None
         if order is None:
             return  # of another product of the same account
         project, cents = order
@@ -151,20 +151,20 @@ class Stripe:
             back = _to_dollars(round(Fraction(cents * what["amount_refunded"], what["amount"])))
             await self.credits.take_back(STRIPE, project, payment, back, "refunded by Stripe")
         elif what["payment_status"] == "paid":
-            if _require_usd(what, what["amount_subtotal"]) != cents:
+            if _usd_cents(what, what["amount_subtotal"]) != cents:
                 raise InvalidRequest(f"{what['amount_subtotal']} cents were paid, and not {cents}")
             await self.credits.put(STRIPE, project, _to_dollars(cents), "paid by Stripe", payment)
 
     async def _record_dispute(
         self, dispute: Mapping[str, Any], sign: int, project_id: str, cents: int
     ) -> None:
-        amount = sign * _to_dollars(min(_require_usd(dispute, dispute["amount"]), cents))  # untaxed
+        amount = sign * _to_dollars(min(_usd_cents(dispute, dispute["amount"]), cents))  # untaxed
         note, step = ("disputed", "dispute") if sign < 0 else ("dispute won", "won")
         step = f"{_build_payment_id(dispute['payment_intent'])}:{step}:{str(dispute['id'])[:100]}"
         await self.credits.put(STRIPE, project_id, amount, f"{note} at Stripe", step)
 
 
-def _parse_order(payment: Mapping[str, Any]) -> tuple[str, int] | None:
+def _order_if_any(payment: Mapping[str, Any]) -> tuple[str, int] | None:
     """Return project id and cents from a payment's metadata; ``None`` if it buys no credits."""
     bought = payment.get("metadata") or {}
     if "project" not in bought:
@@ -172,7 +172,7 @@ def _parse_order(payment: Mapping[str, Any]) -> tuple[str, int] | None:
     return str(bought["project"]), int(bought["cents"])
 
 
-def _require_usd(payment: Mapping[str, Any], cents: int) -> int:
+def _usd_cents(payment: Mapping[str, Any], cents: int) -> int:
     if payment["currency"] != "usd":
         raise InvalidRequest(f"its currency is {payment['currency']}, and credits are in usd")
     return cents
