@@ -105,7 +105,7 @@ def test_events_that_cannot_be_joined_are_not_looked_at_again(
         take(said[start : start + 100])
     assert sum(looked) < 51_000
     assert max(looked) < 5_000
-    assert _answer(answer._event_list) == _answer(said)
+    assert _answer(answer._collected_events) == _answer(said)
 
 
 def test_events_are_joined_across_batches() -> None:
@@ -113,5 +113,5 @@ def test_events_are_joined_across_batches() -> None:
     take = answer.begin({}, _CONTEXT)
     for _ in range(20_000):
         take((TextDelta("x"),))
-    assert len(answer._event_list) < 5_000
-    assert "".join(e.text for e in answer._event_list if isinstance(e, TextDelta)) == "x" * 20_000
+    assert len(kept := answer._collected_events) < 5_000
+    assert "".join(e.text for e in kept if isinstance(e, TextDelta)) == "x" * 20_000

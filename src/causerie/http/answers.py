@@ -49,9 +49,10 @@ class KeepAlive(Struct):
         self._period_ends.pop(listener, None)
 
     def _start_timer(self, seconds: float) -> None:
-        self._period_timer = asyncio.get_running_loop().call_later(seconds, self._notify_listeners)
+        loop = asyncio.get_running_loop()
+        self._period_timer = loop.call_later(seconds, self._notify_of_ended_periods)
 
-    def _notify_listeners(self) -> None:
+    def _notify_of_ended_periods(self) -> None:
         self._period_timer = None
         now, ends = monotonic(), self._period_ends
         over = list(takewhile(lambda listener: ends[listener] <= now, ends))
@@ -71,10 +72,10 @@ class PlainAnswer:
     """Collects events and sends one JSON body; a restarted answer replaces the events before."""
 
     __slots__ = (
-        "_context",
-        "_event_list",
+        "_collected_events",
         "_headers",
         "_joined_prefix_length",
+        "_response_context",
         "completion",
         "parsed",
     )
@@ -87,13 +88,13 @@ class PlainAnswer:
 
     def begin(self, headers: Mapping[str, str], context: ResponseContext) -> BatchSink:
         self._headers = headers
-        self._context = context
-        self._event_list: list[Event] = []
+        self._response_context = context
+        self._collected_events: list[Event] = []
         self._joined_prefix_length = 0  # events that were joined with those before
-        return self._collect_batch
+        return self._append_and_join_events
 
-    def _collect_batch(self, batch: Batch) -> None:
-        events = self._event_list
+    def _append_and_join_events(self, batch: Batch) -> None:
+        events = self._collected_events
         events += batch
         if len(events) > self._joined_prefix_length + _MOST_UNJOINED:
             events[self._joined_prefix_length :] = joined_events(
@@ -103,7 +104,8 @@ class PlainAnswer:
 
     async def finish(self, exchange: Exchange) -> None:
         """Send the reply; raise :class:`~causerie.errors.InternalError` if it is incomplete."""
-        events, context, completion = self._event_list, self._context, self.completion
+        events, context = self._collected_events, self._response_context
+        completion = self.completion
         if is_large_batch(events):
             body = await offload(lambda: _encode_json(completion(context, events)))
         else:
@@ -125,7 +127,7 @@ class StreamedAnswer(Struct, eq=False):
     _ping_timer: KeepAlive
     _head_timer: KeepAlive | None  # the head is sent after one of its periods without an event
     early_start: bool = False  # the head was sent before the first content-bearing event
-    _encoder: StreamEncoder | None = None
+    _stream_encoder: StreamEncoder | None = None
     _is_silent: bool = False
 
     def __post_init__(self) -> None:
@@ -138,10 +140,10 @@ class StreamedAnswer(Struct, eq=False):
 
     def begin(self, headers: Mapping[str, str], context: ResponseContext) -> BatchSink:
         """Start the response unless it has begun; return the function that sends event batches."""
-        self._encoder = self.parsed.reply.encoder(context)
+        self._stream_encoder = self.parsed.reply.encoder(context)
         if not self.early_start:
             self._start_stream(self.parsed.places.renamed(headers))
-        feed, exchange = self._encoder.feed, self._exchange
+        feed, exchange = self._stream_encoder.feed, self._exchange
         write = exchange.write
 
         def send(batch: Batch) -> Awaitable[None] | None:
@@ -175,15 +177,15 @@ class StreamedAnswer(Struct, eq=False):
         told = failure if isinstance(failure, ServiceError) else internal(exchange.request_id)
         if told is not failure:
             log.error("stream failed", path=exchange.path, exc_info=failure)
-        if self._encoder is None:
+        if self._stream_encoder is None:
             context = ResponseContext(self._identity, self.parsed.request.model, "")
-            self._encoder = self.parsed.reply.encoder(context)
-        exchange.write(self._encoder.broken(error_details_for(told, exchange.headers)))
+            self._stream_encoder = self.parsed.reply.encoder(context)
+        exchange.write(self._stream_encoder.broken(error_details_for(told, exchange.headers)))
         forget_frames(failure)
 
     async def finish(self, exchange: Exchange) -> None:
-        assert self._encoder is not None
-        exchange.end(self._encoder.end())
+        assert self._stream_encoder is not None
+        exchange.end(self._stream_encoder.end())
 
     def period_over(self) -> None:
         """Send the head if it is still missing, and a comment if nothing else was sent."""

@@ -65,12 +65,12 @@ class CompletionHandlers:
         self._parsing_rules_cache: dict[tuple[str, bool, bool], ParsingRules] = {}
 
     async def list_models(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
-        caller = await self._authenticate_unless_open(exchange, door)
+        caller = await self._authenticate_unless_catalog_open(exchange, door)
         body = msgspec.json.encode(ModelList(data=self.pipeline.models(door, caller)))
         await answers.send_compressed(exchange, body, {})
 
     async def show_model(self, exchange: Exchange, door: MountedDoor, name: str) -> None:
-        caller = await self._authenticate_unless_open(exchange, door)
+        caller = await self._authenticate_unless_catalog_open(exchange, door)
         exchange.json(self.pipeline.shown(door, caller, name))
 
     async def complete(
@@ -158,7 +158,7 @@ class CompletionHandlers:
             self._parsing_rules_cache[place] = rules
         return rules
 
-    async def _authenticate_unless_open(
+    async def _authenticate_unless_catalog_open(
         self, exchange: Exchange, door: MountedDoor
     ) -> Caller | None:
         if door.open_catalog:
@@ -247,16 +247,16 @@ class RouterPages(Struct):
         exchange.json({"data": self._pipeline.listing(door, name).entry()}, _PUBLIC_CACHE)
 
     async def key(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
-        caller, teller = await self._authenticate_account(exchange, door)
+        caller, teller = await self._authenticate_and_get_key_statements(exchange, door)
         exchange.json({"data": await teller.key(caller)}, _NO_CACHE)
 
     async def credits(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
-        caller, teller = await self._authenticate_account(exchange, door)
+        caller, teller = await self._authenticate_and_get_key_statements(exchange, door)
         exchange.json({"data": await teller.credits(caller)}, _NO_CACHE)
 
     async def generation(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
         """Answer ``GET /generation?id=`` with the past request of this request or completion id."""
-        caller, teller = await self._authenticate_account(exchange, door)
+        caller, teller = await self._authenticate_and_get_key_statements(exchange, door)
         ids = parse_qs(exchange.head.query).get("id", [])
         if len(ids) != 1:
             raise InvalidRequest(
@@ -266,7 +266,7 @@ class RouterPages(Struct):
             )
         exchange.json({"data": await teller.generation(caller, ids[0])}, _NO_CACHE)
 
-    async def _authenticate_account(
+    async def _authenticate_and_get_key_statements(
         self, exchange: Exchange, door: MountedDoor
     ) -> tuple[Caller, KeyStatements]:
         caller = await authenticated(self._pipeline, exchange, door)

@@ -101,9 +101,9 @@ class Edge:
         limits, own = limits or RequestLimits(), own or OwnPaths()
         self._route_match_cache = {}
         self._door_table = doors
-        handlers = self._completion_handlers = CompletionHandlers(pipeline, self.drain, limits)
+        handlers = self._api_handlers = CompletionHandlers(pipeline, self.drain, limits)
         self._door_routes = routing.door_routes(handlers)
-        self._router_door_routes = routing.router_routes(handlers, RouterPages(pipeline, teller))
+        self._all_router_routes = routing.router_routes(handlers, RouterPages(pipeline, teller))
         self._metrics_page = MetricsPage(self._metrics, own.metrics_keys, own.metrics_of_all)
         self._service_routes = routing.service_routes(
             HealthHandlers(self._status_source, self.drain),
@@ -135,7 +135,7 @@ class Edge:
         :class:`ServiceError`.
         """
         door = self._door_table.named(caller.door)
-        complete = self._completion_handlers.complete
+        complete = self._api_handlers.complete
         await complete(CHAT_COMPLETIONS, exchange, door, caller=caller, written=body)
 
     async def answer(self, exchange: Exchange) -> None:
@@ -196,7 +196,7 @@ class Edge:
         self._choose_refusal_sender(exchange)(exchange, failure)
 
     def _choose_refusal_sender(self, exchange: Exchange) -> Refusal:
-        found = self._mounts_by_first_segment.get(_first_segment(exchange.path))
+        found = self._mounts_by_first_segment.get(_top_level_path(exchange.path))
         if found is None:
             shape = shape_of(exchange.path)
             return Exchange.refuse if shape is CHAT_COMPLETIONS else partial(_send_refusal, shape)
@@ -209,7 +209,7 @@ class Edge:
 
     def _handle_cors(self, exchange: Exchange) -> bool:
         path, headers = exchange.path, exchange.headers
-        if path in self._service_routes or _first_segment(path) in self._mounts_by_first_segment:
+        if path in self._service_routes or _top_level_path(path) in self._mounts_by_first_segment:
             return False
         origin = headers["origin"]
         try:
@@ -231,12 +231,12 @@ class Edge:
 
     def _match_route(self, exchange: Exchange) -> RouteMatch:
         method, path, host = exchange.method, exchange.path, exchange.headers.get("host")
-        own = self._find_service_handler(exchange, host)
+        own = self._get_doorless_handler(exchange, host)
         if own is not None:
             match = RouteMatch(lambda exchange, *_: own(exchange), _NO_DOOR, "")
         else:
             door, rest = self._door_table.find(host, path)
-            routes = self._router_door_routes if door.kind == "router" else self._door_routes
+            routes = self._all_router_routes if door.kind == "router" else self._door_routes
             handler, parameter = routing.find_handler(routes, method, path.removesuffix(rest), rest)
             completes = isinstance(handler, partial)
             if door.networks is not None:
@@ -248,14 +248,14 @@ class Edge:
             self._route_match_cache[method, host, path] = match
         return match
 
-    def _find_service_handler(self, exchange: Exchange, host: str | None) -> routing.Handler | None:
+    def _get_doorless_handler(self, exchange: Exchange, host: str | None) -> routing.Handler | None:
         handler = self._service_routes.get(exchange.path)
         if handler is not None:
             self._door_table.own_name(host)
             if exchange.method not in ("GET", "HEAD"):
                 raise routing.method_not_allowed(exchange.method, ["GET"])
             return handler
-        mounted = self._mounts_by_first_segment.get(_first_segment(exchange.path))
+        mounted = self._mounts_by_first_segment.get(_top_level_path(exchange.path))
         if mounted is None:
             return None
         if mounted.address and host_name(host) == mounted.host:
@@ -286,5 +286,5 @@ def _send_refusal(shape: Shape, exchange: Exchange, failure: ServiceError) -> No
     exchange.refuse(failure, shape.error_status(failure), body)
 
 
-def _first_segment(path: str) -> str:
+def _top_level_path(path: str) -> str:
     return "/" + path[1:].partition("/")[0]

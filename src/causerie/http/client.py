@@ -38,7 +38,7 @@ async def _connect_to_first(
                 raise
 
 
-async def _resolve_and_check_host(address: Address, networks: Sequence[IpNetwork]) -> Sequence[str]:
+async def _resolve_allowed_host(address: Address, networks: Sequence[IpNetwork]) -> Sequence[str]:
     # All must be allowed; they are dialled as checked, so no second look-up leads elsewhere.
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
@@ -162,12 +162,12 @@ class HttpClient:
         self._expiry_timer: asyncio.TimerHandle | None = None
         self._is_closed = False
         self._reuses_connections = reach.idle_seconds > 0
-        self._last_expiry_time = 0.0  # when it was last watched, on the monotonic clock
-        self._fixed_headers = f"host: {self.address.authority}\r\naccept-encoding: identity\r\n"
+        self._coarse_clock_time = 0.0  # when it was last watched, on the monotonic clock
+        self._fixed_header_text = f"host: {self.address.authority}\r\naccept-encoding: identity\r\n"
         if reach.idle_seconds <= 0:
-            self._fixed_headers += "connection: close\r\n"
+            self._fixed_header_text += "connection: close\r\n"
         if self._proxy is not None and not self.address.tls and self._proxy.authorization:
-            self._fixed_headers += f"proxy-authorization: {self._proxy.authorization}\r\n"
+            self._fixed_header_text += f"proxy-authorization: {self._proxy.authorization}\r\n"
 
     async def send(
         self,
@@ -255,9 +255,9 @@ class HttpClient:
     def open_connections(self) -> int:
         return len(self._open_connections)
 
-    def _expire_connections(self) -> None:
+    def _expire_responses_and_connections(self) -> None:
         # One timer for everything: a timer per request would cost more than the request.
-        now = self._last_expiry_time = monotonic()
+        now = self._coarse_clock_time = monotonic()
         due = [connection.expire(now) for connection in tuple(self._open_connections)]
         oldest = now - self._options.idle_seconds
         while self._idle_connections and self._idle_connections[0].idle_since <= oldest:
@@ -266,14 +266,14 @@ class HttpClient:
         self._expiry_timer = None
         if watched:
             self._expiry_timer = asyncio.get_running_loop().call_later(
-                _WATCH_SECONDS, self._expire_connections
+                _WATCH_SECONDS, self._expire_responses_and_connections
             )
 
     def idle(self, connection: ClientConnection) -> None:
         if not self._reuses_connections:
             connection.close()
             return
-        connection.idle_since = self._last_expiry_time
+        connection.idle_since = self._coarse_clock_time
         self._idle_connections.append(connection)
         if self._waiters:
             self._wake_waiter()
@@ -322,9 +322,9 @@ class HttpClient:
             self._dialing_count -= 1
         self._open_connections.add(connection)
         if self._expiry_timer is None:
-            self._last_expiry_time = monotonic()
+            self._coarse_clock_time = monotonic()
             later = connection.loop.call_later
-            self._expiry_timer = later(_WATCH_SECONDS, self._expire_connections)
+            self._expiry_timer = later(_WATCH_SECONDS, self._expire_responses_and_connections)
         return connection
 
     async def _dial_connection(self, connection: ClientConnection) -> None:
@@ -343,7 +343,7 @@ class HttpClient:
             first = proxy or address
             hosts: Sequence[str] = (first.host,)
             if proxy is None and reach.networks is not None:
-                hosts = await _resolve_and_check_host(address, reach.networks)
+                hosts = await _resolve_allowed_host(address, reach.networks)
             context = self._tls_context or ssl.create_default_context() if first.tls else None
             name = (server_name or first.host) if first.tls else None
             await _connect_to_first(
@@ -365,4 +365,4 @@ class HttpClient:
         target = self.address.path + path
         if self._proxy is not None and not self.address.tls:
             target = f"http://{self.address.authority}{target}"
-        return f"{method} {target} HTTP/1.1\r\n{self._fixed_headers}{lines}".encode("latin-1")
+        return f"{method} {target} HTTP/1.1\r\n{self._fixed_header_text}{lines}".encode("latin-1")

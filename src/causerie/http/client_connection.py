@@ -95,7 +95,7 @@ class HttpResponse(IncomingBody, Struct, eq=False):
     """Called with an awaited piece on arrival; true keeps the waiting task asleep."""
     _unread_pieces: list[bytes] = []  # that nobody waited for
     _unread_byte_count: int = 0
-    _body_outcome: TransportFailed | bool = False  # nothing more comes: it is complete, or broken
+    _reply_outcome: TransportFailed | bool = False  # nothing more comes: it is complete, or broken
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -129,22 +129,22 @@ class HttpResponse(IncomingBody, Struct, eq=False):
         """
         source = self._connection
         piece: asyncio.Future[bytes] = source.loop.create_future()
-        if not self._body_outcome and not self._unread_pieces:
+        if not self._reply_outcome and not self._unread_pieces:
             self.late = late
             self.waiting = piece
             return piece
-        if not self._unread_pieces and isinstance(self._body_outcome, TransportFailed):
-            raise self._body_outcome
+        if not self._unread_pieces and isinstance(self._reply_outcome, TransportFailed):
+            raise self._reply_outcome
         piece.set_result(b"".join(self._unread_pieces))
         self._unread_pieces.clear()
-        if self._unread_byte_count > _MAX_UNREAD and not self._body_outcome:
+        if self._unread_byte_count > _MAX_UNREAD and not self._reply_outcome:
             source.resume()
         self._unread_byte_count = 0
         return piece
 
     def at_hand(self) -> bytes:
         """Return the whole body without consuming it, or ``b""`` if it is not complete."""
-        return b"".join(self._unread_pieces) if self._body_outcome is True else b""
+        return b"".join(self._unread_pieces) if self._reply_outcome is True else b""
 
     def unread(self, piece: bytes) -> None:
         self._unread_pieces.insert(0, piece)
@@ -153,9 +153,9 @@ class HttpResponse(IncomingBody, Struct, eq=False):
     async def finish(self, seconds: float) -> None:
         """Discard the rest of the body within ``seconds``, so that the connection can be reused."""
         try:
-            if not self._body_outcome:
+            if not self._reply_outcome:
                 self.due = monotonic() + seconds
-            while not self._body_outcome:
+            while not self._reply_outcome:
                 await self.piece()
         except TransportFailed:
             pass  # nobody wanted it
@@ -164,7 +164,7 @@ class HttpResponse(IncomingBody, Struct, eq=False):
 
     def close(self) -> None:
         """Give up the rest of the body; if there is more to come, close the connection at once."""
-        if not self._body_outcome:
+        if not self._reply_outcome:
             self._connection.drop()
 
     # Called by the connection.
@@ -184,7 +184,7 @@ class HttpResponse(IncomingBody, Struct, eq=False):
             self._connection.pause()
 
     def end(self, piece: bytes) -> None:
-        self._body_outcome = True
+        self._reply_outcome = True
         waiting = self.waiting
         if not waiting.done():
             waiting.set_result(piece)
@@ -194,9 +194,9 @@ class HttpResponse(IncomingBody, Struct, eq=False):
             self._connection.resume()  # for the next request
 
     def fail(self, failure: TransportFailed) -> None:
-        if self._body_outcome:
+        if self._reply_outcome:
             return
-        self._body_outcome = failure
+        self._reply_outcome = failure
         if not self.waiting.done():
             self.waiting.set_exception(failure)
             self.waiting.exception()  # no report of asyncio if the waiting task is cancelled

@@ -89,7 +89,7 @@ class Connection(asyncio.Protocol):
         self._headers = Headers()
         self._incomplete_head_size = 0  # of an incomplete head, before this read
         self._has_message_begun = False  # whether the parser is inside a request
-        self._current_chunk_size = 0  # of this read
+        self._current_read_size = 0  # of this read
         self._head_without_upgrade = b""
         self._expects_continue = False  # the client waits for an interim response
         self._incoming_exchange: Exchange | None = None
@@ -171,7 +171,7 @@ class Connection(asyncio.Protocol):
             self._flush_and_mark_closed()
             return False  # the transport closes
         self._is_input_ignored = self._is_half_closed = True
-        self._probe_half_closed(_FIRST_LOOK_SECONDS)
+        self._probe_half_closed_repeatedly(_FIRST_LOOK_SECONDS)
         return True
 
     def data_received(self, data: bytes) -> None:
@@ -224,7 +224,7 @@ class Connection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         parser, headers, most = self._parser, self._headers, self._server.limits.max_head_bytes
-        if (self._incomplete_head_size or self._current_chunk_size > most) and head_size(
+        if (self._incomplete_head_size or self._current_read_size > most) and head_size(
             self._url, headers
         ) > most:
             raise self._build_head_size_error()
@@ -295,7 +295,7 @@ class Connection(asyncio.Protocol):
         self._transport.abort()
 
     def _parse_bytes(self, data: bytes) -> None:
-        headers, self._current_chunk_size = self._headers, len(data)
+        headers, self._current_read_size = self._headers, len(data)
         while True:
             try:
                 self._parser.feed_data(data)
@@ -346,7 +346,7 @@ class Connection(asyncio.Protocol):
             self._begin_exchange(self._pipeline.popleft())
             self.read_on()
 
-    def _probe_half_closed(self, delay_seconds: float) -> None:
+    def _probe_half_closed_repeatedly(self, next_delay_seconds: float) -> None:
         # A client that closed completely answers data by a reset; one that still reads does not.
         if self._is_closed:
             return
@@ -356,8 +356,8 @@ class Connection(asyncio.Protocol):
             return
         if self._exchange is not None:
             self._exchange.probe()
-        later = min(2 * delay_seconds, _LAST_LOOK_SECONDS)
-        self._server.loop.call_later(delay_seconds, self._probe_half_closed, later)
+        later = min(2 * next_delay_seconds, _LAST_LOOK_SECONDS)
+        self._server.loop.call_later(next_delay_seconds, self._probe_half_closed_repeatedly, later)
 
     def _limit_head_bytes(self, added_bytes: int) -> None:
         if self._is_closed:

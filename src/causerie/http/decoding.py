@@ -39,17 +39,17 @@ class Decoder(Protocol):
 class _Inflate:
     def __init__(self) -> None:
         self.ended = False
-        self._undecoded_start = b""
+        self._undecoded_first_bytes = b""
         self._inflater: zlib._Decompress | None = None
 
     def parts(self, data: bytes) -> Iterator[bytes]:
-        data = self._undecoded_start + data
+        data = self._undecoded_first_bytes + data
         while data:
             if self._inflater is None:
                 if len(data) < 2:
-                    self._undecoded_start = data
+                    self._undecoded_first_bytes = data
                     return
-                self._undecoded_start = b""
+                self._undecoded_first_bytes = b""
                 named = data[0] & 0x0F == 8 and int.from_bytes(data[:2]) % 31 == 0  # RFC 1950, 2.2
                 window = zlib.MAX_WBITS if named else -zlib.MAX_WBITS
                 gzipped = data.startswith(_GZIP)

@@ -52,13 +52,14 @@ class Origins(Struct, frozen=True):
         if self.every or origin in self.exact:
             return True
         scheme, separator, _ = origin.partition("://")
-        return (separator != "" and scheme in self.schemes) or (self.local and _is_local(origin))
+        named = separator != "" and scheme in self.schemes
+        return named or (self.local and _is_local_or_desktop_origin(origin))
 
 
 NO_ORIGINS = Origins()
 
 
-def _is_local(origin: str) -> bool:
+def _is_local_or_desktop_origin(origin: str) -> bool:
     # No page of the web has such an origin.
     try:
         parts = urlsplit(origin)
@@ -143,7 +144,7 @@ class DoorTable:
         self.doors = tuple(doors)
         self._doors_by_name = {door.name: door for door in self.doors}
         self._default_door = self._doors_by_name[default]
-        self._is_address_private = private
+        self._trusts_local_names = private
         self._own_domains = ("localhost", *(domain.lower() for domain in domains))
         self._own_host_names = frozenset((*self._own_domains, *(name.lower() for name in names)))
         self._doors_by_host = {host.lower(): door for door in self.doors for host in door.hosts}
@@ -208,7 +209,7 @@ class DoorTable:
         # `.internal` is reserved).
         if "." not in host or host in self._own_host_names or is_address(host):
             return True
-        return self._is_address_private and (host == _CONTAINERS_HOST or host.endswith(".local"))
+        return self._trusts_local_names and (host == _CONTAINERS_HOST or host.endswith(".local"))
 
 
 def _path_below(prefix: str, path: str) -> str | None:

@@ -37,26 +37,26 @@ class FairThreads:
         self._thread_pool = ThreadPoolExecutor(threads, thread_name_prefix="offload")
         self._free_thread_count = threads
         self._lock = Lock()
-        self._waiting_jobs: OrderedDict[str, deque[_Job]] = OrderedDict()  # in the order of turns
+        self._jobs_by_caller: OrderedDict[str, deque[_Job]] = OrderedDict()  # in the order of turns
         self._busy_callers: set[str] = set()  # callers with a running job
 
     def submit(self, caller: str, work: Callable[[], R]) -> Future[R]:
         job = Future[R]()
         with self._lock:
-            self._waiting_jobs.setdefault(caller, deque()).append((job, work))
+            self._jobs_by_caller.setdefault(caller, deque()).append((job, work))
             self._start_waiting_jobs()
         return job
 
     def _start_waiting_jobs(self) -> None:
         while self._free_thread_count:
-            ready = (caller for caller in self._waiting_jobs if caller not in self._busy_callers)
+            ready = (caller for caller in self._jobs_by_caller if caller not in self._busy_callers)
             caller = next(ready, None)
             if caller is None:
                 return
-            jobs = self._waiting_jobs[caller]
+            jobs = self._jobs_by_caller[caller]
             job, work = jobs.popleft()
             if not jobs:
-                del self._waiting_jobs[caller]
+                del self._jobs_by_caller[caller]
             self._free_thread_count -= 1
             self._busy_callers.add(caller)
             self._thread_pool.submit(self._run_job, caller, job, work)
@@ -73,8 +73,8 @@ class FairThreads:
         with self._lock:
             self._free_thread_count += 1
             self._busy_callers.discard(caller)
-            if caller in self._waiting_jobs:
-                self._waiting_jobs.move_to_end(caller)
+            if caller in self._jobs_by_caller:
+                self._jobs_by_caller.move_to_end(caller)
             self._start_waiting_jobs()
 
 
@@ -118,13 +118,13 @@ class Turns:
     """Lets long work on the event loop pause at intervals, so that other tasks run meanwhile."""
 
     def __init__(self) -> None:
-        self._next_pause_time = monotonic() + _TURN_SECONDS
+        self._next_yield_to_loop_time = monotonic() + _TURN_SECONDS
 
     async def pause(self) -> None:
         """Let other tasks run if this one has run for long enough."""
-        if monotonic() > self._next_pause_time:
+        if monotonic() > self._next_yield_to_loop_time:
             await asyncio.sleep(0)
-            self._next_pause_time = monotonic() + _TURN_SECONDS
+            self._next_yield_to_loop_time = monotonic() + _TURN_SECONDS
 
 
 _MAX_HELD = 16  # pieces; by then the price of waking is small alongside them

@@ -203,7 +203,7 @@ class Exchange(msgspec.Struct, eq=False):
 
         Names of ``headers`` are in lower case. Without ``length`` the body is sent in chunks.
         """
-        self._unsent_head = self._encode_head(status, content_type, headers, length)
+        self._unsent_head = self._set_status_and_encode_head(status, content_type, headers, length)
 
     def write(self, piece: bytes) -> bool:
         """Send a piece of the response's body; return false if the client reads too slowly."""
@@ -241,7 +241,7 @@ class Exchange(msgspec.Struct, eq=False):
         elif (self._unsent_head or self.filler) and not self.blocked:
             self.write(self.filler)
 
-    def _encode_head(
+    def _set_status_and_encode_head(
         self, status: int, content_type: str, headers: Mapping[str, str], length: int | None
     ) -> bytes:
         self.status = status
@@ -269,7 +269,7 @@ class Exchange(msgspec.Struct, eq=False):
         if "\n" in values or "\r" in values:  # one would begin another line
             headers = {name: " ".join(value.split()) for name, value in headers.items()}
         line = _STATUS_LINES.get(status) or f"HTTP/1.1 {status} "
-        line = self._status_line_after_interim(line) if self._interim_bytes_sent else line
+        line = self._rest_of_interim_and_status_line(line) if self._interim_bytes_sent else line
         id_line = f"{self.id_header}: {self.request_id}\r\n" if self.id_header else ""
         head = [
             line,
@@ -279,7 +279,7 @@ class Exchange(msgspec.Struct, eq=False):
         ]
         return "\r\n".join(head).encode("latin-1", "replace")
 
-    def _status_line_after_interim(self, line: str) -> str:
+    def _rest_of_interim_and_status_line(self, line: str) -> str:
         # A part of an interim response may have been sent already.
         sent, self._interim_bytes_sent = self._interim_bytes_sent, 0
         return line[sent:] if sent <= len(_BEGINNING) else _INTERIM[sent:].decode() + line
@@ -302,7 +302,7 @@ class Exchange(msgspec.Struct, eq=False):
         content_type: str = "application/json",
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        head = self._encode_head(status, content_type, headers or {}, len(body))
+        head = self._set_status_and_encode_head(status, content_type, headers or {}, len(body))
         self.ended = True
         if self.head.method == "HEAD":
             self.wire.finish(self, head)
@@ -351,7 +351,7 @@ def check_json_type(headers: Headers) -> None:
         name, _, value = parameter.partition("=")
         if name == "charset" and value.strip('"') not in ("utf-8", "utf8", "us-ascii"):
             raise _media_type_error("JSON is sent as UTF-8; leave the charset out.")
-    if (coding := _read_content_coding(headers)) and coding not in DECODERS:
+    if (coding := _get_content_coding_or_empty(headers)) and coding not in DECODERS:
         raise _media_type_error(
             f"The content coding is {coding[:100]}; send the body as it is, or compressed by one "
             f"of {_CODINGS}.",
@@ -359,7 +359,7 @@ def check_json_type(headers: Headers) -> None:
         )
 
 
-def _read_content_coding(headers: Headers) -> str:
+def _get_content_coding_or_empty(headers: Headers) -> str:
     sent = ",".join(headers.every("content-encoding")).strip().lower()
     return "" if sent == "identity" else sent
 
@@ -400,7 +400,7 @@ async def read_json(exchange: Exchange, limits: BodyLimits) -> bytes:
 
 async def decompressed(headers: Headers, body: bytes, limits: BodyLimits) -> bytes:
     """Return a body decompressed as its headers say; raise :class:`InvalidRequest` (413, 400)."""
-    coding = _read_content_coding(headers)
+    coding = _get_content_coding_or_empty(headers)
     if not coding:
         return body
     try:

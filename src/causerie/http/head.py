@@ -95,12 +95,12 @@ def labels_of(headers: Headers) -> Labels:
     parent, state = (headers.get(name, "") for name in _TRACE)
     if not (referer or title or tag or parent):
         return UNLABELLED
-    address, host = _parse_referer(referer)
-    app, named = (_sanitize_header_text(text)[:_LONGEST_NAME].rstrip() for text in (title, tag))
+    address, host = _split_referer_into_url_and_host(referer)
+    app, named = (_decode_and_clean(text)[:_LONGEST_NAME].rstrip() for text in (title, tag))
     return Labels(app or host[:_LONGEST_NAME], address, parent, state, named)
 
 
-def _sanitize_header_text(header_value: str) -> str:
+def _decode_and_clean(header_value: str) -> str:
     with suppress(UnicodeDecodeError):  # else it was latin-1 after all
         header_value = header_value.encode("latin-1").decode("utf-8")
     # Without controls of terminals and of writing direction, and unassigned characters.
@@ -108,9 +108,9 @@ def _sanitize_header_text(header_value: str) -> str:
     return " ".join(seen.split())
 
 
-def _parse_referer(referer: str) -> tuple[str, str]:
+def _split_referer_into_url_and_host(referer: str) -> tuple[str, str]:
     try:
-        parts = urlsplit(_sanitize_header_text(referer))
+        parts = urlsplit(_decode_and_clean(referer))
         host, port = parts.hostname or "", parts.port
     except ValueError:
         return "", ""

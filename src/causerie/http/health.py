@@ -104,12 +104,12 @@ class HealthHandlers(Struct, frozen=True):
 
     async def ready(self, exchange: Exchange) -> None:
         """Answer ``GET /health/ready``: 200 if a request would be served, else 503."""
-        state, obstacle = self._get_state_and_obstacle()
+        state, obstacle = self._get_state_and_recording_obstacle()
         _send_health(exchange, Health(status=state, ready=state == "ready"), obstacle)
 
     async def overview(self, exchange: Exchange) -> None:
         """Answer ``GET /health``: readiness, engines, targets of routing, and shared limits."""
-        (state, obstacle), answers = self._get_state_and_obstacle(), self.engines.shared()
+        (state, obstacle), answers = self._get_state_and_recording_obstacle(), self.engines.shared()
         engines, targets = self.engines.status(), self.engines.targets()
         health = Health(
             status=state,
@@ -117,7 +117,7 @@ class HealthHandlers(Struct, frozen=True):
             live=True,
             engines=[_build_engine_health(status) for status in engines],
             targets=[
-                _build_health(
+                _build_from_status(
                     TargetHealthEntry,
                     status,
                     failures=status.failures or None,
@@ -132,12 +132,12 @@ class HealthHandlers(Struct, frozen=True):
         )
         _send_health(exchange, health, obstacle)
 
-    def _get_state_and_obstacle(self) -> tuple[ServiceState, str]:
-        state = self._combine_engine_states()
+    def _get_state_and_recording_obstacle(self) -> tuple[ServiceState, str]:
+        state = self._get_state_of_drain_and_engines()
         obstacle = self.engines.obstacle() if state == "ready" else ""
         return "unrecorded" if obstacle else state, obstacle
 
-    def _combine_engine_states(self) -> ServiceState:
+    def _get_state_of_drain_and_engines(self) -> ServiceState:
         if self.drain.announced or self.drain.stopping:
             return "stopping"
         statuses = self.engines.status()
@@ -159,26 +159,28 @@ def _is_stalled(status: EngineStatus) -> bool:
 def _build_engine_health(status: EngineStatus) -> EngineHealth:
     state = "stalled" if _is_stalled(status) else status.state.value
     members = [
-        _build_health(MemberHealth, one, address=one.model, state=one.state.value)
+        _build_from_status(MemberHealth, one, address=one.model, state=one.state.value)
         for one in status.members
     ]
-    return _build_health(EngineHealth, status, state=state, members=members or None)
+    return _build_from_status(EngineHealth, status, state=state, members=members or None)
 
 
-def _build_health(kind: type[_Told], status: EngineStatus | TargetStatus, **more: object) -> _Told:
+def _build_from_status(
+    entry_type: type[_Told], status: EngineStatus | TargetStatus, **more: object
+) -> _Told:
     # `None` and empty texts are left out.
-    fields = kind.__struct_fields__
+    fields = entry_type.__struct_fields__
     values = {name: more[name] if name in more else getattr(status, name) for name in fields}
-    return kind(**{name: value for name, value in values.items() if value not in (None, "")})
+    return entry_type(**{name: value for name, value in values.items() if value not in (None, "")})
 
 
-def _send_health(exchange: Exchange, health: Health, obstacle: str) -> None:
+def _send_health(exchange: Exchange, health: Health, recording_obstacle: str) -> None:
     if health.ready:
         exchange.json(health)
         return
     failure: Overloaded
     if health.status == "unrecorded":
-        failure = StoreUnavailable(f"The service cannot record usage now: {obstacle}.")
+        failure = StoreUnavailable(f"The service cannot record usage now: {recording_obstacle}.")
     else:
         code = "engine_loading" if health.status == "loading" else "no_endpoint"
         failure = Overloaded(f"The service cannot serve now; it is {health.status}.", code=code)

@@ -59,7 +59,7 @@ def received_schemas(*types: type[Struct]) -> dict[str, Schema]:
     A struct may have an ``extra_schema`` for rules between its fields. Where a struct forbids
     fields, ``null`` is still the same as leaving one out.
     """
-    schemas, structs = _build_component_schemas(types)
+    schemas, structs = _build_schemas_and_structs_by_name(types)
     for name, schema in schemas.items():
         if schema.get("additionalProperties") is False:
             schema["additionalProperties"] = {"type": "null"}
@@ -69,7 +69,7 @@ def received_schemas(*types: type[Struct]) -> dict[str, Schema]:
 
 def sent_schemas(*types: type[Struct]) -> dict[str, Schema]:
     """Return the JSON schemas of response types; fields that are always sent are required."""
-    schemas, structs = _build_component_schemas(types)
+    schemas, structs = _build_schemas_and_structs_by_name(types)
     for name, schema in schemas.items():
         schema["required"] = [
             each.encode_name
@@ -80,7 +80,7 @@ def sent_schemas(*types: type[Struct]) -> dict[str, Schema]:
     return schemas
 
 
-def _build_component_schemas(
+def _build_schemas_and_structs_by_name(
     types: tuple[type[Struct], ...],
 ) -> tuple[dict[str, Schema], dict[str, type[Struct]]]:
     _, schemas = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
@@ -156,13 +156,13 @@ def response_schemas() -> dict[str, Schema]:
             *(MessageObject, TokenCount, ModelList, ServedModelEntry, *_ROUTER_TYPES),
         ),
         "Model": {"anyOf": entries},  # msgspec makes no union of types without tags
-        "ChunkEvent": _stream_schema("Chunk"),
-        "ResponseStreamEvent": _stream_schema("ResponseEvent"),
-        "MessageEvent": _stream_schema(*(each.__name__ for each in MESSAGE_EVENTS), done=False),
+        "ChunkEvent": _sse_event_schema("Chunk"),
+        "ResponseStreamEvent": _sse_event_schema("ResponseEvent"),
+        "MessageEvent": _sse_event_schema(*(each.__name__ for each in MESSAGE_EVENTS), done=False),
     }
 
 
-def _stream_schema(*names: str, done: bool = True) -> Schema:
+def _sse_event_schema(*names: str, done: bool = True) -> Schema:
     kinds = [
         text_schema(contentMediaType="application/json", contentSchema=ref(name)) for name in names
     ]

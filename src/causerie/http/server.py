@@ -39,9 +39,9 @@ def listening_socket(listen: Listen) -> socket.socket:
 def reserved_socket(listen: Listen) -> socket.socket:
     """Return a bound socket that does not listen, for :func:`socket_beside`; raise ``OSError``."""
     try:
-        return _bind_socket((listen.host, listen.port))
+        return _bind_only_socket((listen.host, listen.port))
     except OSError:  # it may be in use by connections of a service that has ended
-        return _bind_socket((listen.host, listen.port), socket.SO_REUSEADDR)
+        return _bind_only_socket((listen.host, listen.port), socket.SO_REUSEADDR)
 
 
 def socket_beside(reserved: socket.socket) -> socket.socket:
@@ -50,17 +50,17 @@ def socket_beside(reserved: socket.socket) -> socket.socket:
         return reserved.dup()
     # Only now: nobody else can have been bound there before.
     reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    return _bind_socket(reserved.getsockname()[:2], socket.SO_REUSEADDR, socket.SO_REUSEPORT)
+    return _bind_only_socket(reserved.getsockname()[:2], socket.SO_REUSEADDR, socket.SO_REUSEPORT)
 
 
-def _bind_socket(address: tuple[str, int], *options: int) -> socket.socket:
-    made = socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET)
+def _bind_only_socket(host_and_port: tuple[str, int], *options: int) -> socket.socket:
+    made = socket.socket(socket.AF_INET6 if ":" in host_and_port[0] else socket.AF_INET)
     try:
         if made.family == socket.AF_INET6:
             made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         for option in options:
             made.setsockopt(socket.SOL_SOCKET, option, 1)
-        made.bind(address)
+        made.bind(host_and_port)
     except OSError:
         made.close()
         raise
@@ -90,8 +90,8 @@ async def serve(
         stack.enter_context(stop_signals(asyncio.get_running_loop(), stop, hurry))
         if bound.metrics is not None:
             scraping = Connections(edge.scrape, listen)
-            await stack.enter_async_context(_serve_connections(scraping, bound.metrics))
-        server = await stack.enter_async_context(_serve_connections(connections, bound.service))
+            await stack.enter_async_context(_serve_during_block(scraping, bound.metrics))
+        server = await stack.enter_async_context(_serve_during_block(connections, bound.service))
         if on_ready is not None:
             on_ready(*bound.service.getsockname()[:2])
         await stop.wait()
@@ -104,11 +104,11 @@ async def serve(
         if hurry.is_set():
             await edge.drain.finish(0)
         server.close()
-        await _finish_connections(connections, hurry)
+        await _close_connections_and_wait(connections, hurry)
 
 
 @asynccontextmanager
-async def _serve_connections(
+async def _serve_during_block(
     connections: Connections, listener: socket.socket
 ) -> AsyncIterator[asyncio.Server]:
     try:
@@ -125,7 +125,7 @@ async def _serve_connections(
         await connections.workers.end(_HANDLERS_SECONDS)
 
 
-async def _finish_connections(connections: Connections, hurry_event: asyncio.Event) -> None:
+async def _close_connections_and_wait(connections: Connections, hurry_event: asyncio.Event) -> None:
     connections.close()
     async with owned(connections.closed()) as closed, owned(hurry_event.wait()) as hurried:
         either = asyncio.FIRST_COMPLETED

@@ -304,19 +304,19 @@ class Ledger:
             try:
                 await self._usage_store.append([each.record for each in batch])
             except StoreUnavailable as failure:
-                self._fail_waiting_callers(failure)
+                self._note_outage_and_fail_callers(failure)
                 if self._is_closing:
                     return
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, _LONGEST_PAUSE)
             except Exception as failure:  # noqa: BLE001 - one bad record must not hold up all others
-                self._isolate_refused_record(batch, failure)
+                self._shrink_or_set_aside(batch, failure)
             else:
                 pause = _FIRST_PAUSE
                 self._is_database_unreachable = False
-                self._finish_batch(batch)
+                self._dequeue_batch(batch)
 
-    def _fail_waiting_callers(self, failure: StoreUnavailable) -> None:
+    def _note_outage_and_fail_callers(self, failure: StoreUnavailable) -> None:
         # While the database is away records stay here and nobody waits for it.
         self._is_database_unreachable = True
         for each in self._waiting_records:
@@ -327,21 +327,21 @@ class Ledger:
                         self._write_ahead_log.write(each.record)
                 _resolve_future(each.kept, failure)
 
-    def _isolate_refused_record(self, batch: Sequence[_Waiting], failure: Exception) -> None:
+    def _shrink_or_set_aside(self, refused_batch: Sequence[_Waiting], failure: Exception) -> None:
         # Each record is tried alone to find the one that the database refuses.
         self._is_database_unreachable = False
-        if len(batch) > 1:
+        if len(refused_batch) > 1:
             self._batch_size = 1
             return
-        self._set_aside_refused_record(batch[0].record)
-        self._finish_batch(batch, failure)
+        self._set_aside_refused_record(refused_batch[0].record)
+        self._dequeue_batch(refused_batch, failure)
 
     def _set_aside_refused_record(self, record: UsageRecord) -> None:
         log.error("the database refuses a usage record", record=to_builtins(record))
         if self._write_ahead_log is not None:
             self._write_ahead_log.set_aside(record)
 
-    def _finish_batch(self, batch: Sequence[_Waiting], failure: Exception | None = None) -> None:
+    def _dequeue_batch(self, batch: Sequence[_Waiting], failure: Exception | None = None) -> None:
         for each in batch:
             self._waiting_records.popleft()
             each.done = True

@@ -62,7 +62,7 @@ class Contents(Struct, eq=False):
 
     def see(self, batch: events.Batch) -> None:
         """Keep events; beyond the bound only the ends of choices."""
-        self._kept_events += filter(self._should_keep_event, batch)
+        self._kept_events += filter(self._note_event_and_decide_to_keep, batch)
 
     def forget(self) -> None:
         """Forget all events, as the reply starts anew."""
@@ -93,7 +93,7 @@ class Contents(Struct, eq=False):
         )
         return _encode_excerpt(whole, cut=self._is_cut)
 
-    def _should_keep_event(self, event: events.Event) -> bool:
+    def _note_event_and_decide_to_keep(self, event: events.Event) -> bool:
         if isinstance(event, events.Usage):
             self._reply_usage = event
             return False
@@ -363,12 +363,12 @@ class RequestLog:
     """Writes a log line for each record, which is a warning if the status is 500 or more."""
 
     def __init__(self, log_buffer: LogBuffer) -> None:
-        self._add_to_log_buffer = log_buffer.tell
+        self._queue_request_log_line = log_buffer.tell
         self.shows_door = False
         """The line on a terminal names the door."""
 
     def write(self, record: Record) -> None:
-        self._add_to_log_buffer("warning" if record.status >= 500 else "info", self, record)
+        self._queue_request_log_line("warning" if record.status >= 500 else "info", self, record)
 
     def line(self, subject: Record, when: datetime) -> RequestLine:
         """Return a record's JSON log line; times are rounded to a tenth of a millisecond."""
@@ -393,9 +393,9 @@ class RequestLog:
             cached=used.cached,
             reasoning=used.reasoning,
             estimated=used.estimated,
-            queue_ms=_to_milliseconds(subject.queue_seconds),
-            first_token_ms=None if first is None else _to_milliseconds(first),
-            duration_ms=_to_milliseconds(subject.duration_seconds),
+            queue_ms=_round_to_tenth_milliseconds(subject.queue_seconds),
+            first_token_ms=None if first is None else _round_to_tenth_milliseconds(first),
+            duration_ms=_round_to_tenth_milliseconds(subject.duration_seconds),
             trace_id=subject.trace_id or UNSET,
             cost=subject.cost / BILLION if subject.cost else UNSET,
             error_class=subject.error_class or UNSET,
@@ -415,7 +415,7 @@ class RequestLog:
         words = [
             f"{subject.status} {subject.model or subject.asked or '-'}",
             *filter(None, failure),
-            *_describe_usage(subject),
+            *_yield_usage_words_for_terminal(subject),
             *([subject.operation] if subject.operation != "chat" else ()),
             *(["early start"] if subject.early_start else ()),
             *([subject.door] if self.shows_door else ()),
@@ -427,7 +427,7 @@ class RequestLog:
         return f"{_DIM}{clock}{_RESET} {colour}{text[:3]}{_RESET}{text[3:]}"
 
 
-def _describe_usage(record: Record) -> Iterator[str]:
+def _yield_usage_words_for_terminal(record: Record) -> Iterator[str]:
     used, first, seconds = record.used, record.first_token_seconds, record.duration_seconds
     if used.prompt or used.completion:
         yield f"{used.prompt} in, {used.completion} out"
@@ -441,5 +441,5 @@ def _describe_usage(record: Record) -> Iterator[str]:
         yield exact(amount_of(record.cost))
 
 
-def _to_milliseconds(seconds: float) -> float:
+def _round_to_tenth_milliseconds(seconds: float) -> float:
     return int(seconds * 10_000 + 0.5) / 10

@@ -56,7 +56,7 @@ class WriteAheadLog:
         self._flush_lock = asyncio.Lock()
         self._current_fd: int | None = None
         self._unflushed_fds: list[int] = []  # files that are full and still to be flushed
-        self._open_lines: dict[str, bytes] = {}  # the lines of requests that run, by their ids
+        self._running_line_by_id: dict[str, bytes] = {}  # lines of requests that run
         self._file_bytes = 0
         self._next_part_at_bytes = 0  # size of the file with which the next one is started
         self._part_number = 0
@@ -67,7 +67,7 @@ class WriteAheadLog:
         ended: list[UsageRecord] = []
         running: dict[str, UsageRecord] = {}
         for part in self._list_part_files():
-            for record, ends in _read_part_records(part):
+            for record, ends in _read_records_and_ended_flags(part):
                 if ends:
                     ended.append(record)
                 else:
@@ -85,13 +85,13 @@ class WriteAheadLog:
     def begin_request(self, record: UsageRecord) -> None:
         """Append the record that a request leaves if the process ends; raise :class:`OSError`."""
         line = _RUNNING + _encode_record_line(record)
-        self._append_line(line)
-        self._open_lines[record.id] = line
+        self._append_line_without_mark(line)
+        self._running_line_by_id[record.id] = line
 
     def write(self, record: UsageRecord) -> int:
         """Append the record of an ended request, and return its mark; raise :class:`OSError`."""
-        self._open_lines.pop(record.id, None)
-        self._append_line(_encode_record_line(record))
+        self._running_line_by_id.pop(record.id, None)
+        self._append_line_without_mark(_encode_record_line(record))
         self._newest_mark += 1
         if self._file_bytes >= self._next_part_at_bytes:
             self._next_part_at_bytes = self._file_bytes + self._max_part_bytes
@@ -99,7 +99,7 @@ class WriteAheadLog:
                 self._begin_next_part()
         return self._newest_mark
 
-    def _append_line(self, line: bytes) -> None:
+    def _append_line_without_mark(self, line: bytes) -> None:
         if self._current_fd is None:
             raise OSError("the journal is not open")
         written = os.write(self._current_fd, line)
@@ -112,7 +112,7 @@ class WriteAheadLog:
         """Raise :class:`OSError` if the disk would not take a record now."""
         size = self._file_bytes
         try:
-            self._append_line(bytes(_CHECK_BYTES))
+            self._append_line_without_mark(bytes(_CHECK_BYTES))
         finally:
             if self._current_fd is not None:
                 os.ftruncate(self._current_fd, size)
@@ -161,7 +161,8 @@ class WriteAheadLog:
 
     def _begin_next_part(self) -> None:
         # Lines of all running requests are copied, so the files before it can be removed.
-        part, content = self._part_path(self._part_number + 1), b"".join(self._open_lines.values())
+        part = self._part_path(self._part_number + 1)
+        content = b"".join(self._running_line_by_id.values())
         file = os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND, 0o600)
         try:
             written = os.write(file, content) if content else 0
@@ -204,7 +205,7 @@ def _flush_and_close(descriptor: int) -> None:
         os.close(descriptor)
 
 
-def _read_part_records(path: Path) -> Iterator[tuple[UsageRecord, bool]]:
+def _read_records_and_ended_flags(path: Path) -> Iterator[tuple[UsageRecord, bool]]:
     lines = path.read_bytes().split(b"\n")
     for line in lines[:-1]:  # the last is empty, or was cut off
         checksum, _, data = line.removeprefix(_RUNNING).partition(b" ")

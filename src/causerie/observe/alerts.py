@@ -223,11 +223,11 @@ class MemoryBook:
     """Alerts and deliveries in memory, for a service without a database."""
 
     def __init__(self) -> None:
-        self._alert_by_key: dict[str, StoredAlert] = {}
-        self._delivery_by_id: dict[str, Delivery] = {}
+        self._every_alert_by_key: dict[str, StoredAlert] = {}
+        self._every_delivery_by_id: dict[str, Delivery] = {}
 
     async def alerts(self) -> Sequence[StoredAlert]:
-        return sorted(self._alert_by_key.values(), key=lambda each: each.since, reverse=True)
+        return sorted(self._every_alert_by_key.values(), key=lambda each: each.since, reverse=True)
 
     async def fire(
         self,
@@ -236,68 +236,69 @@ class MemoryBook:
         now: datetime,
         quiet_since: datetime,
     ) -> bool:
-        before = self._alert_by_key.get(condition.key)
+        before = self._every_alert_by_key.get(condition.key)
         if before is not None:
             over = before.resolved_at
             if before.level >= condition.level or (over is not None and over > quiet_since):
                 return False
-        self._alert_by_key[condition.key] = StoredAlert.fired(condition, now)
-        self._store_deliveries(deliveries)
+        self._every_alert_by_key[condition.key] = StoredAlert.fired(condition, now)
+        self._keep_deliveries_and_drop_oldest_ended(deliveries)
         return True
 
     async def seen(self, keys: Sequence[str], now: datetime) -> None:
         for key in keys:
-            if key in self._alert_by_key:
-                self._alert_by_key[key] = replace(self._alert_by_key[key], seen_at=now)
+            if key in self._every_alert_by_key:
+                self._every_alert_by_key[key] = replace(self._every_alert_by_key[key], seen_at=now)
 
     async def resolve(
         self, key: str, deliveries: Sequence[Delivery], now: datetime, unseen_since: datetime
     ) -> bool:
-        found = self._alert_by_key.get(key)
+        found = self._every_alert_by_key.get(key)
         if found is None or not found.level or found.seen_at > unseen_since:
             return False
-        self._alert_by_key[key] = replace(found, level=0, resolved_at=now)
-        self._store_deliveries(deliveries)
+        self._every_alert_by_key[key] = replace(found, level=0, resolved_at=now)
+        self._keep_deliveries_and_drop_oldest_ended(deliveries)
         return True
 
     async def sent(self, since: datetime) -> Mapping[tuple[str, str], int]:
         return Counter(
             (each.channel, each.to)
-            for each in self._delivery_by_id.values()
+            for each in self._every_delivery_by_id.values()
             if each.at >= since and each.state is not DeliveryState.DROPPED
         )
 
     async def claim(self, now: datetime, until: datetime, most: int) -> Sequence[Delivery]:
         due = [
             each
-            for each in self._delivery_by_id.values()
+            for each in self._every_delivery_by_id.values()
             if each.next_at is not None and each.next_at <= now
         ][:most]
         taken = [replace(each, next_at=until, attempts=each.attempts + 1) for each in due]
-        self._store_deliveries(taken)
+        self._keep_deliveries_and_drop_oldest_ended(taken)
         return taken
 
     async def settle(self, delivery: Delivery) -> None:
-        self._store_deliveries([delivery])
+        self._keep_deliveries_and_drop_oldest_ended([delivery])
 
     async def deliveries(self, most: int) -> Sequence[Delivery]:
-        return sorted(self._delivery_by_id.values(), key=lambda each: each.at, reverse=True)[:most]
+        every = self._every_delivery_by_id.values()
+        return sorted(every, key=lambda each: each.at, reverse=True)[:most]
 
     async def forget(self, before: datetime) -> None:
-        self._alert_by_key = {
-            key: one for key, one in self._alert_by_key.items() if one.seen_at >= before
+        self._every_alert_by_key = {
+            key: one for key, one in self._every_alert_by_key.items() if one.seen_at >= before
         }
-        self._delivery_by_id = {
+        self._every_delivery_by_id = {
             id: one
-            for id, one in self._delivery_by_id.items()
+            for id, one in self._every_delivery_by_id.items()
             if one.at >= before or one.next_at is not None
         }
 
-    def _store_deliveries(self, deliveries: Sequence[Delivery]) -> None:
-        self._delivery_by_id |= {each.id: each for each in deliveries}
-        ended = [id for id, each in self._delivery_by_id.items() if each.next_at is None]
-        for id in ended[: max(len(self._delivery_by_id) - _MOST, 0)]:
-            del self._delivery_by_id[id]
+    def _keep_deliveries_and_drop_oldest_ended(self, deliveries: Sequence[Delivery]) -> None:
+        self._every_delivery_by_id |= {each.id: each for each in deliveries}
+        ended = [id for id, each in self._every_delivery_by_id.items() if each.next_at is None]
+        for id in ended[: max(len(self._every_delivery_by_id) - _MOST, 0)]:
+            del self._every_delivery_by_id[id]
 
 
 log = structlog.get_logger(__name__)
@@ -397,12 +398,12 @@ class AlertCenter:
     ) -> None:
         sent = Counter(await self.book.sent(now - _HOUR))
         for one in new_conditions:
-            deliveries = _build_deliveries(one, options, now, sent)
+            deliveries = _build_deliveries_with_dropped_ones(one, options, now, sent)
             if await self.book.fire(one, deliveries, now, now - options.quiet):
                 log.warning("alert", kind=one.kind, alert=one.key, level=one.level)
                 self.more.set()
         for alert in ended_alerts:
-            deliveries = _build_deliveries(alert, options, now, sent)
+            deliveries = _build_deliveries_with_dropped_ones(alert, options, now, sent)
             if await self.book.resolve(alert.key, deliveries, now, now - options.resolve):
                 log.info("alert over", kind=alert.kind, alert=alert.key)
                 self.more.set()
@@ -437,11 +438,11 @@ class AlertCenter:
         return outcome
 
 
-def _build_deliveries(
+def _build_deliveries_with_dropped_ones(
     alert: Condition | StoredAlert,
     options: AlertOptions,
     now: datetime,
-    sent_last_hour: Counter[tuple[str, str]],
+    sent_counts_to_raise: Counter[tuple[str, str]],
 ) -> list[Delivery]:
     owners = alert.owners if isinstance(alert, Condition) and options.owners else ()
     receivers = (
@@ -452,11 +453,11 @@ def _build_deliveries(
     for receiver in receivers:
         place = (receiver.channel, receiver.to)
         delivery = _build_delivery(receiver, alert, now, firing=isinstance(alert, Condition))
-        if sent_last_hour[place] >= options.messages_per_hour:
+        if sent_counts_to_raise[place] >= options.messages_per_hour:
             words = f"Not sent: more than {options.messages_per_hour} messages in an hour."
             delivery = replace(delivery, state=DeliveryState.DROPPED, next_at=None, outcome=words)
         else:
-            sent_last_hour[place] += 1
+            sent_counts_to_raise[place] += 1
         made.append(delivery)
     return made
 

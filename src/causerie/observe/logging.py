@@ -153,15 +153,15 @@ class LogBuffer:
     """Collects frequent log lines, and writes them together within a quarter of a second."""
 
     def __init__(self) -> None:
-        self._unwritten_lines: list[tuple[LineFormat[Any], Any, datetime]] = []
+        self._unformatted_lines: list[tuple[LineFormat[Any], Any, datetime]] = []
         self._flush_timer: asyncio.TimerHandle | None = None
 
     def tell(self, level: RequestLevel, form: LineFormat[_Subject], subject: _Subject) -> None:
         """Queue a line, still unformatted, if lines of its level are written."""
         if not wanted(level):
             return
-        self._unwritten_lines.append((form, subject, datetime.now(UTC)))
-        if len(self._unwritten_lines) >= _MOST:
+        self._unformatted_lines.append((form, subject, datetime.now(UTC)))
+        if len(self._unformatted_lines) >= _MOST:
             self.flush()
         elif self._flush_timer is None:
             try:
@@ -175,11 +175,11 @@ class LogBuffer:
         if self._flush_timer is not None:
             self._flush_timer.cancel()
             self._flush_timer = None
-        kept, self._unwritten_lines = self._unwritten_lines, []
+        kept, self._unformatted_lines = self._unformatted_lines, []
         out, is_json = lines_of()
         if is_json:
             lines = [form.line(subject, when) for form, subject, when in kept]
-            for piece in _encode_lines_in_pieces(lines):
+            for piece in _encode_log_lines_as_text_pieces(lines):
                 out.write(piece)
                 out.flush()
             return
@@ -190,10 +190,10 @@ class LogBuffer:
         out.flush()
 
 
-def _encode_lines_in_pieces(lines: Sequence[object]) -> Iterator[str]:
+def _encode_log_lines_as_text_pieces(line_objects: Sequence[object]) -> Iterator[str]:
     piece: list[bytes] = []
     size = 0
-    for line in lines:
+    for line in line_objects:
         text = _encoder.encode(line) + b"\n"
         if piece and size + len(text) > _WHOLE_BYTES:
             yield b"".join(piece).decode()
@@ -213,13 +213,13 @@ class Outage:
     def __init__(self, what: str) -> None:
         self.what = what
         self.lasts = False
-        self._next_warning_time = 0.0
+        self._next_outage_warning_time = 0.0
 
     def seen(self, **facts: object) -> None:
         """Record that the thing could not be used; log a warning, at most one a minute."""
         self.lasts = True
-        if (now := monotonic()) >= self._next_warning_time:
-            self._next_warning_time = now + _OUTAGE_SECONDS
+        if (now := monotonic()) >= self._next_outage_warning_time:
+            self._next_outage_warning_time = now + _OUTAGE_SECONDS
             structlog.get_logger(__name__).warning(f"{self.what} cannot be used", **facts)
 
     def over(self) -> None:
@@ -242,7 +242,7 @@ class _Heedless:
 
     def __init__(self, stream: TextIO) -> None:
         self._wrapped_stream = stream
-        self._waits_for_reader = _can_poll(stream)
+        self._can_poll_for_room = _can_poll(stream)
         self._max_reader_wait_seconds = _PATIENCE
 
     def __getattr__(self, name: str) -> object:
@@ -250,15 +250,15 @@ class _Heedless:
 
     def write(self, text: str) -> int:
         with suppress(OSError):
-            if self._waits_for_reader:
-                self._write_while_ready(text)
+            if self._can_poll_for_room:
+                self._write_while_ready_or_drop(text)
             else:
                 self._wrapped_stream.write(text)
         return len(text)
 
-    def _write_while_ready(self, text: str) -> None:
+    def _write_while_ready_or_drop(self, text: str) -> None:
         ends = monotonic() + self._max_reader_wait_seconds
-        for piece in _split_at_line_ends(text):
+        for piece in _split_into_pieces_at_line_ends(text):
             _, room, _ = select([], [self._wrapped_stream], [], max(ends - monotonic(), 0))
             self._max_reader_wait_seconds = _PATIENCE if room else 0.0
             if not room:
@@ -271,7 +271,7 @@ class _Heedless:
             self._wrapped_stream.flush()
 
 
-def _split_at_line_ends(text: str) -> Iterator[str]:
+def _split_into_pieces_at_line_ends(text: str) -> Iterator[str]:
     most = _PIECE if text.isascii() else _PIECE // 4
     start = 0
     while start < len(text):

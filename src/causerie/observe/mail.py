@@ -84,7 +84,7 @@ class Outbox:
         self, server: MailServer, *, retry_seconds: float = 10.0, stop_seconds: float = STOP_SECONDS
     ) -> None:
         self._server = server
-        self._stop_wait_seconds = stop_seconds
+        self._letter_stop_seconds = stop_seconds
         self._first_retry_seconds = retry_seconds
         self._letter_queue: asyncio.Queue[Letter] = asyncio.Queue(_WAITING)
 
@@ -111,7 +111,7 @@ class Outbox:
     async def _send_letter_with_retries(self, letter: Letter) -> None:
         for attempt in range(1, _TRIES + 1):
             try:
-                await in_thread(partial(send_now, self._server, letter), self._stop_wait_seconds)
+                await in_thread(partial(send_now, self._server, letter), self._letter_stop_seconds)
             except NOT_SENT as failure:
                 refused = isinstance(failure, smtplib.SMTPRecipientsRefused | ValueError)
                 last = attempt == _TRIES or refused
@@ -138,13 +138,13 @@ def send_now(server: MailServer, letter: Letter) -> None:
     message.set_content(letter.text)
     if letter.html:
         message.add_alternative(letter.html, subtype="html")
-    with _open_smtp_connection(server) as connection:
+    with _open_smtp_connection_without_login(server) as connection:
         if server.user is not None:
             connection.login(server.user, server.password or "")
         connection.send_message(message, to_addrs=[letter.to])
 
 
-def _open_smtp_connection(server: MailServer) -> smtplib.SMTP:
+def _open_smtp_connection_without_login(server: MailServer) -> smtplib.SMTP:
     if server.tls == "off":
         return smtplib.SMTP(server.host, server.port, timeout=server.seconds)
     trust = ssl.create_default_context(cafile=server.ca_file)

@@ -98,7 +98,7 @@ class MetricsCounters(Collector):
         self._get_target_statuses = targets
         self._get_shared_store_up = shared
         self._uncounted_records: list[Record] = []
-        self._wildcard_model_labels: set[str] = set()  # that labels have below wildcards
+        self._model_labels_below_wildcards: set[str] = set()  # that labels have below wildcards
         self._counts_by_door_and_model: defaultdict[tuple[str, str], _Counts] = defaultdict(_Counts)
         self._refusals_by_door_status_and_code: Counter[tuple[str, str, str]] = Counter()
         self._registry = CollectorRegistry()
@@ -164,7 +164,7 @@ class MetricsCounters(Collector):
         }
         for name, row in _FAMILIES.items():
             if row.of is not None:
-                rows = (_build_status_rows(*one, row.field) for one in found[row.of])
+                rows = (_yield_field_rows(*one, row.field) for one in found[row.of])
                 yield _new_family(name, chain.from_iterable(rows))
         yield _new_family("queue_length", [((model,), n) for model, n in self._get_queue_lengths()])
         if (here := self._get_shared_store_up()) is not None:
@@ -177,11 +177,11 @@ class MetricsCounters(Collector):
 
     def _choose_model_label(self, record: Record) -> str:
         # Of the names below a wildcard there is no end.
-        if record.model == record.entry or record.model in self._wildcard_model_labels:
+        if record.model == record.entry or record.model in self._model_labels_below_wildcards:
             return record.model
-        if len(self._wildcard_model_labels) >= _MOST_NAMES:
+        if len(self._model_labels_below_wildcards) >= _MOST_NAMES:
             return record.entry
-        self._wildcard_model_labels.add(record.model)
+        self._model_labels_below_wildcards.add(record.model)
         return record.model
 
     def _count_ended_records(self) -> None:
@@ -255,7 +255,7 @@ class _Counts:
         )
 
 
-def _build_status_rows(labels: tuple[str, ...], status: object, field_name: str) -> Iterator[_Row]:
+def _yield_field_rows(labels: tuple[str, ...], status: object, field_name: str) -> Iterator[_Row]:
     value = getattr(status, field_name)
     if isinstance(value, EngineState):
         yield from (((*labels, one.value), float(value is one)) for one in EngineState)
@@ -282,12 +282,12 @@ def merged(texts: Sequence[str], past: str, *, workers: int, restarts: int) -> s
         _new_family("workers", [((), workers)]),
         _new_family("worker_restarts", [((), restarts)]),
     )
-    return _encode_exposition([*_merge_families([*texts, past]), *new])
+    return _encode_exposition_text([*_merge_families([*texts, past]), *new])
 
 
 def counts(texts: Sequence[str]) -> str:
     """Return the merged counters and histograms of these expositions, without their gauges."""
-    return _encode_exposition(
+    return _encode_exposition_text(
         [each for each in _merge_families(texts) if each.type in ("counter", "histogram")]
     )
 
@@ -311,11 +311,11 @@ def _merge_families(expositions: Sequence[str]) -> Iterator[Metric]:
 
 class _GivenFamilies(Collector):
     def __init__(self, families: Sequence[Metric]) -> None:
-        self._given_families = families
+        self._families_to_encode = families
 
     def collect(self) -> Iterator[Metric]:
-        yield from self._given_families
+        yield from self._families_to_encode
 
 
-def _encode_exposition(families: Sequence[Metric]) -> str:
+def _encode_exposition_text(families: Sequence[Metric]) -> str:
     return generate_latest(_GivenFamilies(families)).decode()

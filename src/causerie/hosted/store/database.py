@@ -71,7 +71,7 @@ def tls_of(address: URL) -> tuple[URL, SSLContext | str | None]:
     plain = address.difference_update_query(list(given))
     mode = given.pop("sslmode", None)
     if mode in _CHECKED:
-        return plain, _build_tls_context(mode, given)
+        return plain, _build_verifying_tls_context(mode, given)
     if mode not in (None, *_PLAIN):
         raise WrongAddress(f"`sslmode` is one of {', '.join((*_PLAIN, *_CHECKED))}")
     for name in given:
@@ -83,7 +83,7 @@ def tls_of(address: URL) -> tuple[URL, SSLContext | str | None]:
     return plain, mode
 
 
-def _build_tls_context(ssl_mode: str, files: dict[str, str]) -> SSLContext:
+def _build_verifying_tls_context(ssl_mode: str, files: dict[str, str]) -> SSLContext:
     root, shown = files.get("sslrootcert"), files.get("sslcert")
     if "sslkey" in files and shown is None:
         raise WrongAddress("`sslkey` needs `sslcert`")
@@ -152,8 +152,9 @@ class Database:
                 address, connections=_READERS, begin="BEGIN", reads_only=True
             )
         else:
-            self._make_engine = partial(_postgres_engine, *tls_of(address))
-            self._writer_engine = self._reader_engine = self._make_engine(_STATEMENT_SECONDS)
+            self._make_postgres_engine = partial(_postgres_engine, *tls_of(address))
+            engine = self._make_postgres_engine(_STATEMENT_SECONDS)
+            self._writer_engine = self._reader_engine = engine
         self.dialect = self._writer_engine.dialect
 
     @asynccontextmanager
@@ -169,7 +170,7 @@ class Database:
     @asynccontextmanager
     async def migrating(self) -> AsyncIterator[AsyncConnection]:
         """Begin a transaction as :meth:`writing`, without a time limit for its statements."""
-        engine = self._writer_engine if self.sqlite else self._make_engine(None)
+        engine = self._writer_engine if self.sqlite else self._make_postgres_engine(None)
         try:
             with _raise_translated_failures():
                 async with engine.begin() as connection:
@@ -230,13 +231,13 @@ def _raise_translated_failures() -> Iterator[None]:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise asyncio.CancelledError from failure
-        translated = _translate_failure(failure)
+        translated = _build_store_unavailable_or_none(failure)
         if translated is None:
             raise
         raise translated from failure
 
 
-def _translate_failure(failure: Exception) -> StoreUnavailable | None:
+def _build_store_unavailable_or_none(failure: Exception) -> StoreUnavailable | None:
     # The words of drivers name hosts, users and statements.
     if isinstance(failure, ssl.SSLCertVerificationError):
         return StoreUnavailable("The certificate of the database is not trusted.")
@@ -430,21 +431,21 @@ def _upgrade_schema(connection: Connection) -> None:
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
     scripts = ScriptDirectory.from_config(_build_alembic_config(connection))
-    if not _is_upgradable_or_raise(connection, scripts):
+    if not _is_schema_not_newer_or_raise(connection, scripts):
         return
     if _read_current_revision(connection) is None:
         METADATA.create_all(connection, checkfirst=False)
         command.stamp(_build_alembic_config(connection), "head")
     else:
         command.upgrade(_build_alembic_config(connection), "head")
-    oldest = _oldest_compatible_revision([*scripts.walk_revisions()])
+    oldest = _find_revision_needed_to_serve([*scripts.walk_revisions()])
     values = {"served_from": oldest, "version": __version__}
     column = schema_state.c.served_from
     other = column.is_(None) | (column != values["served_from"])
     connection.execute(update(schema_state).where(other).values(values))
 
 
-def _is_upgradable_or_raise(connection: Connection, scripts: ScriptDirectory) -> bool:
+def _is_schema_not_newer_or_raise(connection: Connection, scripts: ScriptDirectory) -> bool:
     # False for tables of a newer version that this one can serve.
     current, every = _read_current_revision(connection), [*scripts.walk_revisions()]
     known = {each.revision for each in every}
@@ -470,7 +471,7 @@ def _is_upgradable_or_raise(connection: Connection, scripts: ScriptDirectory) ->
     )
 
 
-def _oldest_compatible_revision(scripts_newest_first: Sequence[Script]) -> str:
+def _find_revision_needed_to_serve(scripts_newest_first: Sequence[Script]) -> str:
     # The newest revision that names one; without any the first revision.
     said = (getattr(each.module, "served_from", None) for each in scripts_newest_first)
     return next((found for found in said if found), scripts_newest_first[-1].revision)
@@ -481,14 +482,14 @@ def _plan_upgrade(connection: Connection) -> UpgradePlan:
     current, newest_first = _read_current_revision(connection), [*scripts.walk_revisions()]
     revisions = [each.revision for each in newest_first]
     now = revisions.index(current) if current in revisions else len(revisions)
-    due = newest_first[:now] if _is_upgradable_or_raise(connection, scripts) else []
+    due = newest_first[:now] if _is_schema_not_newer_or_raise(connection, scripts) else []
     steps = [
         UpgradeStep(
             each.revision, each.doc, _render_upgrade_sql(connection, each) if current else ()
         )
         for each in reversed(due)
     ]
-    oldest = _oldest_compatible_revision(newest_first)
+    oldest = _find_revision_needed_to_serve(newest_first)
     returns = current not in revisions or now <= revisions.index(oldest)
     return UpgradePlan(current, steps, oldest, returns=returns)
 

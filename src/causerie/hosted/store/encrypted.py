@@ -34,11 +34,11 @@ class SqlEntries(SqlRepository):
     async def every(self) -> Sequence[StoredEntry]:
         """Return all entries, oldest first."""
         query = select(table).order_by(table.c.created_at, table.c.id)
-        return await self._read_all(query, self._decrypt_entry)
+        return await self._read_all(query, self._build_entry_with_decrypted_credential)
 
     async def add(self, entries: Sequence[StoredEntry]) -> None:
         """Insert entries; raise :class:`Taken` if one with the same kind and name exists."""
-        await self._insert_rows(table, [self._encrypt_entry(each) for each in entries])
+        await self._insert_rows(table, [self._row_with_sealed_credential(each) for each in entries])
 
     async def change(self, entries: Sequence[StoredEntry]) -> bool:
         """Update entries; return false and change none unless each stored version is one lower."""
@@ -51,7 +51,7 @@ class SqlEntries(SqlRepository):
         versions = {row.id: row.version for row in found}
         if any(versions.get(each.id) != each.version - 1 for each in entries):
             return False
-        rows = [self._encrypt_entry(each) | {"changed": each.id} for each in entries]
+        rows = [self._row_with_sealed_credential(each) | {"changed": each.id} for each in entries]
         unreadable = [row for row, each in zip(rows, entries, strict=True) if each.unreadable]
         for row in unreadable:
             del row["credential"]  # stays as it is, for the key may come back
@@ -62,15 +62,15 @@ class SqlEntries(SqlRepository):
         return True
 
     async def remove(self, id: str) -> bool:
-        return await self._delete_where(table, id=id)
+        return await self._delete_matching(table, id=id)
 
-    def _encrypt_entry(self, entry: StoredEntry) -> dict[str, Any]:
+    def _row_with_sealed_credential(self, entry: StoredEntry) -> dict[str, Any]:
         values = row_of(table, entry)
         if entry.credential is not None:
             values["credential"] = self.cipher.seal(entry.credential, entry_purpose(entry.id))
         return values
 
-    def _decrypt_entry(self, row: RowMapping) -> StoredEntry:
+    def _build_entry_with_decrypted_credential(self, row: RowMapping) -> StoredEntry:
         values = dict(row)
         sealed = values.pop("credential")
         try:
@@ -103,7 +103,7 @@ class SqlRecordings(SqlRepository):
     async def find(self, id: str) -> Recording | None:
         """Return an unexpired recording; raise :class:`NotFound` for one that no key decrypts."""
         row = await self._read_first_row(
-            self._skip_expired(select(recordings)).where(recordings.c.id == id)
+            self._only_unexpired(select(recordings)).where(recordings.c.id == id)
         )
         if row is None:
             return None
@@ -118,18 +118,18 @@ class SqlRecordings(SqlRepository):
 
     async def several(self, project_id: str, ids: Sequence[str]) -> Sequence[Recording]:
         """Return a project's recordings with these ids, but not expired or undecryptable ones."""
-        query = self._skip_expired(select(recordings), project_id).where(recordings.c.id.in_(ids))
+        query = self._only_unexpired(select(recordings), project_id).where(recordings.c.id.in_(ids))
         rows = (await self._execute(query)).mappings().all()
         return await asyncio.to_thread(self._decrypt_readable_recordings, rows)
 
     async def users(self, project_id: str, ids: Sequence[str]) -> Mapping[str, str]:
         """Return the user id of each unexpired recording among these ids, by recording id."""
         of = recordings.c
-        query = self._skip_expired(select(of.id, of.user_id), project_id).where(of.id.in_(ids))
+        query = self._only_unexpired(select(of.id, of.user_id), project_id).where(of.id.in_(ids))
         return {row.id: row.user_id for row in await self._execute(query)}
 
     async def forget(self, project_id: str) -> None:
-        await self._delete_where(recordings, project_id=project_id)
+        await self._delete_matching(recordings, project_id=project_id)
 
     async def shorten(self, project_id: str, kept: timedelta) -> None:
         end = type_coerce(recordings.c.at, BigInteger) + kept // _MICROSECOND
@@ -146,14 +146,14 @@ class SqlRecordings(SqlRepository):
         self, project_id: str, after: str, most: int
     ) -> tuple[Sequence[Recording], str | None]:
         """Return a page of recordings after an id, and its last id, ``None`` on the last page."""
-        query = self._skip_expired(select(recordings), project_id)
+        query = self._only_unexpired(select(recordings), project_id)
         if after:
             query = query.where(recordings.c.id > after)
         rows = (await self._execute(query.order_by(recordings.c.id).limit(most))).mappings().all()
         last = rows[-1]["id"] if len(rows) == most else None
         return await asyncio.to_thread(self._decrypt_readable_recordings, rows), last
 
-    def _skip_expired(self, query: Select[Any], project_id: str | None = None) -> Select[Any]:
+    def _only_unexpired(self, query: Select[Any], project_id: str | None = None) -> Select[Any]:
         query = query.where(recordings.c.expires_at > self.now)
         return query.where(recordings.c.project_id == project_id) if project_id else query
 
@@ -193,13 +193,13 @@ async def seal_secrets(database: Database, cipher: Cipher) -> tuple[int, Sequenc
     entry is shown as broken, and returned as kind and name.
     """
     async with database.reading() as connection:
-        stale, unopened = await _plan_reencryption(connection, cipher)
+        stale, unopened = await _list_reencryption_updates_and_unreadable(connection, cipher)
     if not stale:
         return 0, unopened
     async with database.writing() as connection:
         if database.sqlite:
             await connection.exec_driver_sql("PRAGMA secure_delete = ON")
-        stale, unopened = await _plan_reencryption(connection, cipher)
+        stale, unopened = await _list_reencryption_updates_and_unreadable(connection, cipher)
         for statement in stale:
             await connection.execute(statement)
     if database.sqlite:
@@ -217,7 +217,7 @@ async def holds_secrets(database: Database) -> bool:
     return bool(await database.rows(kept.limit(1)))
 
 
-async def _plan_reencryption(
+async def _list_reencryption_updates_and_unreadable(
     connection: AsyncConnection, cipher: Cipher
 ) -> tuple[Sequence[Update], Sequence[str]]:
     stale, unopened = [], []

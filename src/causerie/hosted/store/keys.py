@@ -90,23 +90,24 @@ class SqlKeys(SqlRepository):
 
     async def change(self, key: ApiKey) -> None:
         """Change all of a key except its bounds."""
-        await self._update(api_keys, key)
+        await self._overwrite_row_of(api_keys, key)
 
     async def find(self, id: str) -> ApiKey | None:
         """Return a key with its bounds, also a deleted one."""
         if self.writing:  # a row is locked by itself, without those that are joined to it
-            await self._read_first_row(self._select_by_id(api_keys, id))
-        row = await self._read_first_row(_keys_query().where(api_keys.c.id == id))
-        return replace(_build_key(row), bounds=await self.bounds(f"key:{id}")) if row else None
+            await self._read_first_row(self._build_locking_select_by_id(api_keys, id))
+        row = await self._read_first_row(_select_keys_and_people().where(api_keys.c.id == id))
+        return replace(_build_bare_key(row), bounds=await self.bounds(f"key:{id}")) if row else None
 
     async def of(self, project_id: str) -> Sequence[ApiKey]:
-        return await self._read_keys(_keys_query().where(api_keys.c.project_id == project_id))
+        query = _select_keys_and_people().where(api_keys.c.project_id == project_id)
+        return await self._read_undeleted_keys(query)
 
     async def derived(self, user_id: str, project_id: str | None = None) -> Sequence[ApiKey]:
-        query = _keys_query().where(api_keys.c.person == user_id)
+        query = _select_keys_and_people().where(api_keys.c.person == user_id)
         if project_id is not None:
             query = query.where(api_keys.c.project_id == project_id)
-        return await self._read_keys(query)
+        return await self._read_undeleted_keys(query)
 
     async def any_budget(self) -> bool:
         """Return whether anybody has a budget in money."""
@@ -115,17 +116,19 @@ class SqlKeys(SqlRepository):
 
     async def budgeted(self) -> Sequence[ApiKey]:
         owners = select(budgets.c.owner)
-        return await self._read_keys(_keys_query().where(("key:" + api_keys.c.id).in_(owners)))
+        query = _select_keys_and_people().where(("key:" + api_keys.c.id).in_(owners))
+        return await self._read_undeleted_keys(query)
 
     async def expiring(self, until: datetime) -> Sequence[ApiKey]:
         ends = api_keys.c.expires_at
-        return await self._read_keys(_keys_query().where(ends > self.now, ends <= until))
+        query = _select_keys_and_people().where(ends > self.now, ends <= until)
+        return await self._read_undeleted_keys(query)
 
-    async def _read_keys(self, query: Select[Any]) -> Sequence[ApiKey]:
+    async def _read_undeleted_keys(self, query: Select[Any]) -> Sequence[ApiKey]:
         query = query.where(api_keys.c.deleted_at.is_(None)).order_by(
             api_keys.c.created_at.desc(), api_keys.c.id
         )
-        keys = await self._read_all(query, _build_key)
+        keys = await self._read_all(query, _build_bare_key)
         bounds = await self.bounds_of([f"key:{key.id}" for key in keys])
         return [replace(key, bounds=bounds[f"key:{key.id}"]) for key in keys]
 
@@ -191,7 +194,7 @@ class SqlKeys(SqlRepository):
         }
 
     async def set_access(self, owner: str, access: Access) -> None:
-        await self._delete_where(access_rules, owner=owner)
+        await self._delete_matching(access_rules, owner=owner)
         if access != ALL:
             await self._execute(access_rules.insert().values(owner=owner, **structs.asdict(access)))
 
@@ -239,7 +242,7 @@ class SqlKeys(SqlRepository):
 
     async def grant(self, digest: bytes) -> Grant | None:
         query = (
-            _keys_query()
+            _select_keys_and_people()
             .add_columns(
                 key_secrets.c.expires_at.label("secret_until"),
                 projects.c.archived_at.label("archived_at"),
@@ -253,7 +256,7 @@ class SqlKeys(SqlRepository):
         row = await self._read_first_row(query)
         if row is None:
             return None
-        key = _build_key(row)
+        key = _build_bare_key(row)
         stopped = (key.disabled_at, key.deleted_at, row["archived_at"])
         works = all(each is None for each in stopped) and not key.withdrawn
         ends = [end for end in (row["secret_until"], key.expires_at) if end is not None]
@@ -285,7 +288,7 @@ class SqlKeys(SqlRepository):
         )
 
 
-def _keys_query() -> Select[Any]:
+def _select_keys_and_people() -> Select[Any]:
     of_person = and_(
         memberships.c.project_id == api_keys.c.project_id, memberships.c.user_id == users.c.id
     )
@@ -297,6 +300,6 @@ def _keys_query() -> Select[Any]:
     )
 
 
-def _build_key(row: RowMapping) -> ApiKey:
+def _build_bare_key(row: RowMapping) -> ApiKey:
     status = person_status_of(row) if row["person"] else None
     return ApiKey(**part_of(api_keys, row), person_status=status)

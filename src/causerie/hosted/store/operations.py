@@ -85,9 +85,8 @@ class SqlAlertBook(Struct, frozen=True):
 
     async def claim(self, now: datetime, until: datetime, most: int) -> Sequence[Delivery]:
         table = alert_deliveries
-        query = (
-            _delivery_query().where(table.c.next_at <= now).order_by(table.c.next_at).limit(most)
-        )
+        query = _select_known_kind_deliveries().where(table.c.next_at <= now)
+        query = query.order_by(table.c.next_at).limit(most)
         due = [Delivery(**row) for row in await self._database.rows(query)]
         if not due:
             return ()
@@ -108,7 +107,7 @@ class SqlAlertBook(Struct, frozen=True):
 
     async def deliveries(self, most: int) -> Sequence[Delivery]:
         table = alert_deliveries
-        query = _delivery_query().order_by(table.c.at.desc(), table.c.id).limit(most)
+        query = _select_known_kind_deliveries().order_by(table.c.at.desc(), table.c.id).limit(most)
         return [Delivery(**row) for row in await self._database.rows(query)]
 
     async def forget(self, before: datetime) -> None:
@@ -120,7 +119,7 @@ class SqlAlertBook(Struct, frozen=True):
             )
 
 
-def _delivery_query() -> Select[Any]:
+def _select_known_kind_deliveries() -> Select[Any]:
     # A newer version has other kinds and states.
     columns = alert_deliveries.c
     known = columns.kind.in_(AlertKind) & columns.state.in_(DeliveryState)

@@ -127,7 +127,7 @@ class SqlPeople(SqlRows[User]):
         return [LinkedIdentity(**row) for row in found.mappings()]
 
     async def unlink(self, identity: LinkedIdentity) -> None:
-        await self._delete_where(identities, issuer=identity.issuer, subject=identity.subject)
+        await self._delete_matching(identities, issuer=identity.issuer, subject=identity.subject)
 
 
 def _user_field_is(name: str, value: str) -> ColumnElement[bool]:
@@ -200,7 +200,7 @@ class SqlProjects(SqlRows[Project]):
     async def leave(self, project_id: str, user_id: str) -> None:
         member = {"project_id": project_id, "user_id": user_id}
         await upsert(self.connection, departures, {**member, "at": self.now})
-        await self._delete_where(memberships, **member)
+        await self._delete_matching(memberships, **member)
 
     async def left(self, project_id: str, user_id: str) -> datetime | None:
         """Return when a user left a project for the last time."""
@@ -326,7 +326,7 @@ class SqlGroups(SqlRows[IdentityGroup]):
         await self._execute(members.delete().where(*of_group))
 
     async def leave_all(self, user_id: str) -> None:
-        await self._delete_where(members, user_id=user_id)
+        await self._delete_matching(members, user_id=user_id)
 
     async def names(self, provider: str, user_id: str) -> frozenset[str]:
         """Return the names and external ids of a user's groups at a provider, as one set."""
@@ -426,7 +426,7 @@ class SqlFactors(SqlRepository):
     async def remove(self, user_id: str) -> None:
         """Delete a user's second factor and recovery codes."""
         await self.put_recovery(user_id, [])
-        await self._delete_where(totp, user_id=user_id)
+        await self._delete_matching(totp, user_id=user_id)
 
     async def users(self) -> frozenset[str]:
         """Return the ids of the users with a confirmed second factor."""
@@ -434,13 +434,13 @@ class SqlFactors(SqlRepository):
         return frozenset(found.scalars())
 
     async def put_recovery(self, user_id: str, digests: Sequence[bytes]) -> None:
-        await self._delete_where(recovery_codes, user_id=user_id)
+        await self._delete_matching(recovery_codes, user_id=user_id)
         rows = [{"user_id": user_id, "digest": digest} for digest in digests]
         await self._insert_rows(recovery_codes, rows)
 
     async def use_recovery(self, user_id: str, digest: bytes) -> bool:
         """Delete a recovery code; return false if the user does not have it."""
-        return await self._delete_where(recovery_codes, user_id=user_id, digest=digest)
+        return await self._delete_matching(recovery_codes, user_id=user_id, digest=digest)
 
 
 class SqlAttempts(SqlRows[Failures]):

@@ -44,9 +44,9 @@ class SqlRepository:
     writing: bool
 
     async def _execute(
-        self, statement: Executable, rows: Sequence[Mapping[str, Any]] | None = None
+        self, statement_in_transaction: Executable, rows: Sequence[Mapping[str, Any]] | None = None
     ) -> CursorResult[*tuple[Any, ...]]:
-        return await self.connection.execute(statement, rows)
+        return await self.connection.execute(statement_in_transaction, rows)
 
     async def _read_first_row(self, query: Executable) -> RowMapping | None:
         row: RowMapping | None = (await self._execute(query)).mappings().first()
@@ -59,13 +59,13 @@ class SqlRepository:
     async def _changes_one_row(self, statement: Executable) -> bool:
         return (await self._execute(statement)).rowcount == 1
 
-    async def _delete_where(self, table: Table, **values: Any) -> bool:
+    async def _delete_matching(self, table: Table, **values: Any) -> bool:
         return (await self._execute(table.delete().where(*equal(table, **values)))).rowcount > 0
 
     async def _scalar(self, query: Executable) -> Any:
         return await self.connection.scalar(query)
 
-    def _select_by_id(self, table: Table, row_id: str) -> Select[Any]:
+    def _build_locking_select_by_id(self, table: Table, row_id: str) -> Select[Any]:
         query = select(table).where(table.c.id == row_id)
         return query.with_for_update(key_share=True) if self.writing else query
 
@@ -84,7 +84,7 @@ class SqlRepository:
         except IntegrityError as failure:
             raise Taken(table.name) from failure
 
-    async def _update(self, table: Table, record: Any) -> None:
+    async def _overwrite_row_of(self, table: Table, record: Any) -> None:
         await self._execute(
             table.update().where(table.c.id == record.id).values(row_of(table, record))
         )
@@ -101,10 +101,10 @@ class SqlRows(SqlRepository, Generic[T]):
         await self._insert(self.table, value)
 
     async def change(self, value: T, /) -> None:
-        await self._update(self.table, value)
+        await self._overwrite_row_of(self.table, value)
 
     async def find(self, id: str) -> T | None:
-        return await self._read_record(self._select_by_id(self.table, id))
+        return await self._read_record(self._build_locking_select_by_id(self.table, id))
 
     async def one(self, **values: Any) -> T | None:
         """Return the record whose columns have these values or ``None``, without a lock."""
@@ -112,7 +112,7 @@ class SqlRows(SqlRepository, Generic[T]):
 
     async def remove(self, **values: Any) -> bool:
         """Delete the rows with these values of their columns; return whether there were any."""
-        return await self._delete_where(self.table, **values)
+        return await self._delete_matching(self.table, **values)
 
     async def _read_record(self, query: Executable) -> T | None:
         return await self._find_one(query, self._build_record)

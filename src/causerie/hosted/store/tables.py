@@ -117,7 +117,7 @@ METADATA = MetaData(
 )
 
 
-def _new_table(table_name: str, *parts: SchemaItem) -> Table:
+def _build_table_of_given_columns(table_name: str, *parts: SchemaItem) -> Table:
     return Table(table_name, METADATA, *parts)
 
 
@@ -126,12 +126,12 @@ def _table_by_owner_and_start(table_name: str, owner_column: str, *parts: Schema
     return Table(table_name, METADATA, *_primary_key_columns(Text, owner_column), start, *parts)
 
 
-def _primary_key_columns(column_type: Any, *names: str) -> Iterator[Column[Any]]:
-    return (Column(name, column_type, primary_key=True, autoincrement=False) for name in names)
+def _primary_key_columns(type_of_each: Any, *names: str) -> Iterator[Column[Any]]:
+    return (Column(name, type_of_each, primary_key=True, autoincrement=False) for name in names)
 
 
-def _not_null_columns(column_type: Any, *names: str) -> Iterator[Column[Any]]:
-    return (Column(name, column_type, nullable=False) for name in names)
+def _not_null_columns(type_of_each: Any, *names: str) -> Iterator[Column[Any]]:
+    return (Column(name, type_of_each, nullable=False) for name in names)
 
 
 _TYPES: Mapping[Any, Any] = {
@@ -140,7 +140,7 @@ _TYPES: Mapping[Any, Any] = {
 }
 
 
-def _column_type(type_hint: Any) -> Any:
+def _get_type_of_non_null_column(type_hint: Any) -> Any:
     if isinstance(type_hint, type) and issubclass(type_hint, StrEnum):
         return ConvertedColumn(Text, str, type_hint)
     if get_origin(type_hint) is Literal:
@@ -167,7 +167,7 @@ def _table_for(
         column = names.get(field, field)
         kinds = [each for each in get_args(hint) if each is not NoneType]
         optional = NoneType in get_args(hint)
-        kind = _column_type(kinds[0] if optional else hint)
+        kind = _get_type_of_non_null_column(kinds[0] if optional else hint)
         columns[column] = Column(
             column, kind, primary_key=field in keys, autoincrement=False, nullable=optional
         )
@@ -202,7 +202,7 @@ identities = _table_for(
 # Groups that identity providers provision by SCIM.
 identity_groups = _table_for(IdentityGroup, "identity_groups", UniqueConstraint("provider", "name"))
 
-identity_group_members = _new_table(
+identity_group_members = _build_table_of_given_columns(
     "identity_group_members",
     Column("group_id", Text, ForeignKey("identity_groups.id"), primary_key=True),
     _user_column(primary_key=True, index=True),
@@ -227,7 +227,7 @@ one_time_links = _table_for(
 )
 
 # When somebody last left a project: older invitations let them in no more.
-departures = _new_table(
+departures = _build_table_of_given_columns(
     "departures",
     _project_column(primary_key=True),
     _user_column(primary_key=True),
@@ -238,7 +238,7 @@ sessions = _table_for(Session, "sessions", _digest_column(), _user_column(index=
 
 totp = _table_for(Authenticator, "totp", _user_column(primary_key=True))
 
-recovery_codes = _new_table(
+recovery_codes = _build_table_of_given_columns(
     "recovery_codes", _user_column(primary_key=True), *_primary_key_columns(LargeBinary, "digest")
 )
 
@@ -333,7 +333,7 @@ operator_keys = _table_for(OperatorKey, "operator_keys", _digest_column())
 # Amounts paid in for projects; withdrawals have a minus.
 credits = _table_for(Credit, "credits", Index(None, "project_id", "at"))
 
-schema_state = _new_table(
+schema_state = _build_table_of_given_columns(
     "schema_state",
     *_primary_key_columns(Integer, "id"),
     Column("served_from", Text),  # the revision that a version must know to serve these tables
@@ -342,13 +342,13 @@ schema_state = _new_table(
 
 # One row, raised by whoever changes a key or project: its lock makes the order of
 # numbers the order of commits, which a sequence does not.
-change_counter = _new_table(
+change_counter = _build_table_of_given_columns(
     "change_counter", *_primary_key_columns(Integer, "id"), *_not_null_columns(BigInteger, "number")
 )
 _execute_after_create(schema_state, "INSERT INTO schema_state (id) VALUES (1)")
 _execute_after_create(change_counter, "INSERT INTO change_counter (id, number) VALUES (1, 0)")
 
-changes = _new_table(
+changes = _build_table_of_given_columns(
     "changes",
     *_primary_key_columns(BigInteger, "number"),
     *_not_null_columns(Text, "subject"),
@@ -462,7 +462,7 @@ alert_deliveries = _table_for(
 )
 
 
-probe_results = _new_table(
+probe_results = _build_table_of_given_columns(
     "probe_results",
     *_primary_key_columns(Text, "provider", "model"),
     *_not_null_columns(Text, "kept"),

@@ -155,7 +155,7 @@ class SqlUsage:
     def __init__(self, database: Database) -> None:
         self._database = database
         dialect = database.dialect
-        self._record_sql = str(usage_records.insert().compile(dialect=dialect))
+        self._record_insert_sql = str(usage_records.insert().compile(dialect=dialect))
         self._sums_columns_and_upsert_sql = [
             (_Columns.of(table, span), str(adding(database, table).compile(dialect=dialect)))
             for span, table in _SUMS
@@ -174,11 +174,11 @@ class SqlUsage:
                 asked = select(of.id, of.status, of.code, of.cost).where(of.id.in_(list(unique)))
                 found = await connection.execute(asked)
                 stored = {id: (status, code, cost) for id, status, code, cost in found}
-                await self._replace_successes_by_failures(connection, unique, stored)
+                await self._update_successes_to_failures_and_sums(connection, unique, stored)
                 new = [each for id, each in unique.items() if id not in stored]
                 await self._add_records(connection, [(each, 1) for each in new])
 
-    async def _replace_successes_by_failures(
+    async def _update_successes_to_failures_and_sums(
         self,
         connection: AsyncConnection,
         records_by_id: Mapping[str, UsageRecord],
@@ -202,7 +202,7 @@ class SqlUsage:
     async def _add_records(self, connection: AsyncConnection, changes: Sequence[_Change]) -> None:
         if changes:
             rows = [self._encode_record_row(record) for record, _ in changes]
-            await self._execute_many(connection, self._record_sql, rows)
+            await self._execute_many(connection, self._record_insert_sql, rows)
             await self._add_to_sums(connection, changes)
 
     def _encode_record_row(self, record: UsageRecord) -> tuple[Any, ...]:
@@ -215,9 +215,9 @@ class SqlUsage:
     async def _add_to_sums(self, connection: AsyncConnection, changes: Sequence[_Change]) -> None:
         sums = _sum_by_dimensions(changes)
         for columns, statement in self._sums_columns_and_upsert_sql:
-            if rows := _aggregate_sum_rows(sums, columns):
+            if rows := _aggregate_into_row_tuples(sums, columns):
                 await self._execute_many(connection, statement, rows)
-        if first := _count_first_token_buckets(changes):
+        if first := _build_first_token_bucket_row_tuples(changes):
             await self._execute_many(connection, self._first_token_sql, first)
 
     async def _execute_many(
@@ -266,7 +266,7 @@ class _Columns(Struct, frozen=True):
         return _Columns(span, itemgetter(*places), itemgetter(*sums), table is usage_charged)
 
 
-def _aggregate_sum_rows(
+def _aggregate_into_row_tuples(
     sums_by_dimensions: Mapping[tuple[Any, ...], Sequence[int]], columns: _Columns
 ) -> list[tuple[Any, ...]]:
     rows: dict[tuple[Any, ...], Sequence[int]] = {}
@@ -281,7 +281,7 @@ def _aggregate_sum_rows(
     return [(*at, *rows[at]) for at in sorted(rows)]
 
 
-def _count_first_token_buckets(changes: Iterable[_Change]) -> list[tuple[Any, ...]]:
+def _build_first_token_bucket_row_tuples(changes: Iterable[_Change]) -> list[tuple[Any, ...]]:
     counts: dict[tuple[Any, ...], int] = {}
     for each, times in changes:
         if each.first_token_us is not None:
@@ -341,11 +341,11 @@ class SqlUsageReader:
     async def tokens(self, question: UsageQuery) -> Sequence[TokenSum]:
         query = sums_query(question, ("requests", "prompt", "completion"))
         rows = await self._database.rows(query)
-        return await asyncio.to_thread(_build_token_sums, rows, question)
+        return await asyncio.to_thread(_build_token_totals, rows, question)
 
     async def charged(self, question: ChargedQuery) -> Sequence[ChargedSum]:
         rows = await self._database.rows(charged_query(question))
-        return await asyncio.to_thread(_build_charged_sums, rows)
+        return await asyncio.to_thread(_build_charged_sum_of_each_row, rows)
 
     async def records(self, filter: RecordFilter) -> Sequence[UsageRecord]:
         rows = await self._database.rows(records_query(filter))
@@ -416,24 +416,24 @@ def sums_query(question: UsageQuery, names: Sequence[str] = _SUMMED) -> Select[A
     for label in LABELS.keys() & set(question.by):
         table = _LABELLED[label]
     groups: list[ColumnElement[Any]] = [table.c[_column_name(by)] for by in question.by]
-    start = _choose_start_column(table, question).label("start")
+    start = _get_hour_or_day_start_column(table, question).label("start")
     places = groups if question.step is Step.ALL else [start, *groups]
     sums = [func.sum(table.c[name]).label(name) for name in names]
     span = DAY if table is usage_daily or question.step is Step.DAY else HOUR
-    query = select(*places, *sums).where(*_period_conditions(table, question, span))
+    query = select(*places, *sums).where(*_start_time_conditions(table, question, span))
     return query.where(*_build_filter_conditions(table, question)).group_by(*places)
 
 
 def first_token_query(question: UsageQuery) -> Select[Any]:
     """Select first-token histograms: start (0 for :attr:`Step.ALL`), group, bucket, requests."""
     table = usage_first_token
-    starts = [] if question.step is Step.ALL else [_choose_start_column(table, question)]
+    starts = [] if question.step is Step.ALL else [_get_hour_or_day_start_column(table, question)]
     groups: list[ColumnElement[Any]] = [table.c[_column_name(by)] for by in question.by]
     asked: list[ColumnElement[Any]] = [*(starts or [literal(0)]), *(groups or [literal("")])]
     start, group = (each.label(name) for each, name in zip(asked, ("start", "group"), strict=True))
     query = select(start, group, table.c.bucket, func.sum(table.c.requests).label("requests"))
     query = query.where(
-        *_period_conditions(table, question, HOUR), *_build_filter_conditions(table, question)
+        *_start_time_conditions(table, question, HOUR), *_build_filter_conditions(table, question)
     )
     return query.group_by(*starts, *groups, table.c.bucket)
 
@@ -487,15 +487,17 @@ def _column_name(dimension: By) -> str:
     return RENAMED.get(dimension, dimension.value)
 
 
-def _choose_start_column(table: Table, query: UsageQuery) -> ColumnElement[int]:
+def _get_hour_or_day_start_column(table: Table, query: UsageQuery) -> ColumnElement[int]:
     if query.step is Step.DAY and table is not usage_daily:
         return table.c.start - table.c.start % DAY
     return table.c.start
 
 
-def _period_conditions(table: Table, query: UsageQuery, span: int) -> list[ColumnElement[bool]]:
+def _start_time_conditions(
+    table: Table, query: UsageQuery, rounding_us: int
+) -> list[ColumnElement[bool]]:
     since = microseconds(query.since)
-    return [table.c.start >= since - since % span, table.c.start < microseconds(query.until)]
+    return [table.c.start >= since - since % rounding_us, table.c.start < microseconds(query.until)]
 
 
 def _build_filter_conditions(
@@ -537,7 +539,7 @@ def _merge_target_rows_by_provider(
     return list(found.values())
 
 
-def _build_token_sums(rows: Iterable[RowMapping], query: UsageQuery) -> Sequence[TokenSum]:
+def _build_token_totals(rows: Iterable[RowMapping], query: UsageQuery) -> Sequence[TokenSum]:
     group, whole = itemgetter(*map(_column_name, query.by)), query.step is Step.ALL
     return [
         TokenSum(
@@ -550,7 +552,7 @@ def _build_token_sums(rows: Iterable[RowMapping], query: UsageQuery) -> Sequence
     ]
 
 
-def _build_charged_sums(rows: Iterable[RowMapping]) -> Sequence[ChargedSum]:
+def _build_charged_sum_of_each_row(rows: Iterable[RowMapping]) -> Sequence[ChargedSum]:
     counts = ("requests", *TOKEN_CLASSES, "units")
     return [ChargedSum(**{**row, **{name: int(row[name]) for name in counts}}) for row in rows]
 

@@ -90,7 +90,7 @@ class Statics:
         """Read and address all files; ``last_style`` is added to the style sheet of every page."""
         self._address_by_name: dict[str, str] = {}
         self._files_by_address: dict[str, CachedPage] = {}
-        others, texts = _read_static_files()
+        others, texts = _read_static_bytes_and_own_texts()
         for name, content in others.items():
             self._add_file(prefix, name, content)
         for name, parts in SHEETS.items():
@@ -145,7 +145,7 @@ class Statics:
 
 
 @cache
-def _read_static_files() -> tuple[Mapping[str, bytes], Mapping[str, str]]:
+def _read_static_bytes_and_own_texts() -> tuple[Mapping[str, bytes], Mapping[str, str]]:
     folder = files(__package__) / "static"
     found = [*folder.iterdir(), *(folder / "vendor").iterdir()]
     others = {each.name: each.read_bytes() for each in found if each.name.endswith(_ENDS)}

@@ -64,7 +64,7 @@ class Operation(Struct, frozen=True):
 
     @property
     def body_name(self) -> str:
-        return _find_body_schema_name(self.described)
+        return _find_body_schema_name_or_empty(self.described)
 
     @property
     def key(self) -> str:
@@ -138,8 +138,8 @@ def operations(document: Any) -> Sequence[Operation]:
     for full, methods in document["paths"].items():
         base = next(each for each in _TITLES if full.startswith(f"{each}/"))
         for method, described in methods.items():
-            body = fields(schemas.get(_find_body_schema_name(described), {}))
-            own, like = _diff_with_similar_body(body, bodies)
+            body = fields(schemas.get(_find_body_schema_name_or_empty(described), {}))
+            own, like = _get_own_fields_and_similar_operation(body, bodies)
             bodies[described["operationId"]] = body
             path = full.removeprefix(base)
             found.append(Operation(base, path, method.upper(), described, grouped(own), like))
@@ -150,13 +150,13 @@ def _find_json_body(operation: Any) -> Any:
     return operation.get("requestBody", {}).get("content", {}).get("application/json")
 
 
-def _find_body_schema_name(operation: Any) -> str:
+def _find_body_schema_name_or_empty(operation: Any) -> str:
     sent = _find_json_body(operation)
     return next(references(sent["schema"])) if sent else ""
 
 
 # A body that shares more than half of its fields with one before is shown by its differences.
-def _diff_with_similar_body(
+def _get_own_fields_and_similar_operation(
     body_fields: Sequence[Field], earlier_bodies: dict[str, Sequence[Field]]
 ) -> tuple[Sequence[Field], str]:
     for operation, known in earlier_bodies.items():
@@ -210,11 +210,11 @@ def grouped(found: Sequence[Field]) -> Sequence[tuple[str, Sequence[Field]]]:
     groups: dict[str, list[Field]] = {t: [] for t in ("", *_GROUP_OF.values(), "More")}
     for each in found:
         groups["" if each.required else _GROUP_OF.get(each.names[0], "More")].append(each)
-    return [(title, [*_merge_equal_fields(group)]) for title, group in groups.items() if group]
+    return [(title, [*_merge_neighbour_fields(group)]) for title, group in groups.items() if group]
 
 
 # Neighbours that differ in their names alone are one field.
-def _merge_equal_fields(group: Sequence[Field]) -> Iterator[Field]:
+def _merge_neighbour_fields(group: Sequence[Field]) -> Iterator[Field]:
     for _, same in groupby(group, lambda each: (replace(each, names=()), each.text or each.names)):
         first, *more = same
         names = (name for each in more for name in each.names)
@@ -227,7 +227,7 @@ def kind(schema: Any) -> Markup:
         name = schema["$ref"].removeprefix(_REFERENCE)
         return Markup('<a href="#{}">{}</a>').format(name, name)
     if branches := schema.get("oneOf") or schema.get("anyOf"):
-        return _join_by_or(kind(one) for one in branches if one != {"type": "null"})
+        return _join_by_or_as_html(kind(one) for one in branches if one != {"type": "null"})
     if "enum" in schema:
         return _render_code_list(_text_or_json(one) for one in schema["enum"] if one is not None)
     types = schema.get("type", "anything")
@@ -235,15 +235,15 @@ def kind(schema: Any) -> Markup:
     if words == ["array"] and "items" in schema:
         return Markup("array of ") + kind(schema["items"])
     inner = _render_code_list(schema.get("properties", {}))
-    return _join_by_or(words) + (Markup(" with ") + inner if inner else "")
+    return _join_by_or_as_html(words) + (Markup(" with ") + inner if inner else "")
 
 
 def response_kind(response: Any) -> Markup:
     content = response.get("content", {}).values()
-    return _join_by_or(kind(each.get("schema") or each["itemSchema"]) for each in content)
+    return _join_by_or_as_html(kind(each.get("schema") or each["itemSchema"]) for each in content)
 
 
-def _join_by_or(words: Iterable[str]) -> Markup:
+def _join_by_or_as_html(words: Iterable[str]) -> Markup:
     return Markup(" or ").join(dict.fromkeys(words))
 
 

@@ -81,7 +81,7 @@ BLANKS = tuple(
 
 def request_snippets(base: str, key: str, model: str) -> list[SnippetGroup]:
     """Return the code of a first request to ``base`` in each API, and settings of coding agents."""
-    toml = _fill_template(_TABLE["codex"], base=_quote_json(base), model=_quote_json(model))
+    toml = _filled_text(_TABLE["codex"], base=_quote_json(base), model=_quote_json(model))
     codex = f"export CAUSERIE_API_KEY={shlex.quote(key)}"
     files = [Snippet("file", "config.toml", toml), Snippet("environment", "Environment", codex)]
     requests = []
@@ -114,9 +114,9 @@ def _build_request_snippets(api: CodeApi, base: str, key: str, model: str) -> li
     sent = shlex.quote(json.dumps(body, ensure_ascii=False))
     url = shlex.quote(base + api.path)
     texts = {
-        "curl": _fill_template(_REQUESTS["curl"], unbuffered="", url=url, key=key, body=sent),
-        "python": _fill_template(_REQUESTS["python"], **values, shown=api.python[0]),
-        "javascript": _fill_template(_REQUESTS["javascript"], **values, shown=api.javascript[0]),
+        "curl": _filled_text(_REQUESTS["curl"], unbuffered="", url=url, key=key, body=sent),
+        "python": _filled_text(_REQUESTS["python"], **values, shown=api.python[0]),
+        "javascript": _filled_text(_REQUESTS["javascript"], **values, shown=api.javascript[0]),
     }
     if address is None:
         texts |= {"python": f"# {_UNREACHED}", "javascript": f"// {_UNREACHED}"}
@@ -135,11 +135,11 @@ def _build_environment_snippet(
     address, text = _find_client_base_url(api, base), f"# {_UNREACHED}"
     if address is not None:
         words = {"base": address, "key": key, "model": model}
-        text = _fill_template(template, **{name: shlex.quote(word) for name, word in words.items()})
+        text = _filled_text(template, **{name: shlex.quote(word) for name, word in words.items()})
     return Snippet("environment", "Environment", text)
 
 
-def _fill_template(template: str, **values: str) -> str:
+def _filled_text(template: str, **values: str) -> str:
     return re.sub(r"<(\w+)>", lambda found: values[found[1]], template)
 
 

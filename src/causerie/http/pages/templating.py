@@ -56,10 +56,10 @@ class Templates(Environment):
     async def ready(self, name: str) -> Template:
         """Return a template, compiled in a thread with the templates that it refers to."""
         if name not in self.compiled:
-            self.compiled |= await offload(self._compile_tree, name, frozenset())
+            self.compiled |= await offload(self._compile_tree_names, name, frozenset())
         return self.get_template(name)
 
-    def _compile_tree(self, name: str, compiled: frozenset[str]) -> frozenset[str]:
+    def _compile_tree_names(self, name: str, compiled: frozenset[str]) -> frozenset[str]:
         assert self.loader is not None
         source, _, _ = self.loader.get_source(self, name)
         self.get_template(name)
@@ -67,7 +67,7 @@ class Templates(Environment):
         named = meta.find_referenced_templates(self.parse(source))  # None: one of the frames
         others = {each for one in named for each in ((one,) if one else _FRAMES)}
         for other in others - self.compiled:
-            compiled = compiled if other in compiled else self._compile_tree(other, compiled)
+            compiled = compiled if other in compiled else self._compile_tree_names(other, compiled)
         return compiled
 
 
@@ -85,7 +85,7 @@ def environment(statics: Statics, brand: Branding, logos: Mapping[str, str] = {}
     made.filters |= {each.__name__: each for each in filters}
     made.filters |= {look: partial(_render_time, look) for look in _LOOKS}
     made.filters["money"] = rounded
-    made.globals |= {"static": statics.address, "module": partial(_render_module_script, statics)}
+    made.globals |= {"static": statics.address, "module": partial(_render_module_tags, statics)}
     made.globals |= {"seconds": seconds}
     made.globals |= {"brand": brand, "logo_address": logos.get, "initials": initials, "hue": hue}
     made.globals |= {"code_table": CODE, "code_blanks": BLANKS}
@@ -122,7 +122,7 @@ class StandalonePage:
         await send_cached(exchange, page, headers, content_type="text/html; charset=utf-8")
 
 
-def _render_module_script(statics: Statics, script_name: str) -> Markup:
+def _render_module_tags(statics: Statics, script_name: str) -> Markup:
     preload = Markup('<link rel="modulepreload" href="{}">')
     script = Markup('<script src="{}" type="module"></script>').format(statics.address(script_name))
     return Markup("").join([*map(preload.format, statics.imports(script_name)), script])
