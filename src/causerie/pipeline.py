@@ -163,9 +163,9 @@ class Pipeline:
         exchange = _Exchange(door, caller, request, identity, begin, completion, record)
         try:
             if request.fallbacks:
-                await self._answer_with_fallbacks(exchange)
+                await self._deliver_answer_with_fallbacks(exchange)
             else:
-                await self._answer_by_name(exchange, request.model)
+                await self._deliver_answer_by_name(exchange, request.model)
         except BaseException as failure:
             record.ended(failure)
             raise
@@ -197,7 +197,7 @@ class Pipeline:
                 return least, False
         return (prompt_estimate(request), False) if tokens is None else (tokens, True)
 
-    def _answer_by_name(self, exchange: _Exchange, model_name: str) -> Awaitable[None]:
+    def _deliver_answer_by_name(self, exchange: _Exchange, model_name: str) -> Awaitable[None]:
         resolved = self._resolve_requested_model(exchange, model_name)
         if exchange.request.hints:
             supported = exchange.request.without_hints(resolved.model.parameters)
@@ -206,22 +206,22 @@ class Pipeline:
         record.model, record.entry, record.stream = model.recorded, model.id, request.stream
         days = self.members.free_days if resolved.free and self.members is not None else None
         if days is not None and exchange.caller.project:
-            return self._answer_within_free_allowance(exchange, resolved, days)
-        return self._answer_by_model(exchange, resolved)
+            return self._deliver_answer_within_free_allowance(exchange, resolved, days)
+        return self._deliver_answer_by_model(exchange, resolved)
 
-    async def _answer_within_free_allowance(
+    async def _deliver_answer_within_free_allowance(
         self, exchange: _Exchange, resolved: _Resolved, allowance: FreeAllowance
     ) -> None:
         hold = await allowance.take(exchange.caller.project)
         with hold:
             try:
                 exchange = structs.replace(exchange, headers=hold.headers)
-                await self._answer_by_model(exchange, resolved)
+                await self._deliver_answer_by_model(exchange, resolved)
             except Exception as failure:
                 hold.charged = exchange.record.charged_despite(failure)
                 raise
 
-    def _answer_by_model(self, exchange: _Exchange, resolved: _Resolved) -> Awaitable[None]:
+    def _deliver_answer_by_model(self, exchange: _Exchange, resolved: _Resolved) -> Awaitable[None]:
         model, scopes = resolved.model, resolved.scopes
         request = model.adapted(exchange.request)
         if self.members is None and not resolved.free:
@@ -229,10 +229,10 @@ class Pipeline:
         else:
             candidates, scopes = self._find_targets_and_scopes(exchange.caller, resolved, request)
         if scopes:
-            return self._answer_within_limits(scopes, candidates, exchange, model, request)
-        return self._answer_by_candidates(candidates, exchange, model, request)
+            return self._deliver_answer_within_limits(scopes, candidates, exchange, model, request)
+        return self._deliver_from_candidates(candidates, exchange, model, request)
 
-    async def _answer_within_limits(
+    async def _deliver_answer_within_limits(
         self,
         scopes: Sequence[RateScope],
         candidates: Sequence[Candidate],
@@ -243,9 +243,9 @@ class Pipeline:
         need = Estimate(request, candidates)
         with self.limits.take_now(scopes, need) or await self.limits.take(scopes, need) as lease:
             lease.spared = exchange.goes_on
-            await self._answer_by_candidates(candidates, exchange, model, request, need, lease)
+            await self._deliver_from_candidates(candidates, exchange, model, request, need, lease)
 
-    async def _answer_by_candidates(
+    async def _deliver_from_candidates(
         self,
         candidates: Sequence[Candidate],
         exchange: _Exchange,
@@ -257,7 +257,7 @@ class Pipeline:
         record, original = exchange.record, exchange.request
         if self.members is not None:
             estimate = estimate or Estimate(request, candidates)
-            await self._reserve_budget(self.members, exchange, model, estimate)
+            await self._reserve_budget_and_begin_record(self.members, exchange, model, estimate)
         execution = record.outcome = self.router.generate(
             candidates, request, record.contents, exchange.tried
         )
@@ -268,7 +268,7 @@ class Pipeline:
                 if lease is not None:
                     tell(lease.limit_statuses(), headers)
                 headers |= exchange.headers
-                context = _build_response_context(exchange, model, execution, attempt)
+                context = _build_and_keep_response_context(exchange, model, execution, attempt)
                 try:
                     await execution.stream(exchange.begin(headers, context))
                     if execution.continued:  # those of a plain answer have not gone out yet
@@ -283,7 +283,7 @@ class Pipeline:
             raise
         finally:
             try:
-                self._settle_execution(lease, execution, model, record)
+                self._end_execution_and_settle_lease(lease, execution, model, record)
             finally:
                 if execution.attempt is not None:
                     await execution.attempt.leave()
@@ -309,7 +309,7 @@ class Pipeline:
             candidates = unspent(model, candidates, spent)
         return candidates
 
-    async def _reserve_budget(
+    async def _reserve_budget_and_begin_record(
         self, account_ports: AccountPorts, exchange: _Exchange, model: Entry, estimate: Estimate
     ) -> None:
         # Reserve the budget, write down that it begins, and keep its contents if they are wanted.
@@ -322,7 +322,7 @@ class Pipeline:
             context = ResponseContext(exchange.identity, request.model, "")
             record.contents = Contents(request, context, exchange.completion)
 
-    def _settle_execution(
+    def _end_execution_and_settle_lease(
         self, lease: Lease | None, execution: Execution, model: Entry, record: Record
     ) -> None:
         used = execution.end()
@@ -334,7 +334,7 @@ class Pipeline:
         if tools and self.check_calls is not None:
             self.check_calls(execution.served_by, execution.calls, tools)
 
-    async def _answer_with_fallbacks(self, exchange: _Exchange) -> None:
+    async def _deliver_answer_with_fallbacks(self, exchange: _Exchange) -> None:
         named = (exchange.request.model, *exchange.request.fallbacks)
         models = {name: self._resolve_requested_model(exchange, name).model for name in named}
         *others, last = [name for name in named if not is_over(models[name])] or named[:1]
@@ -353,7 +353,7 @@ class Pipeline:
         full: list[ServiceError] = []
         for name in others:
             try:
-                await self._answer_by_name(inner, name)
+                await self._deliver_answer_by_name(inner, name)
                 return
             except ServiceError as failure:
                 if not goes_on(failure):
@@ -368,7 +368,7 @@ class Pipeline:
         try:
             request = structs.replace(exchange.request, fallbacks=())
             inner = structs.replace(exchange, request=request, begin=begin)
-            await self._answer_by_name(inner, last)
+            await self._deliver_answer_by_name(inner, last)
         except _FULL as failure:
             if started or (soonest := min((failure, *full), key=wait_of)) is failure:
                 raise
@@ -422,7 +422,7 @@ class Pipeline:
         return [
             one
             for one in self.catalog.listed(door.models)
-            if (mine is None or not mine.isdisjoint(one.names)) and _may_use_model(caller, one)
+            if (mine is None or not mine.isdisjoint(one.names)) and _access_allows(caller, one)
         ]
 
     def listing(self, door: PipelineDoor, name: str) -> Listing:
@@ -441,7 +441,7 @@ class Pipeline:
         mine = None if caller is None else caller.models
         entries: list[Model] = []
         for model, names in self.catalog.shown(door.models, mine):
-            allowed = [name for name in names if _may_use_model(caller, named_entry(model, name))]
+            allowed = [name for name in names if _access_allows(caller, named_entry(model, name))]
             entries += entries_of(model, allowed, reasoning_object=door.reasoning_object)
         return entries
 
@@ -467,7 +467,7 @@ def _derive_cache_scope(owner_id: str) -> str:
     return blake2b(owner_id.encode(), digest_size=16, person=b"cache scope").hexdigest()
 
 
-def _may_use_model(caller: Caller | None, model: Entry) -> bool:
+def _access_allows(caller: Caller | None, model: Entry) -> bool:
     access = None if caller is None else caller.access
     return access is None or not access.verdict(model).refusal
 
@@ -492,7 +492,7 @@ def another_may(failure: ServiceError) -> bool:
     return isinstance(failure, kinds) or failure.code in _OF_THE_MODEL
 
 
-def _build_response_context(
+def _build_and_keep_response_context(
     exchange: _Exchange, model: Entry, execution: Execution, attempt: Attempt
 ) -> ResponseContext:
     request = exchange.request

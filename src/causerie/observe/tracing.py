@@ -193,7 +193,7 @@ class _TracedReply:
 
     async def __anext__(self) -> Batch:
         try:
-            batch = await (self._read_first_batch() if self._no_batch_yet else anext(self._batches))
+            batch = await (self._read_under_span() if self._no_batch_yet else anext(self._batches))
         except StopAsyncIteration:
             raise
         except BaseException as failure:
@@ -206,7 +206,7 @@ class _TracedReply:
         self._finish_reasons += [event.reason for event in batch if isinstance(event, Finished)]
         return batch
 
-    async def _read_first_batch(self) -> Batch:
+    async def _read_under_span(self) -> Batch:
         # The span is current meanwhile, so that the next server gets it.
         with use_span(self._span, record_exception=False, set_status_on_exception=False):
             return await anext(self._batches)

@@ -93,7 +93,7 @@ class ProbeClient:
             escaped = msgspec.json.encode(key).decode()[1:-1]
             spelled = {key, escaped, quote(key, safe=""), quote(key)}
             self._secret_spellings = sorted(spelled, key=len, reverse=True)
-        self._limits = bounds
+        self._reply_limits = bounds
         reach = reach or Reach()
         self._http_client = HttpClient(base_url, reach)
         parts = urlsplit(base_url)
@@ -109,7 +109,7 @@ class ProbeClient:
     async def put(self, ask: ProbeRequest, seconds: float | None = None) -> ProbeReply:
         """Send a request and return its reply, within ``seconds`` and the limit of the bounds."""
         await asyncio.sleep(ask.wait_seconds)
-        limit = min(seconds or self._limits.seconds, self._limits.seconds)
+        limit = min(seconds or self._reply_limits.seconds, self._reply_limits.seconds)
         patience = limit if ask.leave_after is None else min(limit, ask.leave_after)
         status, headers, body = 0, dict[str, str](), bytearray()
         client = self._root_http_client if ask.at_root else self._http_client
@@ -122,7 +122,7 @@ class ProbeClient:
                 )
                 status, headers = response.status, dict(response.headers)
                 with closing(response):
-                    ended, trouble = await self._read_body(ask, response, body)
+                    ended, trouble = await self._read_into_body_and_return_end(ask, response, body)
         except TimeoutError:
             ended = "late" if ask.leave_after is None else "left"
             what = "the answer had not ended after" if status else "no answer within"
@@ -130,14 +130,15 @@ class ProbeClient:
         except TransportFailed as failure:
             ended, trouble = "broken", str(failure)
         seconds = time.monotonic() - began
-        return self._redact_secrets(
+        return self._redact_key_and_drop_headers(
             ProbeReply(status, headers, bytes(body), ended, trouble, seconds)
         )
 
-    async def _read_body(
+    async def _read_into_body_and_return_end(
         self, request: ProbeRequest, response: HttpResponse, body: bytearray
     ) -> tuple[Ended, str]:
-        most = self._limits.bytes if request.method == "POST" else self._limits.listing_bytes
+        limits = self._reply_limits
+        most = limits.bytes if request.method == "POST" else limits.listing_bytes
         while piece := await response.piece():
             body += piece
             if request.leave_at_data and b"data:" in body:
@@ -156,7 +157,7 @@ class ProbeClient:
             headers.append(("authorization", "Bearer not-a-key-of-this-server"))
         return headers
 
-    def _redact_secrets(self, reply: ProbeReply) -> ProbeReply:
+    def _redact_key_and_drop_headers(self, reply: ProbeReply) -> ProbeReply:
         body, trouble = reply.body, reply.trouble
         came = reply.headers.items()
         headers = {name: value[:_MAX_HEADER] for name, value in came if name in _KEPT}
@@ -235,18 +236,20 @@ class Interview:
 
     def __post_init__(self) -> None:
         # By whether the names are ours, and the request.
-        self._reply_cache: dict[tuple[bool, ProbeRequest], ProbeReply] = {}
+        self._replies_by_is_direct_and_request: dict[tuple[bool, ProbeRequest], ProbeReply] = {}
         self._unanswered_in_a_row = 0
         self._early_end_reason = ""
-        self._can_complete_chats = True
+        self._may_ask_chat_questions = True
         self._serves_any_operation = False
-        self._stayed_busy = False
+        self._any_stayed_busy = False
         self._deadline = time.monotonic() + self._patience.total_seconds
 
     @property
     def complete(self) -> bool:
         """Return whether an operation was served, and no question lacked time or capacity."""
-        return self._serves_any_operation and not self._early_end_reason and not self._stayed_busy
+        return (
+            self._serves_any_operation and not self._early_end_reason and not self._any_stayed_busy
+        )
 
     async def run(self, questions: Sequence[ProbeQuestion] = QUESTIONS) -> CompletedInterview:
         """Ask all questions; return what was found and what it took."""
@@ -264,7 +267,7 @@ class Interview:
         for question in questions:
             self._on_question(question)
             reason = self._early_end_reason
-            if not reason and not question.alone and not self._can_complete_chats:
+            if not reason and not question.alone and not self._may_ask_chat_questions:
                 reason = "no completion came"
             elif not reason and question.loud and self.subject.loud is None:
                 reason = "the model does not think"
@@ -273,22 +276,24 @@ class Interview:
                 continue
             found = await self._ask_then_retry_with_dialect(question)
             if question.id == "completion":
-                self._can_complete_chats = found.good
+                self._may_ask_chat_questions = found.good
             if question.id in _OPERATIONS:
                 self._serves_any_operation = self._serves_any_operation or found.good
             yield found
 
     async def _ask_then_retry_with_dialect(self, question: ProbeQuestion) -> Found:
-        verdict, seen = await self._ask_question(question, self._sender)
+        verdict, seen = await self._ask_for_verdict_and_evidence(question, self._sender)
         self.subject = verdict.learned or self.subject
         if self.dialect is None or not question.decides or verdict.good or self._early_end_reason:
             return Found.of(question, verdict, seen)
-        other, more = await self._ask_question(question, DialectPreview(self._sender, self.dialect))
+        other, more = await self._ask_for_verdict_and_evidence(
+            question, DialectPreview(self._sender, self.dialect)
+        )
         if other.good:
             verdict = partly(f"in the server's own terms{': ' * bool(other.how)}{other.how}")
         return Found.of(question, verdict, (*seen, *more))
 
-    async def _ask_question(
+    async def _ask_for_verdict_and_evidence(
         self, question: ProbeQuestion, sender: RequestSender
     ) -> tuple[ProbeVerdict, tuple[RecordedExchange, ...]]:
         script = question.script(self.subject)
@@ -300,7 +305,7 @@ class Interview:
                     total = self._patience.total_seconds
                     self._early_end_reason = f"the {total:g} s for all questions were over"
                     return unclear(self._early_end_reason), tuple(seen)
-                reply = await self._send_with_retries(found, sender)
+                reply = await self._reuse_reply_or_send_with_retries(found, sender)
                 seen.append(exchange(found, reply))
                 failed = reply.ended in ("late", "broken")
                 self._unanswered_in_a_row = self._unanswered_in_a_row + 1 if failed else 0
@@ -314,11 +319,13 @@ class Interview:
     def _seconds_left(self) -> float:
         return max(0.0, self._deadline - time.monotonic())
 
-    async def _send_with_retries(self, request: ProbeRequest, sender: RequestSender) -> ProbeReply:
+    async def _reuse_reply_or_send_with_retries(
+        self, request: ProbeRequest, sender: RequestSender
+    ) -> ProbeReply:
         as_kept = (sender is self._sender, request)
-        if request.reuse and as_kept in self._reply_cache:
-            return self._reply_cache[as_kept]
-        reply = await self._send_and_count(request, sender)
+        if request.reuse and as_kept in self._replies_by_is_direct_and_request:
+            return self._replies_by_is_direct_and_request[as_kept]
+        reply = await self._send_and_add_cost(request, sender)
         for turn in range(self._patience.busy_tries):
             if reply.status not in BUSY:
                 break
@@ -326,20 +333,20 @@ class Interview:
             pause = float(asked) if asked.isdecimal() else 2.0 ** (turn + 1)
             pause = min(pause, self._patience.busy_seconds, self._seconds_left)
             await asyncio.sleep(pause)
-            reply = await self._send_and_count(request, sender)
-        self._stayed_busy = self._stayed_busy or reply.status in BUSY
+            reply = await self._send_and_add_cost(request, sender)
+        self._any_stayed_busy = self._any_stayed_busy or reply.status in BUSY
         if request.reuse:
-            self._reply_cache[as_kept] = reply
+            self._replies_by_is_direct_and_request[as_kept] = reply
         return reply
 
-    async def _send_and_count(self, request: ProbeRequest, sender: RequestSender) -> ProbeReply:
+    async def _send_and_add_cost(self, request: ProbeRequest, sender: RequestSender) -> ProbeReply:
         self.requests += 1
         reply = await sender.put(request, max(self._seconds_left, 0.1))
-        self.spent += _read_total_tokens(reply)
+        self.spent += _read_total_tokens_or_zero(reply)
         return reply
 
 
-def _read_total_tokens(reply: ProbeReply) -> int:
+def _read_total_tokens_or_zero(reply: ProbeReply) -> int:
     usage = reply.at("usage")
     if usage is None and b'"usage"' in reply.body:
         for line in reversed(reply.body.splitlines()):

@@ -212,16 +212,16 @@ def read_parameter(body: ObjectReader, name: str) -> Any:
     return _READERS[name](body)
 
 
-def _build_reader(parameter: Parameter) -> Callable[[ObjectReader], Any] | None:
-    name, number, most = parameter.name, parameter.number, parameter.most_characters
+def _build_reader(body_field: Parameter) -> Callable[[ObjectReader], Any] | None:
+    name, number, most = body_field.name, body_field.number, body_field.most_characters
     if number is not None and number.kind is float:
         return lambda body: body.number(name, number.least, number.most, above=number.above)
     if number is not None:
         first, last = int(number.least), int(number.most)
         return lambda body: body.integer(name, first, last)
-    if parameter.bare is bool:
+    if body_field.bare is bool:
         return lambda body: body.boolean(name)
-    if parameter.bare is not str or most is None:
+    if body_field.bare is not str or most is None:
         return None
     return lambda body: body.string(name, most=most)
 

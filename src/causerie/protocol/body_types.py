@@ -27,7 +27,7 @@ ProviderNames = Annotated[tuple[NotEmpty, ...], Meta(max_length=MAX_PROVIDER_NAM
 Amount = Annotated[float, Meta(ge=0)] | str
 
 
-def _build_non_null_field_schemas(*names: str) -> list[Mapping[str, object]]:
+def _list_schemas_requiring_non_null(*names: str) -> list[Mapping[str, object]]:
     return [{"required": [name], "properties": {name: {"not": {"type": "null"}}}} for name in names]
 
 
@@ -89,7 +89,7 @@ class AssistantMessage(Struct, tag_field="role", tag="assistant"):
 
     extra_schema: ClassVar[Object] = {
         "anyOf": [
-            *_build_non_null_field_schemas(
+            *_list_schemas_requiring_non_null(
                 "content", "refusal", "reasoning_content", "reasoning", "reasoning_details"
             ),
             {
@@ -193,7 +193,7 @@ class StructuredOutputs(Struct):
     """Constraint of the output: a JSON Schema, a regex, a list of choices or a grammar."""
 
     extra_schema: ClassVar[Object] = {
-        "oneOf": _build_non_null_field_schemas("json", "regex", "choice", "grammar")
+        "oneOf": _list_schemas_requiring_non_null("json", "regex", "choice", "grammar")
     }
     json: Annotated[Object | bool | None, Meta(description="A JSON Schema.")] = None
     regex: NotEmpty | None = None

@@ -59,7 +59,7 @@ class TooMuchWork(msgspec.DecodeError):
 
 def check(document: bytes, bounds: Bounds = DEFAULT) -> None:
     """Raise :class:`TooMuchWork` for a document that exceeds the bounds; invalid JSON may pass."""
-    if len(document) > SMALL or not _is_cheap_to_decode(document, bounds):
+    if len(document) > SMALL or not _is_small_document_surely_cheap(document, bounds):
         check_together((document,), bounds)
 
 
@@ -84,7 +84,7 @@ def decode(document: bytes, type: type[T] | Any = Any, bounds: Bounds = DEFAULT)
     return msgspec.json.decode(document, type=type)
 
 
-def _is_cheap_to_decode(document: bytes, bounds: Bounds) -> bool:
+def _is_small_document_surely_cheap(document: bytes, bounds: Bounds) -> bool:
     if document.count(b"[") + document.count(b"{") > bounds.nesting:
         return False
     if len(document) <= min(bounds.digits, bounds.exponents * len(_HUGE[0])):

@@ -205,7 +205,7 @@ def _drop_unknown_in_object(
             kept = None
     for name, each in members.items() if kept is None else kept.items():
         if each.__class__ is dict or each.__class__ is list:
-            below = _find_child_fields(known, name)
+            below = _get_child_fields_or_open(known, name)
             if below is not OPEN:
                 new = _drop_unknown_in_value(each, below, _join_path(path, name), unknown_fields)
                 if new is not each:
@@ -240,7 +240,7 @@ def _is_or_contains_non_object(members: Mapping[str, Any], name: str) -> bool:
     return False
 
 
-def _find_child_fields(known: Known, name: str) -> Known:
+def _get_child_fields_or_open(known: Known, name: str) -> Known:
     return known.fields.get(name) or (OPEN if known.others == "open" else PASSED)
 
 
@@ -259,7 +259,7 @@ def _find_unknown_paths(json_value: Any, known: Known, path: str) -> Iterator[st
         for name, each in json_value.items():
             place = _join_path(path, name)
             if _may_keep_field(name, json_value, known):
-                yield from _find_unknown_paths(each, _find_child_fields(known, name), place)
+                yield from _find_unknown_paths(each, _get_child_fields_or_open(known, name), place)
             elif each is not None:
                 yield place
 

@@ -119,18 +119,18 @@ def members(reply: bytes) -> dict[str, Raw]:
     """
     begun = _ARRAY.search(reply) if len(reply) > _LARGE else None
     if begun is None:
-        return _decode_checked_members(reply)
+        return _check_bounds_and_decode_members(reply)
     start, end = begun.end(), reply.rfind(b"]") + 1
     try:
-        found = _decode_checked_members(reply[:start] + _LEFT_OUT + reply[end:])
+        found = _check_bounds_and_decode_members(reply[:start] + _LEFT_OUT + reply[end:])
         name = next(name for name, value in found.items() if bytes(value) == _LEFT_OUT)
     except (ValueError, StopIteration):  # a bracket in a text, or an array deeper inside
-        return _decode_checked_members(reply)
+        return _check_bounds_and_decode_members(reply)
     found[name] = Raw(memoryview(reply)[start:end])
     return found
 
 
-def _decode_checked_members(reply: bytes) -> dict[str, Raw]:
+def _check_bounds_and_decode_members(reply: bytes) -> dict[str, Raw]:
     if len(reply) > SMALL:
         check(reply, REPLY)
     return _decode_members(reply)

@@ -108,10 +108,10 @@ class EventDecoder(Struct, eq=False):
     _bare_json_brackets: Brackets | None = None  # of a value without a field name
     _is_past_byte_order_mark: bool = False
     _is_after_cr: bool = False  # a line feed that comes next belongs to the last line
-    _small_piece_size: int = SMALL  # bytes of a piece that is read as one event
+    _max_one_event_size: int = SMALL  # bytes of a piece that is read as one event
 
     def __post_init__(self) -> None:
-        self._small_piece_size = min(self.max_bytes, SMALL)
+        self._max_one_event_size = min(self.max_bytes, SMALL)
 
     @property
     def held(self) -> int:
@@ -119,7 +119,7 @@ class EventDecoder(Struct, eq=False):
 
     def feed(self, piece: bytes) -> list[bytes]:
         """Return the data of every event that ``piece`` completes; raise :class:`LineTooLong`."""
-        if piece.startswith(_NAME) and (named := self._split_named_events(piece)) is not None:
+        if piece.startswith(_NAME) and (named := self._split_if_all_are_named(piece)) is not None:
             return named
         if (only := self.only(piece)) is not None:
             return [only]
@@ -135,13 +135,13 @@ class EventDecoder(Struct, eq=False):
                 piece = piece.removeprefix(b"\n")
             self._is_after_cr = piece.endswith(b"\r")
             piece = piece.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        events = self._decode_lines(piece)
+        events = self._decode_events_line_by_line(piece)
         self.is_between = not self._partial_line and not self._data_lines and not self._event_name
         return events
 
     def only(self, piece: bytes) -> bytes | None:
         """Return the data of a small piece that is just one event; else ``None``, unread."""
-        if self.is_between and piece.startswith(BEFORE) and len(piece) <= self._small_piece_size:
+        if self.is_between and piece.startswith(BEFORE) and len(piece) <= self._max_one_event_size:
             if piece.find(b"\n") != len(piece) - 2 or not piece.endswith(b"\n"):
                 return None
             event = piece[6:-2]
@@ -149,11 +149,11 @@ class EventDecoder(Struct, eq=False):
                 self._is_past_byte_order_mark = True
                 return event
         elif piece.startswith(_NAME) and piece.count(b"\n") == 3:
-            named = self._split_named_events(piece)
+            named = self._split_if_all_are_named(piece)
             return None if named is None else named[0]
         return None
 
-    def _split_named_events(self, piece: bytes) -> list[bytes] | None:
+    def _split_if_all_are_named(self, piece: bytes) -> list[bytes] | None:
         is_small = self.is_between and len(piece) <= self.max_bytes
         if not is_small or _NAMED_EVENTS.fullmatch(piece) is None:
             return None
@@ -161,9 +161,9 @@ class EventDecoder(Struct, eq=False):
         events = piece[:-2].split(BEHIND)
         return events if self.lines else [NamedEvent.of(event) for event in events]
 
-    def _decode_lines(self, piece: bytes) -> list[bytes]:
+    def _decode_events_line_by_line(self, piece: bytes) -> list[bytes]:
         if not self._is_past_byte_order_mark:
-            started = self._strip_byte_order_mark(piece)
+            started = self._strip_byte_order_mark_or_hold(piece)
             if started is None:
                 return []
             piece = started
@@ -193,7 +193,7 @@ class EventDecoder(Struct, eq=False):
         self._partial_line_length = 0
         return rest
 
-    def _strip_byte_order_mark(self, piece: bytes) -> bytes | None:
+    def _strip_byte_order_mark_or_hold(self, piece: bytes) -> bytes | None:
         # None while a byte order mark may still be coming.
         piece = self._take_partial_line() + piece
         if b"\xef\xbb\xbf".startswith(piece) and len(piece) < 3:

@@ -57,7 +57,7 @@ class Repetition:
     def __init__(self, text: str) -> None:
         self._unspaced_text = "".join(text.split())
         self._repeated_length = 0
-        self._held_text: list[str] = []
+        self._held_pieces: list[str] = []
         self.over = not self._unspaced_text
         self.repeated = False
 
@@ -68,18 +68,18 @@ class Repetition:
         squeezed, left = "".join(text.split()), len(self._unspaced_text) - self._repeated_length
         if not self._unspaced_text.startswith(squeezed[:left], self._repeated_length):
             return self.end() + text
-        self._held_text.append(text)
+        self._held_pieces.append(text)
         self._repeated_length += min(len(squeezed), left)
         if self._repeated_length < len(self._unspaced_text):
             return ""
         self.over = self.repeated = True
-        self._held_text.clear()
+        self._held_pieces.clear()
         return _drop_visible_characters(text, left).lstrip()
 
     def end(self) -> str:
         self.over = True
-        held = "".join(self._held_text)
-        self._held_text.clear()
+        held = "".join(self._held_pieces)
+        self._held_pieces.clear()
         return held
 
 
@@ -112,17 +112,17 @@ class AnswerState(Struct, eq=False):
     whole: bool = False  # all of it came in one message, so that it needs no reason for its end
     _calls: ChoiceCalls | None = None  # until there is one
     _think_splitter: Separator | None = None
-    _held_text: str = ""
+    _held_possible_prefill: str = ""
     _logprobs: list[TokenLogprob] = []
     _is_rest_plain_text: bool = False  # whether text is nothing but text from here on
     _has_non_text_blocks: bool = False  # of reasoning, such as signed ones
     _text_buffer: StringIO = field(default_factory=StringIO)
     _thoughts: StringIO = field(default_factory=StringIO)
     _tagged_echo_filter: Repetition | None = None  # of the reasoning, where the text begins
-    _reasoning_echo_filter: Repetition | None = None  # of the reasoning, behind text
+    _late_reasoning_echo_filter: Repetition | None = None  # of the reasoning, behind text
     _compared_character_count: int = 0  # characters of reasoning with which later text was compared
     _text_at_last_message: str | None = None  # the text so far, when the last whole message came
-    _is_first_piece_message: bool = False  # whether the first piece was a whole message
+    _has_begun_with_whole_message: bool = False  # whether the first piece was a whole message
     _high_surrogates: dict[str, str] = {}  # by the field whose text ends with a first half
 
     @property
@@ -163,7 +163,7 @@ class AnswerState(Struct, eq=False):
         said = message if is_whole else delta
         if said is not None:
             if mended or self._high_surrogates:
-                self._join_split_surrogates(said)
+                self._join_split_surrogates_in_place(said)
             if is_whole:
                 self._read_message(said, choice, events)
             else:
@@ -219,7 +219,7 @@ class AnswerState(Struct, eq=False):
             message, logprobs = self._remove_earlier_content(message), None
         else:
             self._text_at_last_message = _join_text(message.content)
-            self._is_first_piece_message = True
+            self._has_begun_with_whole_message = True
         self._read_delta(message, events, logprobs, last=True, whole=True)
 
     def _remove_earlier_content(self, message: ProviderDelta) -> ProviderDelta:
@@ -236,7 +236,7 @@ class AnswerState(Struct, eq=False):
         more, self._text_at_last_message = "", before
         if text.startswith(before):
             more, self._text_at_last_message = text[len(before) :], text
-        elif self._is_first_piece_message and not before.startswith(text):
+        elif self._has_begun_with_whole_message and not before.startswith(text):
             more = text  # a server that calls its pieces messages
         return ProviderDelta(
             content=more or None,
@@ -289,8 +289,8 @@ class AnswerState(Struct, eq=False):
         Raises :class:`UpstreamFailed` where a call is not whole, or where nothing was said and no
         reason is known for that.
         """
-        if self._held_text:
-            self._add_text(self._held_text, events)
+        if self._held_possible_prefill:
+            self._add_text(self._held_possible_prefill, events)
         if self._tagged_echo_filter is not None:
             self._add_text(self._tagged_echo_filter.end(), events)
         if self._high_surrogates:
@@ -300,7 +300,7 @@ class AnswerState(Struct, eq=False):
             elif halves.keys() & {"reasoning_content", "reasoning"} and not self.text_length:
                 self._add_reasoning("\ufffd", events)
         if self._think_splitter is not None:
-            self._finish_splitter(events)
+            self._finish_and_drop_splitter(events)
         if self._logprobs:
             events.append(TextDelta("", tuple(self._logprobs), self.index))
         started = 0
@@ -321,20 +321,20 @@ class AnswerState(Struct, eq=False):
             reasoning = self._remove_repeated_reasoning(reasoning, last=last)
             if not reasoning:
                 return
-        self._finish_splitter(events)
+        self._finish_and_drop_splitter(events)
         events.append(self.more_reasoning(reasoning))
 
     def _remove_repeated_reasoning(self, reasoning: str, *, last: bool) -> str:
-        if (echo := self._reasoning_echo_filter) and echo.repeated and reasoning.isspace():
+        if (echo := self._late_reasoning_echo_filter) and echo.repeated and reasoning.isspace():
             return ""  # the end of what was repeated, whose white space is not compared
-        if self._reasoning_echo_filter is None or self._reasoning_echo_filter.repeated:
+        if self._late_reasoning_echo_filter is None or self._late_reasoning_echo_filter.repeated:
             if not self._spend_comparison_budget():
                 return reasoning
-            self._reasoning_echo_filter = Repetition(self._thoughts.getvalue())
+            self._late_reasoning_echo_filter = Repetition(self._thoughts.getvalue())
             self._is_rest_plain_text = False
             if last and self._thoughts.getvalue().endswith(reasoning):
                 return ""
-        return self._reasoning_echo_filter.feed(reasoning)
+        return self._late_reasoning_echo_filter.feed(reasoning)
 
     def _spend_comparison_budget(self) -> bool:
         self._compared_character_count += self.reasoning_length
@@ -348,12 +348,12 @@ class AnswerState(Struct, eq=False):
         if are_plain(blocks) or self.in_text:
             self._add_reasoning(text, events)
             return
-        self._finish_splitter(events)
+        self._finish_and_drop_splitter(events)
         self._has_non_text_blocks = True
         self._thoughts.write(text)
         events.append(ReasoningDelta(text, self.index, blocks))
 
-    def _finish_splitter(self, events: list[Event]) -> None:
+    def _finish_and_drop_splitter(self, events: list[Event]) -> None:
         separator, self._think_splitter, self.separators = self._think_splitter, None, None
         if separator is not None:
             self._emit_reasoning_and_text(separator.finish(), events)
@@ -373,18 +373,18 @@ class AnswerState(Struct, eq=False):
         if not self.ahead:
             self._add_text(text, events)
             return
-        heard = self._held_text + text
+        heard = self._held_possible_prefill + text
         if self.ahead.startswith(heard) and heard != self.ahead:
-            self._held_text = heard
+            self._held_possible_prefill = heard
             return
-        ahead, self.ahead, self._held_text = self.ahead, "", ""
+        ahead, self.ahead, self._held_possible_prefill = self.ahead, "", ""
         rest = heard.removeprefix(ahead)
         if rest:
             self._add_text(rest, events)
 
     def _add_text(self, text: str, events: list[Event]) -> None:
-        if self._reasoning_echo_filter is not None:  # what began like a repetition was none
-            late, self._reasoning_echo_filter = self._reasoning_echo_filter.end(), None
+        if self._late_reasoning_echo_filter is not None:  # what began like a repetition was none
+            late, self._late_reasoning_echo_filter = self._late_reasoning_echo_filter.end(), None
             if late:
                 events.append(self.more_reasoning(late))
         if not self.text_length and self.reasoning_length and self._think_splitter is None:
@@ -395,7 +395,7 @@ class AnswerState(Struct, eq=False):
             if self.separators.may_open_reasoning(text):
                 self._think_splitter, self.separators = self.separators.separator(), None
             else:
-                self._finish_splitter(events)
+                self._finish_and_drop_splitter(events)
         if self._think_splitter is not None:
             self._emit_reasoning_and_text(self._think_splitter.feed(text), events)
             return
@@ -411,7 +411,7 @@ class AnswerState(Struct, eq=False):
         new = self._tagged_echo_filter.feed(text)
         return new.lstrip() if self._tagged_echo_filter.repeated else new
 
-    def _join_split_surrogates(self, delta: ProviderDelta) -> None:
+    def _join_split_surrogates_in_place(self, delta: ProviderDelta) -> None:
         if (
             delta.content
             and not (delta.reasoning_content or delta.reasoning)
@@ -456,7 +456,7 @@ class AnswerState(Struct, eq=False):
             self._add_text_without_prefill(delta.refusal, events)
         calls = delta.calls
         if calls:
-            self._finish_splitter(events)
+            self._finish_and_drop_splitter(events)
             if self._calls is None:
                 self._calls = ChoiceCalls(self.index, self.ids, self.functions)
             (self._calls.feed_whole if whole else self._calls.feed)(calls, events)

@@ -113,7 +113,7 @@ class ChoiceCalls(Struct, eq=False):
     _function_names: Collection[str]
     _open_calls: list[_PendingCall] = []
     _unstarted: list[_PendingCall] = []  # without those that may be repetitions
-    _call_count: int = 0
+    _call_count_with_repeats: int = 0
     _compared_call_count: int = 0  # calls that the calls of messages were compared with
     _by_id: dict[str, _PendingCall] = {}
     _by_index: dict[int, _PendingCall] = {}
@@ -123,7 +123,7 @@ class ChoiceCalls(Struct, eq=False):
     def feed(self, calls: Iterable[ProviderCall], events: list[Event]) -> None:
         """Read pieces of calls; raises :class:`UnusableOutput` for what cannot be a call."""
         for call in calls:
-            found = self._find_pending_call(call)
+            found = self._find_probable_call_of_piece(call)
             if found is None or not self._may_continue(found, call):
                 found = self._add_pending_call(call)
             self._read_piece(found, call, events)
@@ -151,7 +151,7 @@ class ChoiceCalls(Struct, eq=False):
             if current.brackets.empty:
                 current.text.clear()
             elif not current.opened:
-                current.text[:] = [] if cut else _unquote_object("".join(current.text))
+                current.text[:] = [] if cut else _unquote_object_into_pieces("".join(current.text))
                 current.opened = current.whole = bool(current.text)
             if not cut:
                 if current.name not in self._function_names:
@@ -163,13 +163,13 @@ class ChoiceCalls(Struct, eq=False):
             ):
                 continue  # it may be a repetition
             current.repeats = None
-            if current.index is None and not self._emit_call_start(current, events, ended=True):
+            if current.index is None and not self._try_emit_start(current, events, ended=True):
                 continue
             self._emit_unsent_arguments(current, events)
             if not current.text and not cut:
                 events.append(ToolCallDelta(current.index or 0, "{}", self._choice_index))
 
-    def _find_pending_call(self, piece: ProviderCall) -> _PendingCall | None:
+    def _find_probable_call_of_piece(self, piece: ProviderCall) -> _PendingCall | None:
         if piece.id and (same := self._by_id.get(piece.id)) is not None:
             return same
         last = self._open_calls[-1] if self._open_calls else None
@@ -183,14 +183,14 @@ class ChoiceCalls(Struct, eq=False):
         name = _read_name(piece)
         other = bool(piece.id and pending.given and piece.id != pending.given)
         if name and pending.name and name != pending.name:
-            return not other and pending.brackets.empty and bool(self._join_name(pending, name))
+            return not other and pending.brackets.empty and bool(self._compose_name(pending, name))
         if not other:
             return True
         if not pending.ended:  # older servers give each piece an id of its own
             return pending.brackets.quoted or not _read_arguments(piece).lstrip().startswith("{")
         return not name and (pending.brackets.empty or not _read_arguments(piece).strip())
 
-    def _join_name(self, pending: _PendingCall, name: str) -> str:
+    def _compose_name(self, pending: _PendingCall, name: str) -> str:
         if pending.index is None:
             for joined in (pending.name + name, name if name.startswith(pending.name) else ""):
                 if joined and any(each.startswith(joined) for each in self._function_names):
@@ -198,21 +198,21 @@ class ChoiceCalls(Struct, eq=False):
         return ""
 
     def _add_pending_call(self, first_piece: ProviderCall) -> _PendingCall:
-        made = self._register_call(_PendingCall(place=first_piece.index))
+        made = self._append_to_open_calls(_PendingCall(place=first_piece.index))
         self._unstarted.append(made)
         if first_piece.index is not None:
             self._by_index[first_piece.index] = made
         return made
 
-    def _register_call(self, pending: _PendingCall) -> _PendingCall:
-        self._call_count += 1
-        if self._call_count > _MOST:
+    def _append_to_open_calls(self, pending: _PendingCall) -> _PendingCall:
+        self._call_count_with_repeats += 1
+        if self._call_count_with_repeats > _MOST:
             raise UnusableOutput(f"The provider made more than {_MOST} calls in one reply.")
         self._open_calls.append(pending)
         return pending
 
     def _add_following_call(self, call: _PendingCall) -> _PendingCall:
-        made = self._register_call(_PendingCall(None, call.place, call.name, repeats=call))
+        made = self._append_to_open_calls(_PendingCall(None, call.place, call.name, repeats=call))
         self._redirect_pieces(call, made)
         return made
 
@@ -228,7 +228,7 @@ class ChoiceCalls(Struct, eq=False):
             self._by_index.setdefault(piece.index, pending)
         name = _read_name(piece)
         if name and (name != pending.name or name not in self._function_names):
-            pending.name = self._join_name(pending, name) if pending.name else name
+            pending.name = self._compose_name(pending, name) if pending.name else name
             if not any(each.startswith(pending.name) for each in self._function_names):
                 raise UnusableOutput("The provider called a function that the request has not.")
         pending.extra = piece.extra_content or pending.extra
@@ -256,7 +256,7 @@ class ChoiceCalls(Struct, eq=False):
         if pending.index is not None:
             self._emit_unsent_arguments(pending, events)
             return
-        while self._unstarted and self._emit_call_start(self._unstarted[0], events, ended=False):
+        while self._unstarted and self._try_emit_start(self._unstarted[0], events, ended=False):
             self._emit_unsent_arguments(self._unstarted.pop(0), events)
 
     def _emit_unsent_arguments(self, pending: _PendingCall, events: list[Event]) -> None:
@@ -266,7 +266,7 @@ class ChoiceCalls(Struct, eq=False):
             self.size += len(text)
             events.append(ToolCallDelta(pending.index or 0, text, self._choice_index))
 
-    def _emit_call_start(self, pending: _PendingCall, events: list[Event], *, ended: bool) -> bool:
+    def _try_emit_start(self, pending: _PendingCall, events: list[Event], *, ended: bool) -> bool:
         name = pending.name
         if pending.repeats is not None or name not in self._function_names:
             return False
@@ -310,7 +310,7 @@ def _parse_json_or_none(json_text: str) -> object:
         return None
 
 
-def _unquote_object(arguments: str) -> list[str]:
+def _unquote_object_into_pieces(arguments: str) -> list[str]:
     value = _parse_json_or_none(arguments)
     if isinstance(value, str) and is_object(value):
         return [value]

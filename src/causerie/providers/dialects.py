@@ -38,7 +38,7 @@ def _expand_field_groups(listed_names: list[str]) -> set[str]:
     return found
 
 
-def _read_dialects() -> Iterator[Dialect]:
+def _yield_listed_dialects() -> Iterator[Dialect]:
     types = get_type_hints(Dialect)
     for name, own in _TABLES.items():
         values = _TABLES[name] = {**_TABLES.get(own.pop("like", ""), {}), **own, "name": name}
@@ -51,7 +51,7 @@ def _read_dialects() -> Iterator[Dialect]:
         yield Dialect(**{field: msgspec.convert(value, types[field]) for field, value in both})
 
 
-DIALECTS: Mapping[str, Dialect] = {each.name: each for each in _read_dialects()}
+DIALECTS: Mapping[str, Dialect] = {each.name: each for each in _yield_listed_dialects()}
 GENERIC = DIALECTS["generic"]
 
 

@@ -40,7 +40,7 @@ def write_messages(draft: RequestDraft, partial: Partial | None) -> None:
         messages = [_adapt_message(draft, index, each) for index, each in enumerate(messages)]
         draft.changes[:] = dict.fromkeys(draft.changes)
     if not history.lenient:
-        messages = _enforce_role_order(draft, messages)
+        messages = _drop_empty_and_add_fillers(draft, messages)
     if partial is not None and (partial.text or partial.reasoning):
         messages = _append_partial_reply(draft, list(messages), partial)
     elif draft.request.continue_final_message:
@@ -187,7 +187,7 @@ def in_strict_order(messages: Sequence[Message]) -> bool:
     return said and messages[-1].role != "assistant"
 
 
-def _enforce_role_order(draft: RequestDraft, messages: Sequence[Entry]) -> list[Entry]:
+def _drop_empty_and_add_fillers(draft: RequestDraft, messages: Sequence[Entry]) -> list[Entry]:
     placed: list[Entry] = []
     for message in messages:
         role = message.get("role")
@@ -303,7 +303,7 @@ class _SchemaWalk:
         outside = []
         while self._unchecked_references:
             base, reference = self._unchecked_references.pop()
-            address, fragment = self._resolve_reference(base, reference)
+            address, fragment = self._resolve_address_and_fragment(base, reference)
             document = self._schemas_by_address.get(address)
             if document is None:
                 outside.append(address)
@@ -333,17 +333,17 @@ class _SchemaWalk:
             self._count_and_check_schema_size(new_nodes=1)
             if not by_name:
                 self._visited_object_ids.add(id(each))
-                base_address = self._register_schema(each, base_address)
+                base_address = self._register_id_and_references(each, base_address)
             left += [
                 (one, base_address, not by_name and name in _BY_NAME)
                 for name, one in each.items()
                 if isinstance(one, dict | list) and (by_name or name not in _DATA)
             ]
 
-    def _register_schema(self, schema: dict[str, Any], base_address: str) -> str:
+    def _register_id_and_references(self, schema: dict[str, Any], base_address: str) -> str:
         name, older = schema.get("$id"), schema.get("id")
         if isinstance(name, str):
-            base_address, _ = self._resolve_reference(base_address, name)
+            base_address, _ = self._resolve_address_and_fragment(base_address, name)
             self._schemas_by_address.setdefault(base_address, schema)
         elif isinstance(older, str) and not older.startswith("#"):
             base_address = self._resolve_legacy_id(schema, base_address, older)
@@ -366,14 +366,14 @@ class _SchemaWalk:
 
     def _resolve_legacy_id(self, schema: dict[str, Any], base_address: str, legacy_id: str) -> str:
         # Other schemas may have `id` as a note, so it names nothing but the whole schema.
-        address, _ = self._resolve_reference(base_address, legacy_id)
+        address, _ = self._resolve_address_and_fragment(base_address, legacy_id)
         if schema is self._root_schema:
             self._schemas_by_address.setdefault(address, schema)
         elif not _is_absolute_address(address):
             return base_address
         return address
 
-    def _resolve_reference(self, base_address: str, reference: str) -> tuple[str, str]:
+    def _resolve_address_and_fragment(self, base_address: str, reference: str) -> tuple[str, str]:
         if reference.startswith("#"):
             return base_address, reference[1:]
         self._count_and_check_schema_size(new_addresses=1)

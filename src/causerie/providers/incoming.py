@@ -239,7 +239,7 @@ class Incoming:
     _answers: dict[int, AnswerState] = field(default_factory=dict)
     _call_id_allocator: ConversationCallIds | None = None
     _content_piece_count: int = 0  # that brought content
-    _reported_usage: ReportedUsage = _UNTOLD
+    _last_report_or_untold: ReportedUsage = _UNTOLD
     _chunk_template: ChunkForm | None = None  # of the chunk that came last
     _template_misses_in_a_row: int = 0  # chunks in a row that had other forms
     _other_api_reader: MessagesReader | ResponsesReader | None = None  # of a server's other API
@@ -257,7 +257,7 @@ class Incoming:
 
     @property
     def usage(self) -> Usage:
-        told, pieces = self._reported_usage, self._content_piece_count
+        told, pieces = self._last_report_or_untold, self._content_piece_count
         found = counted(told, pieces, self._answers.values(), self.request)
         return self.dialect.reported(found, self.request.cache_scope)
 
@@ -276,7 +276,7 @@ class Incoming:
                 self._template_misses_in_a_row = 0
                 self._content_piece_count += 1
             elif other is not None:
-                event = self._read_other_api_continuation(data, other)
+                event = self._read_other_api_event_if_only_text(data, other)
             if event is not None:
                 events.append(event)
                 continue
@@ -289,13 +289,13 @@ class Incoming:
             self._end_reply(events)
             return
         try:
-            chunk, mended = self._decode_chunk(event_data)
+            chunk, mended = self._decode_or_mend_chunk(event_data)
         except UpstreamFailed:
             if b"\n" not in event_data:
                 raise
             self.feed(event_data.split(b"\n"), events)  # no empty lines stood between events
             return
-        event = None if mended else self._read_continuation(chunk, event_data)
+        event = None if mended else self._read_if_continuing(chunk, event_data)
         if event is not None:
             events.append(event)
             return
@@ -312,7 +312,7 @@ class Incoming:
         if other is not None and other.ended:
             self._end_reply(events)
 
-    def _decode_chunk(self, chunk_json: bytes) -> tuple[ProviderChunk, bool]:
+    def _decode_or_mend_chunk(self, chunk_json: bytes) -> tuple[ProviderChunk, bool]:
         other = self._other_api_reader
         try:
             return (read_chunk if other is None else other.read)(chunk_json), False
@@ -365,14 +365,14 @@ class Incoming:
         if data is None:
             return ()
         if self._other_api_reader is not None:
-            event = self._read_other_api_continuation(data, self._other_api_reader)
+            event = self._read_other_api_event_if_only_text(data, self._other_api_reader)
         else:
             event = None
             with suppress(ValueError, RecursionError):
-                event = self._read_continuation(read_chunk(data), data)
+                event = self._read_if_continuing(read_chunk(data), data)
         return () if event is None else (event,)
 
-    def _read_other_api_continuation(
+    def _read_other_api_event_if_only_text(
         self, event_json: bytes, reader: MessagesReader | ResponsesReader
     ) -> ContentEvent | None:
         answer = self._answers.get(0)
@@ -381,7 +381,7 @@ class Incoming:
         self._content_piece_count += 1
         return answer.more_text(text)
 
-    def _read_continuation(self, chunk: ProviderChunk, chunk_json: bytes) -> ContentEvent | None:
+    def _read_if_continuing(self, chunk: ProviderChunk, chunk_json: bytes) -> ContentEvent | None:
         # The event of a chunk that only continues one text. Of other chunks nothing is read.
         choices = chunk.choices
         if choices is None or len(choices) != 1 or chunk.error is not None:
@@ -433,9 +433,9 @@ class Incoming:
             usage = chunk.choices[0].usage
         if usage is not None:
             size = sum([answer.length for answer in self._answers.values()])
-            if self._reported_usage is not _UNTOLD:
-                usage = merged(self._reported_usage.usage, usage)
-            self._reported_usage = ReportedUsage(usage, self._content_piece_count, size)
+            if self._last_report_or_untold is not _UNTOLD:
+                usage = merged(self._last_report_or_untold.usage, usage)
+            self._last_report_or_untold = ReportedUsage(usage, self._content_piece_count, size)
         if chunk.system_fingerprint:
             self.fingerprint = chunk.system_fingerprint
 

@@ -102,13 +102,13 @@ def native_request(
     own = {"model": model, api.limit: request.max_tokens, **api.writes}
     if isinstance(sent, Unread):  # of whose fields all are listed
         return Outgoing(_encode(replace(sent, **own)), (), request.stream, native)
-    body, changes = _filter_native_fields(request, native, dialect)
+    body, changes = _filter_native_fields_and_list_changes(request, native, dialect)
     if api.limit not in body or request.max_tokens is None:
         del own[api.limit]
     return Outgoing(_encode({**body, **own}), tuple(changes), request.stream, native)
 
 
-def _filter_native_fields(
+def _filter_native_fields_and_list_changes(
     request: ChatRequest, native: NativeRequest, dialect: Dialect
 ) -> tuple[Mapping[str, Any], Sequence[str]]:
     api, sent = NATIVE_APIS[native.shape], native.body
@@ -127,9 +127,9 @@ def _filter_native_fields(
         for name, value in sent.items()
         if value is not None and name not in listed and name not in own
     ]
-    body = _drop_mcp_tools_and_models(kept, "", changes)
+    body = _copy_without_mcp_tools_and_models(kept, "", changes)
     if "input" in body:
-        body["input"] = _drop_mcp_tools_and_models(body["input"], "input", changes)
+        body["input"] = _copy_without_mcp_tools_and_models(body["input"], "input", changes)
     if body.get(api.limit) == -1:  # which says that there is none
         body[api.limit] = api.demanded_limit
         changes.append(f"{api.limit} -1 dropped")
@@ -137,11 +137,11 @@ def _filter_native_fields(
     return body, changes
 
 
-def _drop_mcp_tools_and_models(holder: Any, path: str, changes: list[str]) -> Any:
+def _copy_without_mcp_tools_and_models(holder: Any, path: str, changes: list[str]) -> Any:
     """Return the body, items or tool without MCP tools, and with no ``model`` in other tools."""
     if isinstance(holder, list):
         return [
-            _drop_mcp_tools_and_models(each, f"{path}[{at}].", changes)
+            _copy_without_mcp_tools_and_models(each, f"{path}[{at}].", changes)
             for at, each in enumerate(holder)
         ]
     tools = holder.get("tools") if isinstance(holder, dict) else None
@@ -156,7 +156,7 @@ def _drop_mcp_tools_and_models(holder: Any, path: str, changes: list[str]) -> An
         if isinstance(tool, dict) and "model" in tool:
             changes.append(f"{here}.model dropped")
             tool = {name: value for name, value in tool.items() if name != "model"}
-        kept.append(_drop_mcp_tools_and_models(tool, f"{here}.", changes))
+        kept.append(_copy_without_mcp_tools_and_models(tool, f"{here}.", changes))
     return {**holder, "tools": kept}
 
 
@@ -215,7 +215,7 @@ class NativeIncoming(Incoming):
         passed: list[bytes] = []
         texts: list[str] = []
         for data in stream:
-            lines, text = self._read_text_event(data)
+            lines, text = self._read_event_lines_and_text_or_empty(data)
             if text:
                 passed.append(lines)
                 texts.append(text)
@@ -232,10 +232,10 @@ class NativeIncoming(Incoming):
     def goes_on(self, piece: bytes, decoder: EventDecoder) -> Batch:
         if (data := decoder.only(piece)) is None:
             return ()
-        lines, text = self._read_text_event(data)
+        lines, text = self._read_event_lines_and_text_or_empty(data)
         return self._build_text_events([lines], [text]) if text else ()
 
-    def _read_text_event(self, event_data: bytes) -> tuple[bytes, str]:
+    def _read_event_lines_and_text_or_empty(self, event_data: bytes) -> tuple[bytes, str]:
         # The lines and the text of an event that only goes on with one.
         answer, reader, head = self._answers.get(0), self._other_api_reader, self._text_event_prefix
         if answer is None or reader is None or not answer.takes_text:
@@ -260,7 +260,7 @@ class NativeIncoming(Incoming):
         if any(isinstance(event, PassedBytes) for event in events[before:]):
             return  # it was several, which were read one by one
         ended = len(events) > before and isinstance(events[-1], Usage)
-        events.insert(len(events) - 1 if ended else before, self._rename_model_in_event(event_data))
+        events.insert(len(events) - 1 if ended else before, self._build_passed_event(event_data))
 
     def whole(self, body: bytes) -> list[Event]:
         events: list[Event] = []
@@ -288,7 +288,7 @@ class NativeIncoming(Incoming):
         answer.functions = self._called_function_names
         return answer
 
-    def _rename_model_in_event(self, data: bytes) -> PassedBytes:
+    def _build_passed_event(self, data: bytes) -> PassedBytes:
         kind = data.name.decode("latin-1") if isinstance(data, NamedEvent) else _read_type(data)
         if (holder := _EDITED_EVENTS.get(kind)) is not None:
             data = _hide_model_and_prices(data, holder, self.request.model)
@@ -394,7 +394,7 @@ def read_plain(body: bytes, native: NativeRequest, request: ChatRequest) -> Plai
     return (TextDelta(text), PassedReply(whole), finished, usage), None
 
 
-def _parse_text_message(body: bytes) -> tuple[str, Finished, Usage]:
+def _read_text_message_or_fail(body: bytes) -> tuple[str, Finished, Usage]:
     reply = _decode_message(body)
     told = reply.usage
     cached, written = told.cache_read_input_tokens or 0, told.cache_creation_input_tokens or 0
@@ -406,7 +406,7 @@ def _parse_text_message(body: bytes) -> tuple[str, Finished, Usage]:
     return reply.content[0].text, finished, usage
 
 
-def _parse_text_response(body: bytes) -> tuple[str, Finished, Usage]:
+def _read_text_response_or_fail(body: bytes) -> tuple[str, Finished, Usage]:
     reply = _decode_response(body)
     told = reply.usage
     details, reasoned = told.input_tokens_details, told.output_tokens_details.reasoning_tokens or 0
@@ -417,7 +417,7 @@ def _parse_text_response(body: bytes) -> tuple[str, Finished, Usage]:
     return reply.output[0].content[0].text, _STOPPED, usage
 
 
-_PLAIN_READERS = {"messages": _parse_text_message, "responses": _parse_text_response}
+_PLAIN_READERS = {"messages": _read_text_message_or_fail, "responses": _read_text_response_or_fail}
 
 
 # Replies of other operations, which pass through.
@@ -464,7 +464,7 @@ class PassedReader(Struct, eq=False):
     _text_piece_count: int = 0  # with text
     _text_length: int = 0  # of the text, in characters
     _reported_usage: ProviderUsage | None = None
-    _search_units: int = 0
+    _rerank_units: int = 0
 
     @property
     def complete(self) -> bool:
@@ -480,7 +480,7 @@ class PassedReader(Struct, eq=False):
         unsure = impossible or not prompt
         if unsure and request.passed is not None:
             prompt = request.passed.tokens
-        units, most = self._search_units, 0
+        units, most = self._rerank_units, 0
         if request.operation == "completions":
             # A token makes a byte or more, but for a few that show nowhere.
             most = _BYTES_OF_CHARACTER * self._text_length + UNSHOWN
@@ -504,7 +504,7 @@ class PassedReader(Struct, eq=False):
             if data.strip() == b"[DONE]":
                 self._end_reply(events)
                 return
-            events += self._read_chunk(data)
+            events += self._read_chunk_into_passed_events(data)
 
     def goes_on(self, piece: bytes, decoder: EventDecoder) -> Batch:
         """Return nothing: every chunk is read by :meth:`feed`."""
@@ -515,14 +515,14 @@ class PassedReader(Struct, eq=False):
         if body.lstrip()[:1] == b"[" and operation != "completions":
             events: list[Event] = [PassedBytes(body)]  # which reports nothing
         else:
-            fields = self._decode_reply_fields(body)
+            fields = self._decode_raw_members_or_raise(body)
             if not any(name in fields for name in _CONTENT[operation]):
                 raise unreadable_reply(f"no {operation}")
-            text, _ = self._read_completion_choices(fields)
+            text, _ = self._read_text_and_choice_count(fields)
             self._record_usage(fields)
             events = _build_passthrough_events(text, body)
         if operation != "completions":
-            self._search_units = self._search_units or 1
+            self._rerank_units = self._rerank_units or 1
             self._end_reasons = {0: "stop"}
         self._end_reply(events)
         return events
@@ -534,14 +534,14 @@ class PassedReader(Struct, eq=False):
             raise UpstreamFailed("The provider ended its reply before it was complete.")
         self._end_reply(events)
 
-    def _read_chunk(self, chunk_json: bytes) -> Sequence[Event]:
-        fields = self._decode_reply_fields(chunk_json)
-        text, listed = self._read_completion_choices(fields)
+    def _read_chunk_into_passed_events(self, chunk_json: bytes) -> Sequence[Event]:
+        fields = self._decode_raw_members_or_raise(chunk_json)
+        text, listed = self._read_text_and_choice_count(fields)
         self._record_usage(fields)
         # A chunk without choices only reports.
         return _build_passthrough_events(text, chunk_json) if listed else ()
 
-    def _decode_reply_fields(self, reply_json: bytes) -> dict[str, Raw]:
+    def _decode_raw_members_or_raise(self, reply_json: bytes) -> dict[str, Raw]:
         try:
             fields = members(reply_json)
             error = msgspec.json.decode(fields["error"]) if "error" in fields else None
@@ -551,7 +551,7 @@ class PassedReader(Struct, eq=False):
             raise failure_in_reply(error, started=self._text_piece_count > 0)
         return fields
 
-    def _read_completion_choices(self, reply_fields: Mapping[str, Raw]) -> tuple[str, int]:
+    def _read_text_and_choice_count(self, reply_fields: Mapping[str, Raw]) -> tuple[str, int]:
         if self.request.operation != "completions" or "choices" not in reply_fields:
             return "", 0
         try:
@@ -578,7 +578,7 @@ class PassedReader(Struct, eq=False):
         units = _decode_or_none(reply_fields.get("usage"), _Units)
         billed = None if meta is None else meta.billed_units
         for each in (units, billed):
-            self._search_units = int((each and each.search_units) or self._search_units)
+            self._rerank_units = int((each and each.search_units) or self._rerank_units)
         tokens = meta and meta.tokens and meta.tokens.input_tokens
         if tokens and self._reported_usage is None:
             self._reported_usage = ProviderUsage(prompt_tokens=int(tokens))

@@ -52,9 +52,9 @@ class ReplyReader(Struct, eq=False):
             return ""
 
     def _call_delta(
-        self, index: int, function: ProviderFunction, id: str | None = None
+        self, item_index: int, function: ProviderFunction, id: str | None = None
     ) -> ProviderDelta:
-        place = self._calls.setdefault(index, len(self._calls))
+        place = self._calls.setdefault(item_index, len(self._calls))
         return ProviderDelta(tool_calls=[ProviderCall(index=place, id=id, function=function)])
 
 
@@ -146,13 +146,13 @@ class MessagesReader(ReplyReader, eq=False):
             case "message":
                 return self._convert_whole_reply(event)
             case "message_start" if event.message is not None:
-                return self._merge_usage(event.message.usage, started=True)
+                return self._merge_usage_into_chunk(event.message.usage, started=True)
             case "content_block_start" if event.content_block is not None:
                 return _build_delta_chunk(self._convert_block(event.index, event.content_block))
             case "content_block_delta" if event.delta is not None:
                 return _build_delta_chunk(self._convert_block(event.index, event.delta))
             case "message_delta":
-                chunk = self._merge_usage(event.usage)
+                chunk = self._merge_usage_into_chunk(event.usage)
                 if event.delta is not None and event.delta.stop_reason:
                     chunk.choices = [_build_finish_choice(event.delta)]
                 return chunk
@@ -171,7 +171,7 @@ class MessagesReader(ReplyReader, eq=False):
             reasoning_details=[one for piece in pieces for one in piece.reasoning_details or ()],
             tool_calls=[one for piece in pieces for one in piece.tool_calls or ()],
         )
-        chunk = self._merge_usage(message.usage)
+        chunk = self._merge_usage_into_chunk(message.usage)
         chunk.choices = [_build_finish_choice(message)]
         chunk.choices[0].message = delta
         return chunk
@@ -195,7 +195,9 @@ class MessagesReader(ReplyReader, eq=False):
                 return self._call_delta(index, ProviderFunction(block.name, arguments), block.id)
         return ProviderDelta()
 
-    def _merge_usage(self, usage: MessagesUsage | None, *, started: bool = False) -> ProviderChunk:
+    def _merge_usage_into_chunk(
+        self, usage: MessagesUsage | None, *, started: bool = False
+    ) -> ProviderChunk:
         # Prompt tokens come first, and may come only once.
         if usage is None:
             return ProviderChunk()
@@ -310,7 +312,7 @@ class ResponsesReader(ReplyReader, eq=False):
         if kind in _THOUGHTS and isinstance(event.delta, str):
             return _build_delta_chunk(ProviderDelta(reasoning_content=event.delta))
         if kind == "response.output_item.added" and event.item is not None:
-            return _build_delta_chunk(self._convert_output_item(event.output_index, event.item))
+            return _build_delta_chunk(self._convert_call_item(event.output_index, event.item))
         if kind == "response.function_call_arguments.delta" and event.output_index in self._calls:
             function = ProviderFunction(arguments=str(event.delta or ""))
             return _build_delta_chunk(self._call_delta(event.output_index, function))
@@ -328,11 +330,11 @@ class ResponsesReader(ReplyReader, eq=False):
             if item.type == "message":
                 texts += [part.text or part.refusal or "" for part in item.content or ()]
             elif item.type == "function_call":
-                calls += self._convert_output_item(index, item).tool_calls or ()
+                calls += self._convert_call_item(index, item).tool_calls or ()
         delta = ProviderDelta(content="".join(texts), tool_calls=calls)
         return _build_final_chunk(reply, delta, whole=True)
 
-    def _convert_output_item(self, index: int, item: OutputItem) -> ProviderDelta:
+    def _convert_call_item(self, index: int, item: OutputItem) -> ProviderDelta:
         if item.type != "function_call":
             return ProviderDelta()
         return self._call_delta(index, ProviderFunction(item.name, item.arguments), item.call_id)

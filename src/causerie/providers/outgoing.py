@@ -68,7 +68,7 @@ def outgoing(
     native = request.native
     if native is not None and partial is None and native.shape in dialect.native:
         if request.unlisted is not None:
-            _sift_fields(request, dialect)  # which raises for unknown fields of a strict request
+            _split_unlisted(request, dialect)  # which raises for unknown fields of a strict request
         return native_request(request, native, dialect, model)
     streamed = request.stream or dialect.streams
     sent, params = request.sent, request.params
@@ -103,7 +103,7 @@ def _build_non_chat_request(request: ChatRequest, dialect: Dialect, model: str) 
             code="unsupported_operation",
             param="model",
         )
-    document, unlisted = _sift_fields(request, dialect)
+    document, unlisted = _split_unlisted(request, dialect)
     fields = {**document, "model": model}
     if request.max_tokens:
         fields["max_tokens"] = request.max_tokens
@@ -130,12 +130,12 @@ def drafted(
     streamed: bool,
 ) -> RequestDraft:
     """Return a draft of the provider's request: chat-completions fields that it supports."""
-    document, unlisted = _sift_fields(request, dialect)
+    document, unlisted = _split_unlisted(request, dialect)
     draft = RequestDraft(request, dialect, document)
     draft.fields["model"] = model
     write_messages(draft, partial)
     _copy_client_fields(draft)
-    _write_token_limits(draft, partial)
+    _write_limits_and_generation_prompt(draft, partial)
     if thinking.PARAMETERS & request.params:
         write_thinking(draft)
         name = draft.dialect.thinking.budget
@@ -160,7 +160,7 @@ def drafted(
     return draft
 
 
-def _sift_fields(
+def _split_unlisted(
     request: ChatRequest, dialect: Dialect
 ) -> tuple[Mapping[str, object], Unlisted | None]:
     document, unlisted = request.document, request.unlisted
@@ -182,7 +182,7 @@ def _copy_client_fields(draft: RequestDraft) -> None:
     for name, value in draft.document.items():
         if value is None or name in WRITTEN:
             continue
-        if name in accepts and _has_declared_type(name, value):
+        if name in accepts and _is_no_hint_of_wrong_type(name, value):
             fields[name] = value
         elif name in HINT_NAMES or name in HONOURED:
             other = draft.dialect.renames.get(name)
@@ -202,7 +202,7 @@ def _copy_client_fields(draft: RequestDraft) -> None:
         fields["top_logprobs"] = least  # what was not asked for is left out of the reply
 
 
-def _has_declared_type(parameter: str, sent_value: object) -> bool:
+def _is_no_hint_of_wrong_type(parameter: str, sent_value: object) -> bool:
     if parameter not in HINT_NAMES:
         return True
     try:
@@ -212,7 +212,7 @@ def _has_declared_type(parameter: str, sent_value: object) -> bool:
     return True
 
 
-def _write_token_limits(draft: RequestDraft, partial: Partial | None) -> None:
+def _write_limits_and_generation_prompt(draft: RequestDraft, partial: Partial | None) -> None:
     request = draft.request
     there = partial.completion if partial is not None else 0
     if request.max_tokens is not None:

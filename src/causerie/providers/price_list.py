@@ -98,7 +98,7 @@ def parsed_list(text: str) -> PriceList:
         missing = [name for name in COLUMNS if name not in (reader.fieldnames or ())]
         if missing:
             raise WrongList(f"line 1: no column {missing[0]}; a list has {', '.join(COLUMNS)}")
-        found = PriceList(_read_price_rows(reader))
+        found = PriceList(_yield_listed_prices(reader))
     except csv.Error as failure:
         raise WrongList(f"line {reader.line_num}: {failure}") from failure
     for (provider, model), rows in found.models.items():
@@ -107,7 +107,7 @@ def parsed_list(text: str) -> PriceList:
     return found
 
 
-def _read_price_rows(csv_reader: csv.DictReader[str]) -> Iterator[ListedPrice]:
+def _yield_listed_prices(csv_reader: csv.DictReader[str]) -> Iterator[ListedPrice]:
     for number, row in enumerate(csv_reader):
         if number >= _MOST_ROWS:
             raise WrongList(f"has more than {_MOST_ROWS} rows")

@@ -223,7 +223,7 @@ class Provider:
         return failure
 
     async def listing(self, seconds: float = 10.0) -> list[dict[str, Any]]:
-        async with self._send_request("GET", self.dialect.api.models, seconds) as response:
+        async with self._open_timed_response("GET", self.dialect.api.models, seconds) as response:
             if response.status != 200:
                 raise await self.refused(response)
             return _parse_models(await (await decoded(response)).read(_MAX_LIST_BYTES))
@@ -236,7 +236,7 @@ class Provider:
         Not every server has that path. With ``listing`` the models in it are kept in ``listed``.
         """
         key = self.credential
-        async with self._send_request("GET", path, seconds) as response:
+        async with self._open_timed_response("GET", path, seconds) as response:
             if response.status == 401:
                 await self.renews(key)  # for the next time
             if response.status >= 500 or response.status in (401, 403, 429):
@@ -254,7 +254,7 @@ class Provider:
         self, path: str, body: bytes, headers: Mapping[str, str], seconds: float = 10.0
     ) -> int | None:
         """Return the tokens of a prompt; ``None`` if the provider says that it estimates them."""
-        async with self._send_request("POST", path, seconds, headers, body) as response:
+        async with self._open_timed_response("POST", path, seconds, headers, body) as response:
             if response.status != 200:
                 raise await self.refused(response)
             if response.headers.get("x-token-count") == "estimated":
@@ -266,7 +266,7 @@ class Provider:
             raise UpstreamFailed("The provider counted no tokens.") from None
 
     @asynccontextmanager
-    async def _send_request(
+    async def _open_timed_response(
         self,
         method: str,
         path: str,

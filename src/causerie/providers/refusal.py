@@ -73,7 +73,7 @@ def _read_retry_delays(
     yield float(milliseconds) / 1000 if _SECONDS_NUMBER.fullmatch(milliseconds) else None
     text = headers.get("retry-after", "").strip()
     moment = _parse_http_date(text)
-    yield float(text) if _DIGITS.fullmatch(text) else _count_seconds_until(moment, now)
+    yield float(text) if _DIGITS.fullmatch(text) else _compute_signed_seconds_until(moment, now)
     yield from _read_body_delays(error)
     waits: list[tuple[bool, float]] = []
     for name, value in headers.items():
@@ -136,10 +136,10 @@ def _parse_reset(reset_header: str, now: datetime) -> float | None:
     if "-" not in reset_header:
         return _parse_json_duration(reset_header)
     moment = _try_parse_date(reset_header, datetime.fromisoformat)
-    return _count_seconds_until(moment if moment and moment.tzinfo else None, now)
+    return _compute_signed_seconds_until(moment if moment and moment.tzinfo else None, now)
 
 
-def _count_seconds_until(moment: datetime | None, now: datetime) -> float | None:
+def _compute_signed_seconds_until(moment: datetime | None, now: datetime) -> float | None:
     return None if moment is None else (moment - now).total_seconds()
 
 
@@ -204,7 +204,7 @@ def phrase(words: object) -> str:
     text = "".join(char if char.isprintable() else " " for char in words[: 4 * _MOST])
     for address in _ADDRESSES:
         text = address.sub(_HIDDEN, text)
-    text = _PREFIXED.sub(_mask_prefixed_secret, text)
+    text = _PREFIXED.sub(_hide_whole_prefixed_secret, text)
     text = _NAMED.sub(_mask_named_secret, text)
     text = _LONG.sub(lambda found: _HIDDEN if _is_secret(found[0]) else found[0], text)
     text = " ".join(text.split())
@@ -241,7 +241,7 @@ def _list_credential_pieces(credential: str) -> frozenset[str]:
     )
 
 
-def _mask_prefixed_secret(match: re.Match[str]) -> str:
+def _hide_whole_prefixed_secret(match: re.Match[str]) -> str:
     value, sure = match["value"], match["sure"]
     hidden = _is_secret(value) if sure is None else _is_secret(sure) or _NO_WORD.search(sure)
     return _HIDDEN if hidden else match[0]
@@ -313,24 +313,24 @@ def refusal(
 def failure_in_reply(error: object, *, started: bool) -> errors.ServiceError:
     """Return our error for one inside a reply, before or after its content ``started``."""
     fields = _normalise_error(error)
-    status = _read_error_status(fields)
+    status = _read_error_status_or_500(fields)
     if not started and (status != 500 or overflow(fields) is not None):
         return _build_service_error(status, {}, fields, None)
     words = "broke its reply off" if started else "failed before its reply began"
     cause = errors.ErrorClass.BROKEN_STREAM if started else errors.ErrorClass.SERVER_ERROR
-    return _build_upstream_error(words, cause, _build_refusal_metadata(status, fields))
+    return _build_upstream_error(words, cause, _build_status_and_code_metadata(status, fields))
 
 
 def _build_upstream_error(
-    words: str, error_class: errors.ErrorClass, metadata: dict[str, object]
+    our_words: str, cause: errors.ErrorClass, metadata: dict[str, object]
 ) -> errors.UpstreamFailed:
-    return errors.UpstreamFailed(f"The provider {words}.", metadata=metadata).caused_by(error_class)
+    return errors.UpstreamFailed(f"The provider {our_words}.", metadata=metadata).caused_by(cause)
 
 
 def _build_service_error(
     status: int, headers: Mapping[str, str], error: Mapping[str, object], dialect: Dialect | None
 ) -> errors.ServiceError:
-    metadata = _build_refusal_metadata(status, error)
+    metadata = _build_status_and_code_metadata(status, error)
     if 300 <= status < 400:
         words = "answers with a redirect, which is not followed"
         return _build_upstream_error(words, errors.ErrorClass.WRONG_ADDRESS, metadata)
@@ -342,7 +342,7 @@ def _build_service_error(
         too_long = Overflow(None, None, None)  # as Cerebras says it, without a word
     if too_long is not None:
         return _build_context_error(too_long, metadata)
-    if _is_overload(status, headers, error, delay):
+    if _is_overload_or_rate_limit(status, headers, error, delay):
         limited = status == 429 or _read_codes(error) & _RATE_LIMITED
         return errors.Overloaded(
             "The provider has no room now; please try again later.",
@@ -416,7 +416,7 @@ def _normalise_error(error: object) -> dict[str, Any]:
         told = found.get("detail") if isinstance(found, dict) else found
         if isinstance(told, str):
             return {**error, "message": told}
-        if faults := _read_validation_faults(told):
+        if faults := _list_faulty_fields_and_messages(told):
             words = "; ".join(f"{place}: {what}" for place, what in faults)
             return {**error, "message": words, "param": error.get("param") or faults[0][0]}
     listed = error.get("errors")
@@ -425,7 +425,7 @@ def _normalise_error(error: object) -> dict[str, Any]:
     )
 
 
-def _read_validation_faults(detail: object) -> list[tuple[str, str]]:
+def _list_faulty_fields_and_messages(detail: object) -> list[tuple[str, str]]:
     found = []
     for fault in detail if isinstance(detail, list) else ():
         if isinstance(fault, dict) and isinstance(fault.get("msg"), str):
@@ -435,7 +435,7 @@ def _read_validation_faults(detail: object) -> list[tuple[str, str]]:
     return found
 
 
-def _read_error_status(error: Mapping[str, object]) -> int:
+def _read_error_status_or_500(error: Mapping[str, object]) -> int:
     for name in ("code", "status", "status_code", "http_code"):
         value = error.get(name)
         if isinstance(value, str) and _STATUS.fullmatch(value):
@@ -449,7 +449,7 @@ def _read_error_status(error: Mapping[str, object]) -> int:
     return 500
 
 
-def _build_refusal_metadata(status: int, error: Mapping[str, object]) -> dict[str, object]:
+def _build_status_and_code_metadata(status: int, error: Mapping[str, object]) -> dict[str, object]:
     metadata: dict[str, object] = {"upstream_status": status}
     for name in ("code", "type"):
         value = error.get(name)
@@ -488,7 +488,7 @@ def _translate_param(param: object, dialect: Dialect | None) -> str | None:
     return param if re.split(r"[.\[]", param, maxsplit=1)[0] in _PARAMETERS else None
 
 
-def _is_overload(
+def _is_overload_or_rate_limit(
     status: int, headers: Mapping[str, str], error: Mapping[str, object], delay: int | None
 ) -> bool:
     if status in _FULL or (status == 413 and _read_codes(error) & _RATE_LIMITED):

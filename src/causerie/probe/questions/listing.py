@@ -51,7 +51,7 @@ def listed_length(entry: object) -> int | None:
 
 
 @script("base")
-def _probe_url_version(subject: Subject) -> Script:
+def _judge_version_in_base_url(subject: Subject) -> Script:
     yield from ()
     if _VERSION.search(subject.base_url):
         return yes()
@@ -167,7 +167,7 @@ def _probe_refusal_of_too_long_prompt(subject: Subject) -> Script:
 _QUERY, _NEAR, _FAR = "Which animal barks?", "A dog barks.", "Iron is a metal."
 
 
-def _request_operation(subject: Subject, operation: str, **fields: object) -> Steps[ProbeReply]:
+def _send_and_settle(subject: Subject, operation: str, **fields: object) -> Steps[ProbeReply]:
     body = msgspec.json.encode({"model": subject.model, **fields})
     reply = yield ProbeRequest("POST", f"/{operation}", body)
     reply.settle()
@@ -176,7 +176,7 @@ def _request_operation(subject: Subject, operation: str, **fields: object) -> St
 
 @script("embeddings")
 def _probe_embeddings(subject: Subject) -> Script:
-    reply = yield from _request_operation(subject, "embeddings", input=[_NEAR, _FAR])
+    reply = yield from _send_and_settle(subject, "embeddings", input=[_NEAR, _FAR])
     first, second = (reply.at("data", index, "embedding") for index in range(2))
     if not (isinstance(first, list) and first and isinstance(second, list) and second):
         return no("the reply has no vector for each text")
@@ -190,7 +190,7 @@ def _probe_embeddings(subject: Subject) -> Script:
 
 @script("rerank")
 def _probe_rerank(subject: Subject) -> Script:
-    reply = yield from _request_operation(subject, "rerank", query=_QUERY, documents=[_FAR, _NEAR])
+    reply = yield from _send_and_settle(subject, "rerank", query=_QUERY, documents=[_FAR, _NEAR])
     results = reply.at("results") or reply.at("data")
     if not isinstance(dig(results, 0, "relevance_score"), int | float):
         return no("the reply has no `relevance_score`")
@@ -201,7 +201,7 @@ def _probe_rerank(subject: Subject) -> Script:
 
 @script("completions")
 def _probe_completions(subject: Subject) -> Script:
-    reply = yield from _request_operation(
+    reply = yield from _send_and_settle(
         subject, "completions", prompt="One, two, three,", max_tokens=4
     )
     if not isinstance(reply.at("choices", 0, "text"), str):

@@ -89,7 +89,7 @@ _HINTS: Mapping[str, object] = SAMPLES["hints"]
 
 
 @script("messages.roles")
-def _probe_message_roles(subject: Subject) -> Script:
+def _probe_acceptance_of_message_roles(subject: Subject) -> Script:
     refused = []
     for sample in SAMPLES["roles"]:
         reply = yield subject.ask(sample["messages"], 4)
@@ -131,7 +131,7 @@ def _probe_report_of_unknown_field(subject: Subject) -> Script:
 
 
 @script("lengthens")
-def _probe_longer_prompt(subject: Subject, *, least: int, what: str, **fields: object) -> Script:
+def _probe_prompt_growth(subject: Subject, *, least: int, what: str, **fields: object) -> Script:
     plain = (yield subject.ask(HELLO, 4)).answer()
     more = (yield subject.ask(HELLO, 4, **fields)).answer()
     if plain.prompt is None or more.prompt is None:
@@ -194,7 +194,7 @@ def _probe_wrong_request(subject: Subject, *, request: str, statuses: Sequence[i
 
 
 @script("key")
-def _probe_key_refusal(subject: Subject, *, credential: Credential) -> Script:
+def _probe_refusal_without_valid_key(subject: Subject, *, credential: Credential) -> Script:
     if not subject.keyed:
         return unclear("asked without a key anyway")
     reply = yield _build_short_request(subject, credential)

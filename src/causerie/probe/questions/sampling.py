@@ -39,7 +39,7 @@ def _build_hot_request(subject: Subject, **fields: object) -> ProbeRequest:
     return subject.ask(_OPEN, 16, **({"temperature": _HOT} | fields))
 
 
-def _send_until_repeated(request: ProbeRequest) -> Steps[tuple[bool, str]]:
+def _tell_if_repeated_and_text(request: ProbeRequest) -> Steps[tuple[bool, str]]:
     # Up to three texts: the first may be computed otherwise, for its prompt was not cached.
     before = (yield request).answer().text
     for _ in range(2):
@@ -52,7 +52,7 @@ def _send_until_repeated(request: ProbeRequest) -> Steps[tuple[bool, str]]:
 
 @script("temperature")
 def _probe_temperature(subject: Subject) -> Script:
-    still, cold = yield from _send_until_repeated(subject.ask(_OPEN, 16, temperature=0))
+    still, cold = yield from _tell_if_repeated_and_text(subject.ask(_OPEN, 16, temperature=0))
     hot = (yield _build_hot_request(subject)).answer().text
     hotter = (yield _build_hot_request(subject)).answer().text
     moved = len({hot, hotter, cold}) > 1
@@ -66,7 +66,7 @@ def _probe_temperature(subject: Subject) -> Script:
 @script("narrows")
 def _probe_narrowing_parameter(subject: Subject, *, name: str, value: float) -> Script:
     # Texts at a high temperature are equal if only the likeliest token is left.
-    same, _ = yield from _send_until_repeated(_build_hot_request(subject, **{name: value}))
+    same, _ = yield from _tell_if_repeated_and_text(_build_hot_request(subject, **{name: value}))
     if not same:
         return no(f"accepted, no effect: three texts at {value:g} all differ")
     texts = set()
@@ -79,7 +79,7 @@ def _probe_narrowing_parameter(subject: Subject, *, name: str, value: float) -> 
 
 @script("seed")
 def _probe_seed(subject: Subject) -> Script:
-    same, text = yield from _send_until_repeated(_build_hot_request(subject, seed=7))
+    same, text = yield from _tell_if_repeated_and_text(_build_hot_request(subject, seed=7))
     if not same:
         return no("accepted, no effect: three texts with the same seed all differ")
     for other in (8, 9):
@@ -89,7 +89,7 @@ def _probe_seed(subject: Subject) -> Script:
 
 
 @script("penalises")
-def _probe_penalty(subject: Subject, *, name: str, value: float) -> Script:
+def _probe_if_penalty_changes_text(subject: Subject, *, name: str, value: float) -> Script:
     # A text that repeats itself must change under a penalty on repetition.
     first = (yield subject.ask(_AGAIN, 32)).answer()
     plain = (yield subject.ask(_AGAIN, 32)).answer()
@@ -174,7 +174,7 @@ def _probe_contradicting_limits(subject: Subject) -> Script:
 
 
 @script("longer answer")
-def _probe_longer_answer(subject: Subject, *, name: str, value: object, least: int) -> Script:
+def _probe_answer_lengthening(subject: Subject, *, name: str, value: object, least: int) -> Script:
     brief = (yield subject.ask(BRIEF, BRIEF_MOST).with_reuse()).answer()
     if brief.completion is None:
         return unclear("no usage tells how long answers are")
@@ -251,7 +251,7 @@ def _is_continuation(answer: ProbeAnswer) -> bool:
 
 
 @script("continue_final_message")
-def _probe_continue_field(subject: Subject) -> Script:
+def _probe_continue_final_message(subject: Subject) -> Script:
     answer = (yield subject.ask(_build_unfinished_talk(), 8, **_FIELDS).with_reuse()).answer()
     if _is_continuation(answer):
         if answer.text.startswith(_STARTED):
@@ -272,7 +272,7 @@ def _count_prompt_tokens_saved(subject: Subject, answer: ProbeAnswer) -> Steps[i
 
 
 @script("continues")
-def _probe_continuation(subject: Subject) -> Script:
+def _probe_every_way_to_continue(subject: Subject) -> Script:
     # Any of the three ways will do.
     talk = _build_unfinished_talk()
     ways = (
