@@ -76,10 +76,10 @@ async def test_a_degraded_target_gets_a_tenth_of_its_share_and_keeps_no_conversa
     assert 0.05 < share < 0.14  # 1 of 11
     of_t0 = next(one for one in way.explain(ALIKE, ASK) if one.candidate.name == "t0")
     assert round(of_t0.share, 3) == round(0.1 / 1.1, 3)
-    way._context.last_targets.note("Hi", "t0", 0.0)
+    way._shared_state.last_targets.note("Hi", "t0", 0.0)
     kept = [one for one in conversations if way.explain(ALIKE, one)[0].candidate.name == "t1"]
     for one in kept[:20]:
-        way._context.last_targets.note(one.messages[0].text, "t0", way._context.clock())
+        way._shared_state.last_targets.note(one.messages[0].text, "t0", way._shared_state.clock())
         assert way.explain(ALIKE, one)[0].candidate.name == "t1"
 
 

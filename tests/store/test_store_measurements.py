@@ -151,7 +151,7 @@ async def test_a_replaced_target_is_written_and_forgotten(database: Database) ->
     await replica.measurements.write()
     assert [sums.answered for _, _, sums in await store.quarters(0)] == [2]
     assert replica.counts() == [(2, 0)]
-    assert not replica.measurements._written_sums  # nothing of the one that is gone
+    assert not replica.measurements._last_written_quarter  # nothing of the one that is gone
 
 
 async def test_old_measurements_are_deleted_in_bounded_numbers(database: Database) -> None:

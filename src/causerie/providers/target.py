@@ -78,15 +78,15 @@ class BodyStream:
         default_factory=partial(EventDecoder, MAX_EVENT_BYTES, values=True)
     )
     _content_timeout: float = _NEVER  # that the next content may take
-    _content_due: float = _NEVER  # when it has taken too long
-    _arrival_sink: ArrivalSink | None = None
+    _next_content_due: float = _NEVER  # when it has taken too long
+    _text_continuation_sink: ArrivalSink | None = None
     _unread: memoryview | bytes = b""  # what has come and was not read yet
     _pending_batches: deque[Batch] = field(default_factory=deque)  # read and not handed on yet
     _failure: ServiceError | None = None
 
     async def leave(self) -> None:
         """Return the connection to its pool if the reply has ended, else close it."""
-        self._arrival_sink = self._response_body.taker = None
+        self._text_continuation_sink = self._response_body.taker = None
         if self._reply_reader.ended:
             await self._response_body.finish(_CLOSING_SECONDS)
         else:
@@ -94,8 +94,8 @@ class BodyStream:
 
     def on_arrival(self, sink: ArrivalSink) -> None:
         """Pass batches that only continue a text to ``sink`` while the next batch is awaited."""
-        self._arrival_sink = sink
-        self._response_body.taker = self._emit_text_continuation
+        self._text_continuation_sink = sink
+        self._response_body.taker = self._try_emit_text_continuation
 
     def __aiter__(self) -> Self:
         return self
@@ -106,7 +106,7 @@ class BodyStream:
             await asyncio.sleep(0)  # others have their turn
             return self._pending_batches.popleft()
         body, incoming, decoder = self._response_body, self._reply_reader, self._decoder
-        self._content_due = monotonic() + self._content_timeout  # whatever comes without content
+        self._next_content_due = monotonic() + self._content_timeout  # whatever else comes
         while True:
             if self._failure is not None:
                 raise self._failure
@@ -116,7 +116,9 @@ class BodyStream:
             large = decoder.held > LARGE
             try:
                 piece = (
-                    b"" if self._unread else self._check_size(await body.piece(self._content_due))
+                    b""
+                    if self._unread
+                    else self._check_size(await body.piece(self._next_content_due))
                 )
                 if self._unread or len(piece) > _AT_ONCE:
                     piece = await self._take_next_slice(piece)
@@ -125,26 +127,26 @@ class BodyStream:
                 else:
                     await self._decode_or_offload_piece(piece, events)
             except (TransportFailed, LineTooLong, ServiceError) as failure:
-                await self._finish_or_keep_failure(failure, events)
+                await self._finish_complete_reply_or_store_failure(failure, events)
             if events:
                 body.due = self._reply_deadline
                 self._content_timeout = _TAIL_SECONDS if incoming.complete else self._chunk_seconds
-                return self._split_off_first_batch(events) if large else events
+                return self._queue_portions_after_first(events) if large else events
             if incoming.complete:
-                self._content_due = min(self._content_due, monotonic() + _TAIL_SECONDS)
+                self._next_content_due = min(self._next_content_due, monotonic() + _TAIL_SECONDS)
 
-    def _emit_text_continuation(self, piece: bytes) -> bool:
-        sink, body = self._arrival_sink, self._response_body
-        left = self._remaining_reply_bytes - len(piece)
+    def _try_emit_text_continuation(self, body_piece: bytes) -> bool:
+        sink, body = self._text_continuation_sink, self._response_body
+        left = self._remaining_reply_bytes - len(body_piece)
         if sink is None or left < 0:
             return False
-        batch = self._reply_reader.goes_on(piece, self._decoder)
+        batch = self._reply_reader.goes_on(body_piece, self._decoder)
         if not batch:
             return False
         self._remaining_reply_bytes = left
-        self._content_due = body.late = monotonic() + self._chunk_seconds
+        self._next_content_due = body.late = monotonic() + self._chunk_seconds
         if not sink(batch):
-            self._arrival_sink = body.taker = None
+            self._text_continuation_sink = body.taker = None
         return True
 
     def _check_size(self, piece: bytes) -> bytes:
@@ -163,11 +165,11 @@ class BodyStream:
 
     async def _decode_or_offload_piece(self, piece: bytes, events: list[Event]) -> None:
         if self._decoder.held > LARGE and (not piece or b"\n" in piece):
-            await offload(self._decode_piece, piece, events)
+            await offload(self._decode_piece_or_end, piece, events)
         else:
-            self._decode_piece(piece, events)
+            self._decode_piece_or_end(piece, events)
 
-    def _decode_piece(self, piece: bytes, events: list[Event]) -> None:
+    def _decode_piece_or_end(self, piece: bytes, events: list[Event]) -> None:
         incoming, decoder = self._reply_reader, self._decoder
         if piece:
             incoming.feed(decoder.feed(piece), events)
@@ -175,12 +177,12 @@ class BodyStream:
             incoming.feed(decoder.close(), events)
             incoming.finish(events)
 
-    def _split_off_first_batch(self, events: list[Event]) -> Batch:
+    def _queue_portions_after_first(self, events: list[Event]) -> Batch:
         first, *others = in_portions(events)
         self._pending_batches.extend(others)
         return first
 
-    async def _finish_or_keep_failure(
+    async def _finish_complete_reply_or_store_failure(
         self, failure: TransportFailed | LineTooLong | ServiceError, events: list[Event]
     ) -> None:
         # A reply that lacks only its usage is complete.
@@ -299,27 +301,27 @@ class ProviderReply(Struct, eq=False):
     _native_request: NativeRequest | None = None  # the request as it came, where that is passed on
     changes: Sequence[str] = ()
     _unsent_request: Outgoing | None = None  # until it is
-    _is_streamed: bool = False  # whether it was asked for as a stream
+    _is_stream_requested: bool = False  # whether it was asked for as a stream
     _http_response: HttpResponse | None = None  # once the request is on its way
-    # Once something is there, unless ``_one_pass_reply``.
+    # Once something is there, unless ``_fast_path_events_and_fingerprint``.
     _reply_reader: Incoming | PassedReader | None = None
-    _one_pass_reply: PlainRead | None = None
-    _body_stream: BodyStream | None = None
+    _fast_path_events_and_fingerprint: PlainRead | None = None
+    _batch_stream: BodyStream | None = None
     _first_batch: Batch = ()  # all of it, where it is no stream
-    _pending_batches: list[Batch] = []  # what follows the batch, last first, where it is large
+    _reversed_batches: list[Batch] = []  # what follows the batch, last first, where it is large
 
     @property
     def events(self) -> AsyncIterator[Batch]:
-        return self._body_stream or self
+        return self._batch_stream or self
 
     @property
     def on_arrival(self) -> Callable[[ArrivalSink], None] | None:
-        return None if self._body_stream is None else self._body_stream.on_arrival
+        return None if self._batch_stream is None else self._batch_stream.on_arrival
 
     @property
     def fingerprint(self) -> str:
-        if self._one_pass_reply is not None:
-            named = self._one_pass_reply[1]
+        if self._fast_path_events_and_fingerprint is not None:
+            named = self._fast_path_events_and_fingerprint[1]
         else:
             named = None if self._reply_reader is None else self._reply_reader.fingerprint
         return named or self._target.provider.fingerprint
@@ -330,13 +332,13 @@ class ProviderReply(Struct, eq=False):
         A reply that is not streamed is made whole, whoever leaves: while nothing of it is there,
         it is as long as it may be.
         """
-        if self._one_pass_reply is not None:
-            return self._one_pass_reply[0][-1]
+        if self._fast_path_events_and_fingerprint is not None:
+            return self._fast_path_events_and_fingerprint[0][-1]
         if self._reply_reader is not None:
             return self._reply_reader.usage
         if self._http_response is None or self._http_response.unsent:
             return _NOTHING
-        made = 0 if self._is_streamed else output_estimate(self._request)
+        made = 0 if self._is_stream_requested else output_estimate(self._request)
         return Usage(prompt_estimate(self._request), made, estimated=True)
 
     def trail(self) -> Trail | None:
@@ -346,7 +348,7 @@ class ProviderReply(Struct, eq=False):
         build = self._build_outgoing
         sent = await offload(build) if self._request.large else build()
         self._unsent_request = sent
-        self.changes, self._is_streamed = sent.changes, sent.streamed
+        self.changes, self._is_stream_requested = sent.changes, sent.streamed
         self._native_request = sent.native
         if not self._target.provider.slots.take():
             raise Overloaded("The provider has no room now; please try again later.")
@@ -354,8 +356,8 @@ class ProviderReply(Struct, eq=False):
 
     async def __aexit__(self, *_: object) -> None:
         try:
-            if self._body_stream is not None:
-                await self._body_stream.leave()
+            if self._batch_stream is not None:
+                await self._batch_stream.leave()
         finally:
             self._target.provider.slots.give_back()
 
@@ -387,20 +389,20 @@ class ProviderReply(Struct, eq=False):
             try:
                 response = await asking
             except Stale:
-                response = await self._resend_request(due, anew=True)
+                response = await self._rebuild_and_resend(due, anew=True)
             if response.status == 401 and await provider.renews(key):
                 response.close()
-                response = await self._resend_request(due)
+                response = await self._rebuild_and_resend(due)
             at_hand = response.at_hand()
             usual = response.status == 200 and at_hand.startswith(_VALUES)
             whole = at_hand if usual else await self._read_body_or_start_stream(response, end)
             if whole is not None:
                 if len(whole) <= LARGE:
-                    self._parse_whole_body(whole)
+                    self._parse_whole_body_into_first_batch(whole)
                 else:
-                    await offload(self._parse_whole_body, whole)
+                    await offload(self._parse_whole_body_into_first_batch, whole)
                     self._first_batch, *others = in_portions(self._first_batch)
-                    self._pending_batches = others[::-1]
+                    self._reversed_batches = others[::-1]
         except TransportFailed as failure:
             raise failed(failure) from failure
         except InvalidRequest as failure:
@@ -408,26 +410,26 @@ class ProviderReply(Struct, eq=False):
             raise
         return self._first_batch or await self._read_next_batch()
 
-    async def _resend_request(self, due: float, *, anew: bool = False) -> HttpResponse:
+    async def _rebuild_and_resend(self, due: float, *, anew: bool = False) -> HttpResponse:
         self._http_response = None
         return await self._post_body((await offload(self._build_outgoing)).body, due, anew=anew)
 
     def _post_body(
         self, body: bytes, deadline: float, *, anew: bool = False
     ) -> Coroutine[None, None, HttpResponse]:
-        provider, request, asked = self._target.provider, self._request, self._record_response
+        provider, request, asked = self._target.provider, self._request, self._set_http_response
         native = self._native_request if request.passed is None else request.operation
         return provider.post(self._model, body, deadline, anew=anew, asked=asked, native=native)
 
     async def _read_next_batch(self) -> Batch:
-        if self._body_stream is not None:
-            return await self._body_stream.__anext__()
-        if not self._pending_batches:
+        if self._batch_stream is not None:
+            return await self._batch_stream.__anext__()
+        if not self._reversed_batches:
             raise StopAsyncIteration
         await asyncio.sleep(0)  # others have their turn
-        return self._pending_batches.pop()
+        return self._reversed_batches.pop()
 
-    def _record_response(self, response: HttpResponse) -> None:
+    def _set_http_response(self, response: HttpResponse) -> None:
         self._http_response = response
 
     async def _read_body_or_start_stream(self, response: HttpResponse, end: float) -> bytes | None:
@@ -447,7 +449,7 @@ class ProviderReply(Struct, eq=False):
             response.close()
             raise
 
-    def _parse_whole_body(self, body: bytes) -> None:
+    def _parse_whole_body_into_first_batch(self, body: bytes) -> None:
         asked, request = self._target, self._request
         read: PlainRead | None = None
         if self._native_request is not None:
@@ -464,7 +466,7 @@ class ProviderReply(Struct, eq=False):
                 (*said, used), named = read
                 used = asked.provider.dialect.reported(used, request.cache_scope)
                 read = (*said, used), named
-            self._first_batch, self._one_pass_reply = read[0], read
+            self._first_batch, self._fast_path_events_and_fingerprint = read[0], read
             return
         incoming = self._reply_reader = self._new_reply_reader()
         self._first_batch = incoming.whole(body)
@@ -473,7 +475,7 @@ class ProviderReply(Struct, eq=False):
         incoming, provider = self._new_reply_reader(), self._target.provider
         self._reply_reader = incoming
         lines = isinstance(incoming, NativeIncoming)
-        self._body_stream = BodyStream(
+        self._batch_stream = BodyStream(
             incoming,
             body,
             provider.deadlines.between_chunks,

@@ -40,9 +40,9 @@ def _copy_or_translate_thinking_fields(draft: RequestDraft) -> None:
     for name in ("reasoning_effort", "thinking_token_budget"):
         if draft.given(name):
             draft.fields[name] = draft.document[name]
-    _copy_safe_template_arguments(draft)
+    _copy_non_renderer_template_arguments(draft)
     if not draft.given("reasoning"):
-        if _is_thinking_by_model_name(draft):
+        if _is_thinking_enabled_by_model_name(draft):
             _write_template_switch(draft, _NAME)
         return
     thinking = draft.request.thinking
@@ -57,9 +57,9 @@ def _copy_or_translate_thinking_fields(draft: RequestDraft) -> None:
 
 def _write_thinking_to_template(draft: RequestDraft) -> None:
     control, thinking = draft.dialect.thinking, draft.request.thinking
-    _copy_safe_template_arguments(draft)
+    _copy_non_renderer_template_arguments(draft)
     said = _sent_field(draft, "reasoning", "reasoning_effort", "thinking_token_budget")
-    if said or _is_thinking_by_model_name(draft):
+    if said or _is_thinking_enabled_by_model_name(draft):
         _write_template_switch(draft, said or _NAME)
     if thinking.effort is not None:
         write = _write_template_effort if control.effort_in_template else _write_reasoning_effort
@@ -79,7 +79,7 @@ def _write_thinking_type_and_effort(draft: RequestDraft) -> None:
     enabled = draft.request.thinking.enabled
     if enabled is not None:
         draft.fields["thinking"] = {"type": "enabled" if enabled else "disabled"}
-        draft.moved(_find_switch_field(draft), "thinking.type")
+        draft.moved(_find_switch_source(draft), "thinking.type")
     _write_budget_and_effort(draft)
 
 
@@ -109,24 +109,24 @@ def _write_reasoning_object(draft: RequestDraft) -> None:
         draft.moved(f"{_KWARGS}.enable_thinking", "reasoning")
 
 
-def _write_adaptive_thinking(draft: RequestDraft) -> None:
+def _write_messages_api_thinking(draft: RequestDraft) -> None:
     # A budget is manual thinking; with an effort the model chooses the length. The summary is
     # requested because some models send no text of their reasoning otherwise.
     thinking = draft.request.thinking
     if thinking.enabled is False:
         draft.fields["thinking"] = {"type": "disabled"}
-        draft.moved(_find_switch_field(draft), "thinking.type")
+        draft.moved(_find_switch_source(draft), "thinking.type")
         return
     if thinking.budget:
         budget = max(thinking.budget, _LEAST_BUDGET)
         manual = {"type": "enabled", "budget_tokens": budget, "display": "summarized"}
         draft.fields["thinking"] = manual
-        draft.moved(_find_budget_field(draft), "thinking")
+        draft.moved(_budget_field_or_empty(draft), "thinking")
         if budget != thinking.budget:
             draft.changes.append(f"thinking.budget_tokens {thinking.budget}->{budget}")
     elif thinking.enabled or thinking.adaptive or thinking.effort is not None:
         draft.fields["thinking"] = {"type": "adaptive", "display": "summarized"}
-        draft.moved(_find_switch_field(draft), "thinking.type")
+        draft.moved(_find_switch_source(draft), "thinking.type")
     if thinking.effort is not None:
         word = draft.dialect.thinking.efforts[thinking.effort]
         draft.fields["output_config"] = {"effort": word}
@@ -141,11 +141,11 @@ _WRITERS: Mapping[Switch, Callable[[RequestDraft], None]] = {
     "effort": _write_thinking_as_effort,
     "typed": _write_thinking_type_and_effort,
     "object": _write_reasoning_object,
-    "adaptive": _write_adaptive_thinking,
+    "adaptive": _write_messages_api_thinking,
 }
 
 
-def _copy_safe_template_arguments(draft: RequestDraft) -> None:
+def _copy_non_renderer_template_arguments(draft: RequestDraft) -> None:
     # The renderer's own arguments would let a client run its own template.
     sent = draft.document.get(_KWARGS)
     if sent is None:
@@ -182,7 +182,7 @@ def _write_reasoning_effort(draft: RequestDraft, effort: str) -> None:
     draft.fields["reasoning_effort"] = word
     sent = draft.document.get("reasoning_effort")
     if sent is None:
-        draft.moved(_find_switch_field(draft), "reasoning_effort")
+        draft.moved(_find_switch_source(draft), "reasoning_effort")
         if word != effort and draft.request.thinking.effort is not None:
             draft.changes.append(f"reasoning.effort {effort}->{word}")
     elif sent != word:
@@ -193,7 +193,7 @@ def _write_thinking_budget(draft: RequestDraft) -> None:
     budget, name = draft.request.thinking.budget, draft.dialect.thinking.budget
     if not budget:
         return
-    said = _find_budget_field(draft)
+    said = _budget_field_or_empty(draft)
     if name is None:
         raise draft.unsupported(said, "Use `reasoning_effort`.")
     draft.fields[name] = budget
@@ -239,17 +239,17 @@ def _sent_field(draft: RequestDraft, *names: str) -> str:
     return next((name for name in names if draft.given(name)), "")
 
 
-def _find_budget_field(draft: RequestDraft) -> str:
+def _budget_field_or_empty(draft: RequestDraft) -> str:
     said = _sent_field(draft, "thinking_token_budget", "reasoning")
     return "reasoning.max_tokens" if said == "reasoning" else said
 
 
-def _find_switch_field(draft: RequestDraft) -> str:
+def _find_switch_source(draft: RequestDraft) -> str:
     said = _sent_field(draft, "reasoning", "reasoning_effort", "thinking_token_budget", _KWARGS)
     return f"{_KWARGS}.enable_thinking" if said == _KWARGS else said or _NAME
 
 
-def _is_thinking_by_model_name(draft: RequestDraft) -> bool:
+def _is_thinking_enabled_by_model_name(draft: RequestDraft) -> bool:
     kwargs = draft.document.get(_KWARGS) or {}
     given = _sent_field(draft, "reasoning", "reasoning_effort") or kwargs.get("reasoning_effort")
     return draft.request.thinking.enabled is True and not _has_thinking_switch(kwargs) and not given

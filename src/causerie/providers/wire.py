@@ -139,12 +139,12 @@ class ProviderLogprobs(Struct, gc=False):
         tops = chain(self.top_logprobs or (), repeat(None))
         told = zip(self.tokens, self.token_logprobs, tops, strict=False)
         return [
-            ProviderLogprob(token, logprob, None, _sort_alternatives(top))
+            ProviderLogprob(token, logprob, None, _to_sorted_alternatives(top))
             for token, logprob, top in told
         ]
 
 
-def _sort_alternatives(logprobs: dict[str, float | None] | None) -> list[ProviderAlternative]:
+def _to_sorted_alternatives(logprobs: dict[str, float | None] | None) -> list[ProviderAlternative]:
     found = [ProviderAlternative(token, logprob) for token, logprob in (logprobs or {}).items()]
     return sorted(found, key=lambda each: -inf if each.logprob is None else each.logprob)[::-1]
 
@@ -295,22 +295,22 @@ def _convert_chunk(json_document: Any) -> ProviderChunk:
         if not is_nothing(json_document.get("error")):
             return ProviderChunk(error=json_document["error"])
         _delete_empty_lists_and_objects(json_document)
-        for choice in _list_objects_or_raise(json_document.get("choices"), _MOST_CHOICES):
+        for choice in _pick_objects_raise_if_more(json_document.get("choices"), _MOST_CHOICES):
             _mend_choice(choice)
-        _filter_usage_counts(json_document)
+        _filter_usage_in_place(json_document)
     try:
         return msgspec.convert(json_document, ProviderChunk, strict=False)
     except msgspec.ValidationError as error:
         raise ValueError("no chunk of a chat completion") from error
 
 
-def _filter_usage_counts(json_object: dict[str, Any]) -> None:
-    usage = json_object.pop("usage", None)
+def _filter_usage_in_place(chunk_or_choice: dict[str, Any]) -> None:
+    usage = chunk_or_choice.pop("usage", None)
     if isinstance(usage, dict):
-        json_object["usage"] = _keep_plausible_counts(usage)
-    extra = json_object.pop("x_groq", None)
+        chunk_or_choice["usage"] = _keep_plausible_counts(usage)
+    extra = chunk_or_choice.pop("x_groq", None)
     if isinstance(extra, dict) and isinstance(extra.get("usage"), dict):
-        json_object["x_groq"] = {"usage": _keep_plausible_counts(extra["usage"])}
+        chunk_or_choice["x_groq"] = {"usage": _keep_plausible_counts(extra["usage"])}
 
 
 def _keep_plausible_counts(usage: dict[str, Any]) -> dict[str, Any]:
@@ -324,28 +324,28 @@ def _keep_plausible_counts(usage: dict[str, Any]) -> dict[str, Any]:
 
 def _mend_choice(choice: dict[str, Any]) -> None:
     _delete_empty_lists_and_objects(choice)
-    _filter_usage_counts(choice)
+    _filter_usage_in_place(choice)
     if choice.get("index") is None:
         choice["index"] = 0
     if not isinstance(choice.get("finish_reason"), str | None):
         choice["finish_reason"] = json.dumps(choice["finish_reason"])[:64]
-    for said in _list_objects_or_raise([choice.get("delta"), choice.get("message")], 2):
+    for said in _pick_objects_raise_if_more([choice.get("delta"), choice.get("message")], 2):
         _delete_empty_lists_and_objects(said)
         for name in _TEXTS & said.keys():
-            said[name] = _convert_object_to_text(said[name], name)
+            said[name] = _convert_object_to_text_or_none(said[name], name)
         choice["logprobs"] = _convert_logprobs(choice.get("logprobs"), said)
         if isinstance(said.get("tool_calls"), dict):
             said["tool_calls"] = [said["tool_calls"]]
-        for call in _list_objects_or_raise(said.get("tool_calls"), _MOST_CALLS):
+        for call in _pick_objects_raise_if_more(said.get("tool_calls"), _MOST_CALLS):
             _delete_empty_lists_and_objects(call)
             given = call.get("id")
             number = isinstance(given, int) and not isinstance(given, bool)
             call["id"] = str(given) if number else given if isinstance(given, str) else None
-            for function in _list_objects_or_raise([call.get("function")], 1):
+            for function in _pick_objects_raise_if_more([call.get("function")], 1):
                 _delete_empty_lists_and_objects(function)
 
 
-def _convert_object_to_text(json_value: object, field_name: str) -> object:
+def _convert_object_to_text_or_none(json_value: object, field_name: str) -> object:
     if not isinstance(json_value, dict):
         return json_value
     text = json_value.get("text", json_value.get("content"))
@@ -370,7 +370,7 @@ def _delete_empty_lists_and_objects(json_object: dict[str, Any]) -> None:
         del json_object[name]
 
 
-def _list_objects_or_raise(items: object, most: int) -> list[dict[str, Any]]:
+def _pick_objects_raise_if_more(items: object, most: int) -> list[dict[str, Any]]:
     if isinstance(items, list) and len(items) > most:
         raise ValueError(f"{len(items)} values where at most {most} may be")
     return [each for each in items if isinstance(each, dict)] if isinstance(items, list) else []
@@ -398,11 +398,11 @@ def _find_error_in_body(body: bytes) -> object:
     return found if told else None
 
 
-def _repair_surrogates(json_value: Any, field_name: str = "") -> Any:
+def _repair_inner_surrogates(json_value: Any, field_name: str = "") -> Any:
     if isinstance(json_value, dict):
-        return {key: _repair_surrogates(each, key) for key, each in json_value.items()}
+        return {key: _repair_inner_surrogates(each, key) for key, each in json_value.items()}
     if isinstance(json_value, list):
-        return [_repair_surrogates(each) for each in json_value]
+        return [_repair_inner_surrogates(each) for each in json_value]
     if not isinstance(json_value, str) or not _SURROGATE.search(json_value):
         return json_value
     first = last = ""
@@ -421,4 +421,4 @@ def whole_characters(text: str) -> str:
 def mended(data: bytes) -> Any:
     """Parse JSON, replacing NaN, bad UTF-8 and lone surrogates; raise :class:`ValueError`."""
     sound = _STRING_OR_NAN.sub(lambda found: b"null" if found[1] else found[0], data)
-    return _repair_surrogates(json.loads(sound.decode("utf-8", "replace")))
+    return _repair_inner_surrogates(json.loads(sound.decode("utf-8", "replace")))

@@ -42,7 +42,7 @@ class CircuitBreaker:
     _overloaded_until: float = 0.0
     _trial_deadline: float = 0.0
     rejections: int = 0  # in a row
-    _rejecting_until: float = 0.0
+    _rejection_pause_end: float = 0.0
     reason: str = ""
     well: bool = True
 
@@ -64,7 +64,7 @@ class CircuitBreaker:
             return "full"
         if self.open or not self.rejecting:
             return "half_open" if self.open else "up"
-        if now < self._rejecting_until:
+        if now < self._rejection_pause_end:
             return "rejecting"
         return "trying" if now < self._trial_deadline else "half_open"
 
@@ -76,7 +76,7 @@ class CircuitBreaker:
             "down": self._down_until,
             "trying": self._trial_deadline,
             "full": self._overloaded_until,
-            "rejecting": self._rejecting_until,
+            "rejecting": self._rejection_pause_end,
         }.get(self.state(), 0.0)
         return max(until - self.clock(), 0.0)
 
@@ -93,7 +93,7 @@ class CircuitBreaker:
 
     def answers(self) -> None:
         self.rejections = 0
-        self._rejecting_until = 0.0
+        self._rejection_pause_end = 0.0
         self.refuses()
 
     def refuses(self) -> None:
@@ -110,8 +110,8 @@ class CircuitBreaker:
         self.well = False
         self.reason = reason
         now = self.clock()
-        if self.rejecting and now >= self._rejecting_until:
-            self._rejecting_until = now + LONGEST_WAIT_SECONDS * (0.5 + 0.5 * self._chance())
+        if self.rejecting and now >= self._rejection_pause_end:
+            self._rejection_pause_end = now + LONGEST_WAIT_SECONDS * (0.5 + 0.5 * self._chance())
 
     def succeeded(self) -> None:
         if not self.well:

@@ -89,9 +89,9 @@ class Measurements:
         wall: Callable[[], int] = time.time_ns,
     ) -> None:
         self._get_router, self._store, self._unix_time_ns = router, store, wall
-        self._written_sums: dict[TargetState, tuple[int, Sums]] = {}  # last quarter, by us
+        self._last_written_quarter: dict[TargetState, tuple[int, Sums]] = {}  # by us
         self._quarter_hour_sums: _SumsByTarget = {}  # by all processes
-        self._day_sums: _SumsByTarget = {}
+        self._daily_sums: _SumsByTarget = {}
         self._read_since = 0  # earlier quarters, and days, do not change
 
     @asynccontextmanager
@@ -135,21 +135,21 @@ class Measurements:
             return
         live = dict.fromkeys(self._get_router().target_states())
         changes: list[tuple[TargetState, int, Sums]] = []
-        for state in {**self._written_sums, **live}:
+        for state in {**self._last_written_quarter, **live}:
             changes += [(state, start, sums) for start, sums in self._compute_unwritten_sums(state)]
             await asyncio.sleep(0)  # a median of thousands each
         if changes:
             await self._store.add([(state.name, start, sums) for state, start, sums in changes])
         for state, start, sums in changes:
-            last, before = self._written_sums.get(state, (start, _NONE))
-            self._written_sums[state] = start, sums.plus(before) if start == last else sums
+            last, before = self._last_written_quarter.get(state, (start, _NONE))
+            self._last_written_quarter[state] = start, sums.plus(before) if start == last else sums
             kept = self._quarter_hour_sums.setdefault(state.name, {})
             kept[start] = kept.get(start, _NONE).plus(sums)
-        for state in [one for one in self._written_sums if one not in live and not one.in_flight]:
-            del self._written_sums[state]
+        for state in [s for s in self._last_written_quarter if s not in live and not s.in_flight]:
+            del self._last_written_quarter[state]
 
     def _compute_unwritten_sums(self, target_state: TargetState) -> Iterator[tuple[int, Sums]]:
-        last, before = self._written_sums.get(target_state, (0, _NONE))
+        last, before = self._last_written_quarter.get(target_state, (0, _NONE))
         for bucket in target_state.latency_stats.history.day():
             if bucket.start >= last:
                 sums = Sums.of(bucket).plus(before if bucket.start == last else _NONE, -1)
@@ -163,9 +163,9 @@ class Measurements:
         now = self._unix_time_ns() // 1_000_000_000
         day, all_days = now - targets.DAY_SECONDS, now - DAYS_KEPT * targets.DAY_SECONDS
         new = self._read_since
-        _merge_recent_rows(self._quarter_hour_sums, await self._store.quarters(max(day, new)), day)
+        _put_rows_drop_old(self._quarter_hour_sums, await self._store.quarters(max(day, new)), day)
         days = await self._store.days(max(all_days, new - targets.DAY_SECONDS))
-        _merge_recent_rows(self._day_sums, days, all_days)
+        _put_rows_drop_old(self._daily_sums, days, all_days)
         quarter = targets.QUARTER_SECONDS
         self._read_since = now - now % quarter - quarter  # late ones are seen
 
@@ -188,7 +188,7 @@ class Measurements:
         """
         answered, failed = defaultdict[int, int](int), defaultdict[int, int](int)
         for name in names:
-            for start, sums in self._day_sums.get(name, {}).items():
+            for start, sums in self._daily_sums.get(name, {}).items():
                 answered[start] += sums.answered
                 failed[start] += sums.failed
         return [
@@ -204,7 +204,7 @@ class Measurements:
         hour = [one for one in day if one.start > hour_ago]
         answered = sum(one.answered for one in day)
         asked = answered + sum(one.failed for one in day)
-        last = day[-1].start if day else max(self._day_sums.get(name, ()), default=None)
+        last = day[-1].start if day else max(self._daily_sums.get(name, ()), default=None)
         return targets.Figures(
             _choose_figure(stats.first_token, hour, day, lambda one: one.first_token),
             _choose_figure(stats.speed, hour, day, lambda one: one.speed),
@@ -213,7 +213,7 @@ class Measurements:
         )
 
 
-def _merge_recent_rows(sums_by_target: _SumsByTarget, rows: Sequence[Row], since: int) -> None:
+def _put_rows_drop_old(sums_by_target: _SumsByTarget, rows: Sequence[Row], since: int) -> None:
     for name, start, sums in rows:
         sums_by_target.setdefault(name, {})[start] = sums
     for name, found in [*sums_by_target.items()]:

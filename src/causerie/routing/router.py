@@ -217,7 +217,7 @@ class Execution(TargetSelector, eq=False):
             if batch:
                 last = batch[-1]
                 if last.__class__ is events.Usage and not self.whole:
-                    batch = self._record_completion(attempt, batch, last)
+                    batch = self._record_completion_and_sum_up_usage(attempt, batch, last)
                 if not self._emit_batch(emit, batch):
                     await self._wait_for_client()
                 if self.whole:
@@ -273,7 +273,7 @@ class Execution(TargetSelector, eq=False):
         attempt.first = [*ending, told]
         return attempt
 
-    def _record_completion(
+    def _record_completion_and_sum_up_usage(
         self, attempt: Attempt, last_batch: events.Batch, usage: events.Usage
     ) -> events.Batch:
         target_state = attempt.target_state
@@ -304,7 +304,7 @@ class Execution(TargetSelector, eq=False):
         try:
             if request.n > 1 or attempt.answer.verbatim:
                 raise failure
-            return await self._resume_reply(self._sent_prefix.partial(usage, trail), failure)
+            return await self._begin_continuation(self._sent_prefix.partial(usage, trail), failure)
         except errors.ServiceError as last:
             said = self._sent_prefix.shows(reasoning=False) or self._sent_prefix.finished
             if not request.stream or request.thinking.visible or said:
@@ -312,7 +312,9 @@ class Execution(TargetSelector, eq=False):
             errors.forget_frames(last)
         return await self.again(failure)
 
-    async def _resume_reply(self, partial: events.Partial, failure: errors.ServiceError) -> Attempt:
+    async def _begin_continuation(
+        self, partial: events.Partial, failure: errors.ServiceError
+    ) -> Attempt:
         waited, pause = 0.0, _FIRST_PAUSE_SECONDS
         while not self.spent() and (able := self._list_continuing_targets(partial)):
             try:
@@ -360,7 +362,7 @@ class RankedTarget(Struct, frozen=True):
     tied: tuple[str, ...] = ()
 
 
-def _explain_rank(
+def _to_ranked_target(
     candidate: Candidate,
     group: Sequence[Candidate],
     target_states: Mapping[str, TargetState],
@@ -402,7 +404,7 @@ class Router:
         chance: Callable[[], float] | None = None,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._context = selector.RoutingContext(
+        self._shared_state = selector.RoutingContext(
             {}, budget, clock, chance or random.Random().random, pause, selector.LastTargets()
         )
         self.replace(targets, admission_queues or {})
@@ -411,7 +413,7 @@ class Router:
         self, targets: Mapping[str, Target], admission_queues: Mapping[str, AdmissionQueue]
     ) -> None:
         """Use these targets from now on; running requests keep theirs."""
-        context = self._context
+        context = self._shared_state
         target_states: dict[str, TargetState] = {}
         for name, target in targets.items():
             state, queue = context.target_states.get(name), admission_queues.get(name)
@@ -419,14 +421,14 @@ class Router:
                 breaker = CircuitBreaker(context.clock, context.chance)
                 state = TargetState(name, target, queue, breaker)
             target_states[name] = state
-        self._context = structs.replace(context, target_states=target_states)
+        self._shared_state = structs.replace(context, target_states=target_states)
 
     def renewed(
         self, targets: Mapping[str, Target], admission_queues: Mapping[str, AdmissionQueue]
     ) -> Router:
         """Return a new router over ``targets``; targets that this one has too keep their state."""
         other = Router({})
-        other._context = self._context
+        other._shared_state = self._shared_state
         other.replace(targets, admission_queues)
         return other
 
@@ -444,14 +446,14 @@ class Router:
         """
         tried = [] if tried is None else tried
         return Execution(
-            self._context, request, candidates, tried=tried, uncounted=len(tried), watch=watch
+            self._shared_state, request, candidates, tried=tried, uncounted=len(tried), watch=watch
         )
 
     async def count_tokens(
         self, candidates: Sequence[Candidate], request: ChatRequest
     ) -> int | None:
         """Return the first able target's count of prompt tokens; ``None`` if it cannot count."""
-        context = self._context
+        context = self._shared_state
         last = context.last_target(request)
         refused: list[InvalidRequest] = []
         for one in selector.order(candidates, context.target_states, request, context.chance, last):
@@ -470,7 +472,7 @@ class Router:
         self, candidates: Sequence[Candidate], request: ChatRequest
     ) -> Sequence[RankedTarget]:
         """Return the targets in the order in which a request would ask them now, with reasons."""
-        context, conversation = self._context, selector.affinity_key(request)
+        context, conversation = self._shared_state, selector.affinity_key(request)
         target_states = context.target_states
         last = context.last_target(request)
         groups = selector.available(candidates, target_states)
@@ -479,15 +481,15 @@ class Router:
         # Ties are in the configured order.
         ordered = selector.order(candidates, target_states, request, lambda: 0.0, last)
         return [
-            _explain_rank(one, groups.get(one.priority, ()), target_states, conversation, last)
+            _to_ranked_target(one, groups.get(one.priority, ()), target_states, conversation, last)
             for one in (by_name[target_state.name] for target_state in ordered)
         ]
 
     def target_states(self) -> Sequence[TargetState]:
-        return list(self._context.target_states.values())
+        return list(self._shared_state.target_states.values())
 
     def target_state(self, name: str) -> TargetState | None:
-        return self._context.target_states.get(name)
+        return self._shared_state.target_states.get(name)
 
     def target_stats(self, name: str) -> TargetStats | None:
         state = self.target_state(name)
@@ -498,4 +500,4 @@ class Router:
             state.call_stats.add(classes)
 
     def status(self) -> list[TargetStatus]:
-        return [target_state.status() for target_state in self._context.target_states.values()]
+        return [target_state.status() for target_state in self._shared_state.target_states.values()]

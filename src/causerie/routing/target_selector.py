@@ -96,7 +96,7 @@ class Attempt(Struct, eq=False):
             answer = self.answer = await reply.__aenter__()
             self._reply_context_manager = reply
             upcoming = answer.events.__anext__
-            while not _has_content(batch := await upcoming()):
+            while not _has_content_or_end(batch := await upcoming()):
                 before += batch
             self.first = [*before, *batch] if before else batch
         except StopAsyncIteration:
@@ -141,7 +141,7 @@ class Attempt(Struct, eq=False):
                 await self._queue_context_manager.__aexit__(None, None, None)
 
 
-def _has_content(batch: events.Batch) -> bool:
+def _has_content_or_end(batch: events.Batch) -> bool:
     for event in batch:
         if isinstance(event, _WORDS):
             if event.text:
@@ -323,7 +323,7 @@ class TargetSelector(Struct, eq=False):
     queued_seconds: float = 0.0  # until a place was free, of the targets that answered
     upstream_seconds: float = 0.0  # until the first content, of the targets that answered
     uncounted: int = 0  # how many of ``tried`` cost nothing of the budget
-    _seconds_without_answer: float = 0.0  # without an answer
+    _retry_budget_seconds_spent: float = 0.0  # without an answer
 
     def routed_seconds(self, attempt: Attempt) -> float:
         """Return the seconds from the start of the first attempt to the start of ``attempt``."""
@@ -331,17 +331,17 @@ class TargetSelector(Struct, eq=False):
 
     def spent(self) -> bool:
         budget, counted = self.context.budget, len(self.tried) - self.uncounted
-        return counted >= budget.attempts or self._seconds_without_answer >= budget.seconds
+        return counted >= budget.attempts or self._retry_budget_seconds_spent >= budget.seconds
 
     def reached(self) -> bool:
         return self.attempt is not None or any(one.reached for one in self.tried)
 
     async def wait(self, seconds: float) -> None:
         await self.context.pause(seconds)
-        self._seconds_without_answer += seconds
+        self._retry_budget_seconds_spent += seconds
 
     def broke(self, attempt: Attempt, failure: ServiceError) -> None:
-        self._seconds_without_answer += attempt.began - attempt.started
+        self._retry_budget_seconds_spent += attempt.began - attempt.started
         attempt.reached = True
         attempt.failure = cause_of(failure)
 
@@ -367,21 +367,21 @@ class TargetSelector(Struct, eq=False):
                 continue
             if failures and place >= len(target_states):
                 await self._pause_before_retry(target_state)
-            request = self.request.within(self._find_token_bounds(target_state.name))
+            request = self.request.within(self._find_context_and_output_limits(target_state.name))
             attempt = Attempt(target_state, request, partial)
             try:
                 await attempt.begin()
             except ServiceError as refused:
-                self._record_failed_attempt(attempt, refused)
+                self._append_failed_attempt_to_tried(attempt, refused)
                 failures.append(refused)
                 forget_frames(refused)
             except BaseException:
-                self._record_abandoned_attempt(attempt)
+                self._append_abandoned_to_tried_if_charged(attempt)
                 raise
             else:
-                self._record_successful_attempt(attempt)
+                self._append_answering_attempt_to_tried(attempt)
                 return attempt
-            self._seconds_without_answer += self.context.clock() - attempt.started
+            self._retry_budget_seconds_spent += self.context.clock() - attempt.started
             if partial is None and not _may_succeed_elsewhere(failures[-1]):
                 raise failures[-1]
             hopeless = hopeless or (target_state is target_states[0] and attempt.resting)
@@ -406,7 +406,7 @@ class TargetSelector(Struct, eq=False):
     def _count_attempts_at(self, target_state: TargetState) -> int:
         return sum(one.target == target_state.name for one in self.tried)
 
-    def _record_successful_attempt(self, attempt: Attempt) -> None:
+    def _append_answering_attempt_to_tried(self, attempt: Attempt) -> None:
         self.attempt = attempt
         self.tried.append(attempt)
         self._set_served_by(attempt.target_state.name)
@@ -421,7 +421,7 @@ class TargetSelector(Struct, eq=False):
         rest = self.request.wildcard
         self.answered_by = target_name.replace("*", rest, 1) if rest else target_name
 
-    def _find_token_bounds(self, target_name: str) -> TokenBounds:
+    def _find_context_and_output_limits(self, target_name: str) -> TokenBounds:
         for one in self.candidates:
             if one.name == target_name:
                 return one.bounds
@@ -433,10 +433,10 @@ class TargetSelector(Struct, eq=False):
         exceeded = [each for each in failures if each.code == "context_length_exceeded"]
         reported = (each.metadata.get("context_length") for each in exceeded)
         short = max((length for length in reported if isinstance(length, int)), default=0)
-        length = self._find_token_bounds(target_state.name).context_length
+        length = self._find_context_and_output_limits(target_state.name).context_length
         return length is not None and length <= short
 
-    def _record_abandoned_attempt(self, attempt: Attempt) -> None:
+    def _append_abandoned_to_tried_if_charged(self, attempt: Attempt) -> None:
         # A target that has processed tokens counts as the one that served: they are charged.
         used = attempt.answer.usage()
         if used.prompt + used.completion:
@@ -446,7 +446,7 @@ class TargetSelector(Struct, eq=False):
             self._set_served_by(attempt.target)
             self.queued_seconds += attempt.queued_seconds
 
-    def _record_failed_attempt(self, attempt: Attempt, failure: ServiceError) -> None:
+    def _append_failed_attempt_to_tried(self, attempt: Attempt, failure: ServiceError) -> None:
         attempt.failure = cause_of(failure)
         failure.changes = attempt.changes(self.request, failure.changes)
         self.tried.append(attempt)

@@ -168,7 +168,7 @@ class LatencyStats:
         if self._clock() >= self._failures_recent_until:
             self._failures_recent_until = float("-inf")
             return None
-        answered, failed = self._count_recent_requests(_RECENT_MINUTES)
+        answered, failed = self._count_recent_answered_and_failed(_RECENT_MINUTES)
         is_degraded = failed >= _LEAST_FAILED and failed * _DEGRADED >= answered + failed
         return (failed, answered + failed) if is_degraded else None
 
@@ -209,10 +209,10 @@ class LatencyStats:
 
     def uptime(self, minutes: int) -> float | None:
         """Return the share of answered requests in the last ``minutes``; ``None`` without any."""
-        answered, failed = self._count_recent_requests(minutes)
+        answered, failed = self._count_recent_answered_and_failed(minutes)
         return answered / (answered + failed) if answered + failed else None
 
-    def _count_recent_requests(self, minutes: int) -> tuple[int, int]:
+    def _count_recent_answered_and_failed(self, minutes: int) -> tuple[int, int]:
         now = self._clock() // 60
         summed, answered, failed = self._counts_by_window.get(minutes, (-1.0, 0, 0))
         if summed != now:
@@ -314,7 +314,7 @@ class TargetState:
                 self.breaker.full(wait_of(failure), reason)
         elif isinstance(failure, UpstreamFailed) and not _has_target_answered(failure):
             failure.metadata.setdefault("target", self.name)
-            self._update_breaker(failure, self.breaker.failed)
+            self._record_and_log_if_down(failure, self.breaker.failed)
             self.latency_stats.failed()
         else:
             self.breaker.refuses()
@@ -324,11 +324,11 @@ class TargetState:
         return bool(self.latency_stats.uptime(_PROOF_MINUTES))
 
     def absent(self, failure: ServiceError) -> None:
-        self._update_breaker(failure, self.breaker.absent)
+        self._record_and_log_if_down(failure, self.breaker.absent)
 
-    def _update_breaker(self, failure: ServiceError, record_failure: Callable[..., None]) -> None:
+    def _record_and_log_if_down(self, failure: ServiceError, record: Callable[..., None]) -> None:
         was_open = self.breaker.open
-        record_failure(cause_of(failure), proven=self.proven)
+        record(cause_of(failure), proven=self.proven)
         if self.breaker.open and not was_open:
             log.warning(
                 "target down",

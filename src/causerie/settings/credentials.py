@@ -78,7 +78,7 @@ def read_credentials(
             continue  # that none names no place is a problem of the settings
         kind = str(path[-1] if path[0] == "providers" else path[0])
         with findings.collecting():
-            found[kind][owner or dotted(path)] = _read_secret(loaded, path, secret, environ)
+            found[kind][owner or dotted(path)] = _read_secret_value(loaded, path, secret, environ)
     findings.end()
     return Credentials(
         keys=found["key"],
@@ -123,7 +123,9 @@ def one_word(value: str, gives: str) -> str:
     return value
 
 
-def _read_secret(loaded: Loaded, path: KeyPath, secret: Secret, environ: Mapping[str, str]) -> str:
+def _read_secret_value(
+    loaded: Loaded, path: KeyPath, secret: Secret, environ: Mapping[str, str]
+) -> str:
     try:
         value = secret_value(secret, environ)
         if path[-1] == "proxy":
@@ -155,7 +157,7 @@ def _run_secret_command(secret: Secret) -> str:
     with started:
         try:
             assert started.stdout is not None
-            output = _read_output(started.stdout, end)
+            output = _read_output_as_text(started.stdout, end)
             code = started.wait(max(end - monotonic(), 0))
         except subprocess.TimeoutExpired:
             words = f"has not ended after {_COMMAND_SECONDS:g} s"
@@ -171,7 +173,7 @@ def _run_secret_command(secret: Secret) -> str:
     return output
 
 
-def _read_output(stdout: IO[bytes], deadline: float) -> str:
+def _read_output_as_text(stdout: IO[bytes], deadline: float) -> str:
     output = b""
     with selectors.DefaultSelector() as selector:
         selector.register(stdout, selectors.EVENT_READ)

@@ -60,7 +60,7 @@ class SettingsDecoder:
         decoded: dict[str, Any] = {}
         for name, field in known.items():
             if name in value:
-                found = self._decode_value(field.type, value[name], (*path, name))
+                found = self._decode_or_wrong(field.type, value[name], (*path, name))
                 if found is not _WRONG:
                     decoded[name] = found
             elif field.required:
@@ -81,7 +81,7 @@ class SettingsDecoder:
             return ()
         return f"wrong-{len(self.problems)}" if bare is str else bare()
 
-    def _decode_value(self, value_type: Any, value: object, path: KeyPath) -> Any:
+    def _decode_or_wrong(self, value_type: Any, value: object, path: KeyPath) -> Any:
         only = alone(value_type)
         if value is None and only is not value_type:  # of no file: a flag hands on whole tables
             return None
@@ -98,7 +98,9 @@ class SettingsDecoder:
         item = item_of(bare)
         if is_struct_type(plain(item)):
             if isinstance(value, list | tuple):
-                found = [self._decode_value(item, one, (*path, i)) for i, one in enumerate(value)]
+                found = [
+                    self._decode_or_wrong(item, one, (*path, i)) for i, one in enumerate(value)
+                ]
                 return tuple(one for one in found if one is not _WRONG)
             if "inline" not in extras(item):
                 self._add_problem(path, f"is {shown(value)}; it takes a list of tables")
@@ -112,8 +114,8 @@ class SettingsDecoder:
             self._add_problem(path, f"is {known}; it takes {describe(value_type)}")
             return _WRONG
 
-    def _add_problem(self, path: KeyPath, advice: str, fault_path: KeyPath | None = None) -> None:
-        self.faults.append(path if fault_path is None else fault_path)
+    def _add_problem(self, path: KeyPath, advice: str, as_fault: KeyPath | None = None) -> None:
+        self.faults.append(path if as_fault is None else as_fault)
         self.problems.append(Problem(self._find_origin(path), dotted(path), advice))
 
 

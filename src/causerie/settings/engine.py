@@ -125,16 +125,18 @@ def _find_vllm_pool_problems(at: KeyPath, vllm: Vllm) -> Iterator[Broken]:
             yield Broken((*at, index), "has a port, which its SRV records name; take it out")
         if address in seen[:index]:
             yield Broken((*at, index), "stands there twice; each server is named once")
-        elif vllm.kv_events is not None and _parse_host(address) in map(_parse_host, seen[:index]):
+        elif vllm.kv_events is not None and _hostname_or_empty(address) in map(
+            _hostname_or_empty, seen[:index]
+        ):
             words = "is on the host of another one, and so are the ports of `kv_events`"
             yield Broken((*at, index), f"{words}; take them out, or start both by `replicas`")
 
 
 def _is_srv_name(address: str) -> bool:
-    return _parse_host(address).startswith("_")
+    return _hostname_or_empty(address).startswith("_")
 
 
-def _parse_host(address: str) -> str:
+def _hostname_or_empty(address: str) -> str:
     return urlsplit(address).hostname or ""
 
 

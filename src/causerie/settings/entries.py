@@ -165,10 +165,10 @@ def refusals(entry: Entry, alone: Loaded) -> tuple[str, ...]:
     elif not origin.startswith("line"):
         return (f"{origin} says which {entry.table.path[-1]} there are",)
     if entry.kind == "model":
-        return (*_find_file_only_settings(entry), *_find_model_refusals(entry.body))
+        return (*_find_file_only_setting_refusals(entry), *_find_model_refusals(entry.body))
     if entry.kind == "door":
         return tuple(_find_door_refusals(entry))
-    return tuple(_find_file_only_settings(entry))
+    return tuple(_find_file_only_setting_refusals(entry))
 
 
 def _find_conflicts_with_file(entry: Entry, file_settings: Loaded, index: int) -> Iterator[str]:
@@ -185,7 +185,7 @@ def _find_conflicts_with_file(entry: Entry, file_settings: Loaded, index: int) -
             yield f"{field.name}: is set by {place}, which wins"
 
 
-def _find_file_only_settings(entry: Entry) -> Iterator[str]:
+def _find_file_only_setting_refusals(entry: Entry) -> Iterator[str]:
     for path, words in entry.table.file_only.items():
         if has_value(entry.body, path.split(".")):
             yield f"{path}: {words}"

@@ -227,7 +227,7 @@ def load(
     layers = _read_file_layer(file, text, environ, folder)
     known = dict(leaves(Settings))
     _put_variables(layers, known, environ)
-    problems = _put_overrides(layers, known, overrides)
+    problems = _put_overrides_and_list_problems(layers, known, overrides)
     _add_default_doors(layers.values, entries)
     _put_entries(layers, entries)
     _fill_known_providers(layers.values)
@@ -310,7 +310,7 @@ def _put_variables(
             layers.put(path, _parse_value(kind, environ[own]), f"variable {own}")
 
 
-def _put_overrides(
+def _put_overrides_and_list_problems(
     layers: _Layers, type_by_path: Mapping[KeyPath, Any], overrides: Sequence[Override]
 ) -> list[Problem]:
     problems = []
@@ -422,7 +422,7 @@ def read_entry_file(file: Path) -> tuple[Sequence[Entry], Sequence[str]]:
     found: dict[EntryKey, Entry] = {}
     for kind, form in TABLES.items():
         path = form.path
-        for index, table in enumerate(_read_entry_tables(file, path, values, findings)):
+        for index, table in enumerate(_list_tables_at_path(file, path, values, findings)):
             place = f"{file}:{lines.get((*path, index)) or lines.get(path)}"
             with findings.collecting():
                 entry = _build_entry(kind, table, place)
@@ -439,7 +439,7 @@ def read_entry_file(file: Path) -> tuple[Sequence[Entry], Sequence[str]]:
     return list(found.values()), others
 
 
-def _read_entry_tables(
+def _list_tables_at_path(
     file: Path, path: Sequence[str], values: Mapping[str, Any], findings: Findings
 ) -> list[dict[str, Any]]:
     tables: Any = values

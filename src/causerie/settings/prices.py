@@ -89,15 +89,15 @@ def price_list(settings: Settings) -> PriceList:
     except (OSError, UnicodeError) as failure:
         raise WrongList(f'"{file}" cannot be read as text') from failure
     try:
-        return _update_shipped_list(text)
+        return _build_updated_price_list(text)
     except WrongList as failure:
         raise WrongList(f'"{file}": {failure}') from failure
 
 
 @lru_cache(maxsize=2)
-def _update_shipped_list(list_text: str) -> PriceList:
+def _build_updated_price_list(update_text: str) -> PriceList:
     # Settings are loaded again for each entry that is tried.
-    return shipped_list().updated(parsed_list(list_text))
+    return shipped_list().updated(parsed_list(update_text))
 
 
 def price_rules(settings: Settings) -> Iterator[Broken]:

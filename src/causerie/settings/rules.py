@@ -98,7 +98,7 @@ def _find_provider_problems(at: KeyPath, provider: ProviderSettings) -> Iterator
     for path, name, other in repeated(ids):
         yield Broken(path, f'"{name}" is there already', other)
     for place, model in tables(provider, "models"):
-        yield from _find_unknown_parameters((*at, *place), model)
+        yield from _find_unknown_supported_parameters((*at, *place), model)
 
 
 def _find_dialect_problems(at: KeyPath, provider: ProviderSettings) -> Iterator[Broken]:
@@ -123,7 +123,7 @@ def _find_passed_field_problems(at: KeyPath, provider: ProviderSettings) -> Iter
         place: KeyPath = (*at, setting)
         for path in getattr(provider, setting):
             privilege = privilege_in(path)
-            if (advice := _explain_needless_field(path, dialect)) is not None:
+            if (advice := _explain_refused_or_needless_field(path, dialect)) is not None:
                 yield Broken(place, advice, relies_on=((*at, "dialect"),))
             elif setting == "passes" and privilege is not None:
                 yield Broken(
@@ -135,7 +135,7 @@ def _find_passed_field_problems(at: KeyPath, provider: ProviderSettings) -> Iter
                 yield Broken(place, f'"{path}" is not privileged; move it to `passes`')
 
 
-def _explain_needless_field(path: str, dialect: Dialect | None) -> str | None:
+def _explain_refused_or_needless_field(path: str, dialect: Dialect | None) -> str | None:
     name = path.partition(".")[0]
     if name in REFUSED:
         return f'"{path}" is refused at every door: {REFUSED[name]}'
@@ -147,7 +147,7 @@ def _explain_needless_field(path: str, dialect: Dialect | None) -> str | None:
     return None
 
 
-def _find_unknown_parameters(
+def _find_unknown_supported_parameters(
     at: KeyPath, model: ProviderModelSettings | catalog.CatalogEndpointSettings
 ) -> Iterator[Broken]:
     known = HONOURED | HINT_NAMES
@@ -189,7 +189,7 @@ def catalog_rules(settings: Settings) -> Iterator[Broken]:
         for place, endpoint in tables(entry, "endpoints"):
             if entry.id.endswith(":free") and endpoint.price != PriceSettings():
                 yield Broken((*at, *place, "price"), f'is set, and "{entry.id}" is free; remove it')
-            yield from _find_unknown_parameters((*at, *place), endpoint)
+            yield from _find_unknown_supported_parameters((*at, *place), endpoint)
 
 
 # Rules for the service as a whole.
@@ -245,11 +245,11 @@ _FORMATS = [form.name for form in FORMATS]
 
 
 def broken_rules(settings: Settings) -> Iterator[Broken]:
-    yield from _find_name_problems(settings)
+    yield from _find_model_name_problems(settings)
     yield from _find_model_problems(settings)
     for path, _, secret in secrets(settings):
         yield from secret_rules(path, secret)
-    yield from _find_network_problems(settings)
+    yield from _find_invalid_ip_networks(settings)
     yield from provider_rules(settings)
     yield from catalog_rules(settings)
     yield from price_rules(settings)
@@ -272,7 +272,7 @@ def broken_rules(settings: Settings) -> Iterator[Broken]:
         yield from address_rules(("tracing", "address"), settings.tracing.address, instead)
 
 
-def _find_network_problems(settings: Settings) -> Iterator[Broken]:
+def _find_invalid_ip_networks(settings: Settings) -> Iterator[Broken]:
     places: list[tuple[KeyPath, Sequence[str] | None]] = [
         (("console", "proxies"), settings.console.proxies),
         (("server", "private_networks"), settings.server.private_networks),
@@ -286,7 +286,7 @@ def _find_network_problems(settings: Settings) -> Iterator[Broken]:
                 yield Broken(at, f"holds no network: {error}")
 
 
-def _find_name_problems(settings: Settings) -> Iterator[Broken]:
+def _find_model_name_problems(settings: Settings) -> Iterator[Broken]:
     # A service with accounts may begin without models: operators add them to its database.
     empty = not settings.models and not settings.aliases and not settings.catalog
     if empty and not has_accounts(settings):
@@ -373,7 +373,7 @@ _NAMED = 5
 def notes(settings: Settings) -> Iterator[str]:
     """Yield warnings about people who sign up, limits of free models, and missing prices."""
     found = [each for each in door_addresses(settings) if each.door.keys == "accounts"]
-    yield from _warn_of_free_models(settings, found)
+    yield from _warn_of_uncounted_free_limits(settings, found)
     console = settings.console
     by_identity = any(each.sign_up for each in settings.identity_providers)
     if found and console.enabled and (console.sign_up or by_identity):
@@ -408,7 +408,7 @@ def _describe_newcomer_budget(budget: str, credits: str) -> str:
     )
 
 
-def _warn_of_free_models(settings: Settings, doors: list[DoorAddress]) -> Iterator[str]:
+def _warn_of_uncounted_free_limits(settings: Settings, doors: list[DoorAddress]) -> Iterator[str]:
     free = {
         endpoint.model
         for entry in settings.catalog

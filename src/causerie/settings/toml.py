@@ -109,11 +109,11 @@ def table_text(
     remarks = remarks or {}
     lines = [f"[[{'.'.join(array)}]]"]
     for name, value in values.items():
-        lines += _format_setting(name, value, remarks.get(name, ""))
+        lines += _format_setting_as_lines(name, value, remarks.get(name, ""))
     return "\n".join(lines)
 
 
-def _format_setting(key: str, value: object, remark: str) -> list[str]:
+def _format_setting_as_lines(key: str, value: object, remark: str) -> list[str]:
     words = " ".join("".join(c if c.isprintable() else " " for c in remark).split())
     comment = f"  # {words}" if words else ""
     line = f"{_quote_key(key)} = {as_toml(value)}"

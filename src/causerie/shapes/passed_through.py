@@ -138,7 +138,7 @@ def parse(operation: Operation, body: bytes, rules: ParsingRules) -> ChatRequest
     except msgspec.ValidationError as error:
         raise _build_field_error(str(error)) from error
     known, unlisted = sift(values, operations.FIELDS[operation])
-    facts = _build_request_fields(asked)
+    facts = _build_chat_request_fields(asked)
     # Requests that begin alike go to the same target, all others are spread.
     value: Any = next(known[name] for name in ("query", "prompt", "input") if name in known)
     first = value if isinstance(value, str) or isinstance(value[0], int) else value[0]
@@ -158,24 +158,24 @@ def parse(operation: Operation, body: bytes, rules: ParsingRules) -> ChatRequest
     )
 
 
-def _build_request_fields(request: Any) -> Mapping[str, Any]:
-    match request:
+def _build_chat_request_fields(parsed: Any) -> Mapping[str, Any]:
+    match parsed:
         case operations.EmbeddingsRequest():
-            body = PassedBody("embeddings", _estimate_input_tokens(request.input, "input"))
+            body = PassedBody("embeddings", _estimate_input_tokens(parsed.input, "input"))
         case operations.RerankRequest():
-            query, documents = text_tokens(request.query), request.documents
+            query, documents = text_tokens(parsed.query), parsed.documents
             texts = [one if isinstance(one, str) else one.text for one in documents]
             tokens = sum(query + text_tokens(text) for text in texts)
             body = PassedBody("rerank", tokens, -(-len(documents) // _DOCUMENTS_OF_UNIT))
         case operations.CompletionsRequest():
-            tokens = _estimate_input_tokens(request.prompt, "prompt") + text_tokens(request.suffix)
-            options = request.stream_options
+            tokens = _estimate_input_tokens(parsed.prompt, "prompt") + text_tokens(parsed.suffix)
+            options = parsed.stream_options
             return {
                 "passed": PassedBody("completions", tokens),
-                "stream": request.stream or False,
+                "stream": parsed.stream or False,
                 "include_usage": options is not None and bool(options.include_usage),
-                "max_tokens": request.max_tokens,
-                "n": (request.n or 1) * _count_prompts(request.prompt),
+                "max_tokens": parsed.max_tokens,
+                "n": (parsed.n or 1) * _count_prompts(parsed.prompt),
             }
     return {"passed": body, "max_tokens": 0}
 

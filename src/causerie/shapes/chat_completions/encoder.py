@@ -254,7 +254,7 @@ class ChunkEncoder:
     """Encodes events of a stream; each choice begins with a chunk that carries the role."""
 
     __slots__ = (
-        "_context", "_delta_heads", "_ended", "_prefix", "_reasoning_heads", "_shows_usage",
+        "_context", "_delta_heads", "_ended_choices", "_prefix", "_reasoning_heads", "_shows_usage",
         "_text_heads",
     )  # fmt: skip
 
@@ -268,7 +268,7 @@ class ChunkEncoder:
         # The same, up to the text, or to the reasoning where that is shown under one name.
         self._text_heads: dict[int, bytes] = {}
         self._reasoning_heads: dict[int, bytes] = {}
-        self._ended: set[int] = set()
+        self._ended_choices: set[int] = set()
 
     def feed(self, batch: Batch) -> bytes:
         texts = self._text_heads
@@ -297,7 +297,7 @@ class ChunkEncoder:
         prefixes = self._delta_heads.keys() or {0}
         choices = [
             ChunkChoice(index=index, delta=Delta(), finish_reason="error")
-            for index in sorted(prefixes - self._ended)
+            for index in sorted(prefixes - self._ended_choices)
         ]
         chunk = _build_chunk(self._context, choices)
         chunk.error = error
@@ -313,11 +313,11 @@ class ChunkEncoder:
             self._reasoning_heads[index] = before + b'"reasoning_content":'
         return (before, b'"role":"assistant","content":""', _GOES_ON)
 
-    def _encode_event(self, event: ContentEvent | Finished, head: bytes) -> Sequence[bytes]:
+    def _encode_event(self, event: ContentEvent | Finished, delta_head: bytes) -> Sequence[bytes]:
         if isinstance(event, Finished):
-            self._ended.add(event.choice)
+            self._ended_choices.add(event.choice)
             end = b"}]}" if event.verified else b',"verified":false}]}'
-            return (head, b'},"finish_reason":', _encode_json(event.reason), end, _EVENT_END)
+            return (delta_head, b'},"finish_reason":', _encode_json(event.reason), end, _EVENT_END)
         if not isinstance(event, ReasoningDelta):
             if isinstance(event, TextDelta) and not event.logprobs:
                 return (self._text_heads[event.choice], _encode_json(event.text), _GOES_ON)

@@ -121,7 +121,7 @@ def read_thinking(body: ObjectReader, rules: parameters.ParsingRules) -> request
     """
     if _THINKING_FIELDS.isdisjoint(body.values):
         return requests.Thinking()
-    reasoning = _read_reasoning_object(body, rules)
+    reasoning = _get_reasoning_fields(body, rules)
     kwargs = body.child("chat_template_kwargs") or ObjectReader({})
     # Values of other types mean something else to some templates.
     switch, word = kwargs.get("thinking"), kwargs.get("reasoning_effort")
@@ -131,21 +131,21 @@ def read_thinking(body: ObjectReader, rules: parameters.ParsingRules) -> request
         (reasoning.boolean("enabled"), reasoning.param("enabled")),
     ]
     template_effort = word if isinstance(word, str) and word in parameters.EFFORTS else None
-    effort, effort_param = _require_equal_settings(
+    effort, effort_param = _pick_setting_unless_contradictory(
         (body.word("reasoning_effort", parameters.EFFORTS), "reasoning_effort"),
         (template_effort, kwargs.param("reasoning_effort")),
         (reasoning.word("effort", parameters.EFFORTS), reasoning.param("effort")),
     )
-    budget, budget_param = _require_equal_settings(
+    budget, budget_param = _pick_setting_unless_contradictory(
         (body.integer("thinking_token_budget", 0, MAX_INT32), "thinking_token_budget"),
         (reasoning.integer("max_tokens", 0, MAX_INT32), reasoning.param("max_tokens")),
     )
     hidden = reasoning.boolean("exclude")
-    visible, _ = _require_equal_settings(
+    visible, _ = _pick_setting_unless_contradictory(
         (body.boolean("include_reasoning"), "include_reasoning"),
         (None if hidden is None else not hidden, reasoning.param("exclude")),
     )
-    enabled, enabled_param = _require_equal_settings(
+    enabled, enabled_param = _pick_setting_unless_contradictory(
         *switches,
         (None if effort is None else effort != "none", effort_param),
         (False if budget == 0 else None, budget_param),  # some tokens only bound it
@@ -164,7 +164,7 @@ def read_thinking(body: ObjectReader, rules: parameters.ParsingRules) -> request
     )
 
 
-def _read_reasoning_object(body: ObjectReader, rules: parameters.ParsingRules) -> ObjectReader:
+def _get_reasoning_fields(body: ObjectReader, rules: parameters.ParsingRules) -> ObjectReader:
     if body.has("reasoning") and not rules.reasoning_object:
         raise unsupported(
             "reasoning",
@@ -182,7 +182,7 @@ def _read_reasoning_object(body: ObjectReader, rules: parameters.ParsingRules) -
     return fields
 
 
-def _require_equal_settings(*settings: _Setting[T]) -> _Setting[T]:
+def _pick_setting_unless_contradictory(*settings: _Setting[T]) -> _Setting[T]:
     given = [setting for setting in settings if setting[0] is not None]
     for value, param in given[1:]:
         if value != given[0][0]:

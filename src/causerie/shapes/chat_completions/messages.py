@@ -115,7 +115,7 @@ def _read_assistant_message(fields: ObjectReader, name: str | None) -> Message:
     content, refusal = _read_message_content(fields, "assistant"), fields.string("refusal")
     if content is None:
         content = refusal  # said instead, as clients send it back
-    reasoning = _read_reasoning(fields)
+    reasoning = _read_reasoning_text(fields)
     calls = tuple(_read_call(call) for call in fields.objects("tool_calls", most=MAX_PAST_CALLS))
     if content is None and not calls and reasoning is None:
         raise missing(fields.param("content"), "a string, unless there are `tool_calls`")
@@ -124,7 +124,7 @@ def _read_assistant_message(fields: ObjectReader, name: str | None) -> Message:
     )
 
 
-def _read_reasoning(fields: ObjectReader) -> str | None:
+def _read_reasoning_text(fields: ObjectReader) -> str | None:
     reasoning = fields.string("reasoning_content")
     if reasoning is None:
         reasoning = fields.string("reasoning")

@@ -129,7 +129,7 @@ class _MessageMender(Struct, eq=False):
             self._drop_invalid_field(message, "tool_calls", list)
             calls = message.get("tool_calls")
             if calls:
-                made = [self._mend_call(call, at) for at, call in enumerate(calls)]
+                made = [self._mend_call_or_none(call, at) for at, call in enumerate(calls)]
                 message["tool_calls"] = [call for call in made if call is not None]
         self._mend_content(message)
         return message
@@ -146,7 +146,7 @@ class _MessageMender(Struct, eq=False):
         del message[name]
         self._note_change(name, "dropped")
 
-    def _mend_call(self, call: Any, index: int) -> Entry | None:
+    def _mend_call_or_none(self, call: Any, index: int) -> Entry | None:
         place = f"tool_calls[{index}]"
         function = call.get("function") if isinstance(call, dict) else None
         if not isinstance(function, dict) or index >= MAX_PAST_CALLS:
@@ -178,7 +178,7 @@ class _MessageMender(Struct, eq=False):
         elif isinstance(content, list):
             kept: list[Entry] = []
             for at, part in enumerate(content):
-                made = self._mend_part(part) if at < MAX_PARTS else None
+                made = self._mend_part_or_none(part) if at < MAX_PARTS else None
                 if made is not part:
                     self._note_change(f"content[{at}]", "dropped" if made is None else "repaired")
                 if made is not None:
@@ -188,14 +188,14 @@ class _MessageMender(Struct, eq=False):
             message["content"] = msgspec.json.encode(content).decode()
             self._note_change("content", "repaired")
 
-    def _mend_part(self, part: Any) -> Entry | None:
+    def _mend_part_or_none(self, part: Any) -> Entry | None:
         if isinstance(part, str):
             return {"type": "text", "text": part}
         if not isinstance(part, dict):
             return None
         kind = part.get("type")
         if kind in _TEXTS or (kind == "refusal" and self._role == "assistant"):
-            return _mend_text_part(part, "refusal" if kind == "refusal" else "text")
+            return _rebuild_text_part_or_none(part, "refusal" if kind == "refusal" else "text")
         if kind != "image_url":
             return None
         try:
@@ -205,7 +205,7 @@ class _MessageMender(Struct, eq=False):
         return part
 
 
-def _mend_text_part(part: Entry, kind: str) -> Entry | None:
+def _rebuild_text_part_or_none(part: Entry, kind: str) -> Entry | None:
     text = part.get(kind)
     if not isinstance(text, str):
         return None
@@ -285,20 +285,20 @@ def _pair_results(messages: Sequence[tuple[int, Any]], changes: Changes) -> list
                 given = _string_or_none(call.get("id"))
                 made = _Call(given, ids.take(given), call["function"]["name"])
                 calls.setdefault(index, []).append(made)
-    orphans = _assign_results(messages, calls)
+    orphans = _set_call_results_and_list_orphans(messages, calls)
     names = {call.given: call.name for group in calls.values() for call in group}
     placed: list[tuple[int, Any]] = []
     for index, message in messages:
         if index in calls:
-            placed += _add_results(index, message, calls[index], changes)
+            placed += _yield_message_with_results(index, message, calls[index], changes)
         elif index in orphans:
-            placed += _add_missing_call(index, message, ids, names, changes)
+            placed += _yield_made_up_call_and_result(index, message, ids, names, changes)
         elif role_of(message) != "tool":
             placed.append((index, message))
     return placed
 
 
-def _assign_results(
+def _set_call_results_and_list_orphans(
     messages: Sequence[tuple[int, Any]], calls_by_message: Mapping[int, Sequence[_Call]]
 ) -> Mapping[int, Entry]:
     unanswered = _OpenCalls()
@@ -326,7 +326,7 @@ def _string_or_none(call_id: Any) -> str | None:
     return call_id if isinstance(call_id, str) else None
 
 
-def _add_results(
+def _yield_message_with_results(
     index: int, message: Entry, calls: Sequence[_Call], changes: Changes
 ) -> Iterator[tuple[int, Entry]]:
     renamed: dict[str, str] = {}
@@ -361,7 +361,7 @@ def _add_results(
         yield place, {**result, "tool_call_id": call.id}
 
 
-def _add_missing_call(
+def _yield_made_up_call_and_result(
     index: int, result: Entry, ids: _CallIds, names: Mapping[str | None, str], changes: Changes
 ) -> Iterator[tuple[int, Entry]]:
     given = _string_or_none(result.get("tool_call_id"))

@@ -341,7 +341,7 @@ def plain_request(
         else parameters.SamplingParams(temperature)
         if top_p is None
         else parameters.SamplingParams(temperature, top_p=top_p),
-        params=_params_by_given.get(given) or _list_given_fields(given),
+        params=_params_by_given.get(given) or _list_and_cache_given_fields(given),
         keeps_output_limit=rules.reject_long_output,
         sent=fields,
         native=native,
@@ -350,9 +350,9 @@ def plain_request(
     )
 
 
-def _list_given_fields(is_given: _Given) -> frozenset[str]:
-    sent = [name for name, there in zip(_OPTIONAL, is_given, strict=True) if there]
-    names = _params_by_given[is_given] = frozenset(["model", "messages", *sent])
+def _list_and_cache_given_fields(given_flags: _Given) -> frozenset[str]:
+    sent = [name for name, there in zip(_OPTIONAL, given_flags, strict=True) if there]
+    names = _params_by_given[given_flags] = frozenset(["model", "messages", *sent])
     return names
 
 
@@ -372,7 +372,7 @@ def read_fields(
 ) -> ChatRequest:
     """Read a request field by field; ``mark`` stands for lone surrogates in past messages."""
     _refuse_unsupported_fields(fields)
-    fields, messages, tools, names, changes = _mend_request(fields, rules, mark)
+    fields, messages, tools, names, changes = _read_mended_messages_and_tools(fields, rules, mark)
     sent, unlisted = sift(without_router_fields(fields.values, rules), KNOWN)
     max_tokens, min_tokens = generation.read_length(fields)
     model, fallbacks = read_models(fields, rules)
@@ -432,7 +432,7 @@ def _list_sent_parameters(fields: ObjectReader) -> frozenset[str]:
     return frozenset(names - {"logprobs"} if fields.get("logprobs") is False else names)
 
 
-def _mend_request(
+def _read_mended_messages_and_tools(
     fields: ObjectReader, rules: parameters.ParsingRules, mark: str
 ) -> tuple[ObjectReader, tuple[Message, ...], tuple[Tool, ...], Mapping[str, str], Sequence[str]]:
     fields, messages, changes = _read_conversation(fields, rules, mark)

@@ -185,13 +185,13 @@ class _Blocks(Struct, eq=False):
     _context: ResponseContext
     _reply: MessagesReply
     _next_block_index: int = 0  # index of the next block
-    _open_block_index: int = 0
+    _last_begun_block_index: int = 0
     _block_kind: str = ""  # of the open block
     _open_calls: dict[int, tuple[int, Brackets]] = {}  # blocks of those that are not complete
     _thinking_block_key: object = None  # the provider's index of the open block of thinking
     _thinking_digest: Digest = field(default_factory=Digest)
     _is_signed: bool = False
-    _withheld_texts: list[str] = []  # text that is kept back
+    _withheld_thinking: list[str] = []  # text that is kept back
     finish: Finished = Finished("stop")
     usage: Usage | None = None
 
@@ -199,12 +199,12 @@ class _Blocks(Struct, eq=False):
         match event:
             case TextDelta(text) if text:
                 if self._block_kind != "text":
-                    yield from self._begin_block("text", TextBlock())
-                yield BlockDelta(self._open_block_index, TextPiece(text))
+                    yield from self._yield_block_start("text", TextBlock())
+                yield BlockDelta(self._last_begun_block_index, TextPiece(text))
             case ReasoningDelta() if self._context.reasoning_visible:
-                yield from self._add_reasoning(event)
+                yield from self._yield_reasoning(event)
             case ToolCallStarted():
-                yield from self._start_call(event)
+                yield from self._yield_call_start(event)
             case ToolCallDelta(index, arguments) if index in self._open_calls and arguments:
                 place, brackets = self._open_calls[index]
                 yield BlockDelta(place, InputPiece(arguments))
@@ -214,79 +214,79 @@ class _Blocks(Struct, eq=False):
                     yield BlockStop(place)
             case Finished():
                 self.finish = event
-                yield from self._close_block()
+                yield from self._yield_block_stop()
                 for place, _ in self._open_calls.values():
                     yield BlockStop(place)
                 self._open_calls.clear()
             case Usage():
                 self.usage = event
 
-    def _begin_block(self, kind: str, block: ContentBlock) -> Iterator[BlockEvent]:
-        yield from self._close_block()
-        self._open_block_index, self._block_kind = self._next_block_index, kind
+    def _yield_block_start(self, kind: str, block: ContentBlock) -> Iterator[BlockEvent]:
+        yield from self._yield_block_stop()
+        self._last_begun_block_index, self._block_kind = self._next_block_index, kind
         self._next_block_index += 1
-        yield BlockStart(self._open_block_index, block)
+        yield BlockStart(self._last_begun_block_index, block)
 
-    def _close_block(self) -> Iterator[BlockEvent]:
+    def _yield_block_stop(self) -> Iterator[BlockEvent]:
         if self._block_kind == "thinking" and not self._is_signed:
-            text = "".join(self._withheld_texts)
+            text = "".join(self._withheld_thinking)
             signature = (
                 seal(SealedReasoning(text))
                 if self._reply.omits_thinking
                 else self._thinking_digest.signature()
             )
-            yield BlockDelta(self._open_block_index, SignaturePiece(signature))
+            yield BlockDelta(self._last_begun_block_index, SignaturePiece(signature))
         if self._block_kind:
-            yield BlockStop(self._open_block_index)
+            yield BlockStop(self._last_begun_block_index)
         self._block_kind = ""
 
-    def _start_call(self, event: ToolCallStarted) -> Iterator[BlockEvent]:
+    def _yield_call_start(self, event: ToolCallStarted) -> Iterator[BlockEvent]:
         if event.extra and not self._context.reasoning_visible:  # else it was said as reasoning
-            yield from self._add_redacted(seal_of(event.id, event.extra))
+            yield from self._yield_redacted(seal_of(event.id, event.extra))
         name = self._context.function_name(event.name)
-        yield from self._begin_block("call", ToolUseBlock(id=event.id, name=name))
-        self._open_calls[event.index] = self._open_block_index, Brackets()
+        yield from self._yield_block_start("call", ToolUseBlock(id=event.id, name=name))
+        self._open_calls[event.index] = self._last_begun_block_index, Brackets()
         self._block_kind = ""
 
-    def _add_reasoning(self, event: ReasoningDelta) -> Iterator[BlockEvent]:
+    def _yield_reasoning(self, event: ReasoningDelta) -> Iterator[BlockEvent]:
         if event.text and not any(_block_text(block) for block in event.blocks):
-            yield from self._add_thinking(event.text, self._thinking_block_key, "")
+            yield from self._yield_thinking(event.text, self._thinking_block_key, "")
         for block in event.blocks:
             if block["type"] in READABLE:
                 signature = block.get("signature") or ""
-                yield from self._add_thinking(_block_text(block), block.get("index"), signature)
+                yield from self._yield_thinking(_block_text(block), block.get("index"), signature)
             else:
-                yield from self._add_redacted(block)
+                yield from self._yield_redacted(block)
 
-    def _add_thinking(self, text: str, key: object, signature: str) -> Iterator[BlockEvent]:
+    def _yield_thinking(self, text: str, key: object, signature: str) -> Iterator[BlockEvent]:
         if (
             self._block_kind != "thinking"
             or self._is_signed
             or (key != self._thinking_block_key and self._thinking_block_key is not None)
         ):
-            yield from self._close_block()  # by what is kept of that block
-            self._thinking_digest, self._withheld_texts, self._is_signed = Digest(), [], False
-            yield from self._begin_block("thinking", ThinkingBlock())
+            yield from self._yield_block_stop()  # by what is kept of that block
+            self._thinking_digest, self._withheld_thinking, self._is_signed = Digest(), [], False
+            yield from self._yield_block_start("thinking", ThinkingBlock())
         self._thinking_block_key = key
         if text and self._reply.omits_thinking:
-            self._withheld_texts.append(text)
+            self._withheld_thinking.append(text)
         elif text:
             self._thinking_digest.add(text)
-            yield BlockDelta(self._open_block_index, ThinkingPiece(text))
+            yield BlockDelta(self._last_begun_block_index, ThinkingPiece(text))
         if signature:
             self._is_signed = True
             if self._reply.omits_thinking:
-                said = {"text": "".join(self._withheld_texts), "signature": signature}
+                said = {"text": "".join(self._withheld_thinking), "signature": signature}
                 sealed = {"type": "reasoning.text", **said, "format": MESSAGES_FORMAT}
                 signature = seal(SealedReasoning("", [sealed]))
-            yield BlockDelta(self._open_block_index, SignaturePiece(signature))
+            yield BlockDelta(self._last_begun_block_index, SignaturePiece(signature))
 
-    def _add_redacted(self, block: Block) -> Iterator[BlockEvent]:
+    def _yield_redacted(self, block: Block) -> Iterator[BlockEvent]:
         data = block.get("data")
         if block.get("format") != MESSAGES_FORMAT or not isinstance(data, str):
             data = seal(SealedReasoning("", [block]))
-        yield from self._begin_block("redacted", RedactedThinkingBlock(data=data))
-        yield from self._close_block()
+        yield from self._yield_block_start("redacted", RedactedThinkingBlock(data=data))
+        yield from self._yield_block_stop()
 
     def ending(self) -> Ending:
         stopped = self.finish.stop_sequence
@@ -337,7 +337,7 @@ class MessagesReply(Struct, frozen=True):
         if blocks.usage is None:
             raise InternalError("The answer ended before it was complete; please try again.")
         for index, texts in pieces.items():
-            _set_block_content(content[index], "".join(texts))
+            _set_block_text_or_input(content[index], "".join(texts))
         ending = blocks.ending()
         return MessageObject(
             id=context.identity.id,
@@ -352,7 +352,7 @@ class MessagesReply(Struct, frozen=True):
         return MessagesEncoder(context, self)
 
 
-def _set_block_content(block: ContentBlock, text: str) -> None:
+def _set_block_text_or_input(block: ContentBlock, text: str) -> None:
     match block:
         case TextBlock():
             block.text = text
@@ -377,10 +377,10 @@ class MessagesEncoder(_Blocks, eq=False):
         pieces = [] if self._has_started else [self._encode_message_start()]
         for event in batch:
             if isinstance(event, TextDelta) and self._block_kind == "text" and event.text:
-                if self._open_block_index != self._prefix_block_index:
-                    empty = encoded(BlockDelta(self._open_block_index, TextPiece("")))
+                if self._last_begun_block_index != self._prefix_block_index:
+                    empty = encoded(BlockDelta(self._last_begun_block_index, TextPiece("")))
                     self._text_delta_prefix = empty.removesuffix(b'""' + _TEXT_GOES_ON)
-                    self._prefix_block_index = self._open_block_index
+                    self._prefix_block_index = self._last_begun_block_index
                 pieces += (self._text_delta_prefix, _encode_json(event.text), _TEXT_GOES_ON)
             else:
                 pieces += map(encoded, self.blocks_of(event))

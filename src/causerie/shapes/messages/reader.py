@@ -100,7 +100,7 @@ class MessagesTranslation(Translation, eq=False):
         if isinstance(system, list):
             content = self._translate_parts(system, "system", new=True, only_text=True)
         self.names["messages[0].content"] = "system"
-        self._add_message({"role": "system", "content": content}, "system")
+        self._add_message_with_sources({"role": "system", "content": content}, "system")
 
     def add_turns(self, turns: object) -> None:
         """Add all turns; drop unsupported blocks before the last user turn, refuse later ones."""
@@ -126,16 +126,16 @@ class MessagesTranslation(Translation, eq=False):
         content = turn.get("content")
         others = {name: value for name, value in turn.items() if name not in ("role", "content")}
         if not isinstance(content, list):
-            self._add_message({"role": role, "content": content, **others}, path)
+            self._add_message_with_sources({"role": role, "content": content, **others}, path)
         elif role == "assistant":
             self._add_assistant_turn(content, path, others)
         elif role == "system":
             parts = self._translate_parts(content, f"{path}.content", new=new, only_text=True)
-            self._add_message({"role": role, "content": parts, **others}, path)
+            self._add_message_with_sources({"role": role, "content": parts, **others}, path)
         else:
             self._add_user_turn(content, path, others, new=new)
 
-    def _add_message(self, message: Entry, path: str) -> None:
+    def _add_message_with_sources(self, message: Entry, path: str) -> None:
         index = len(self.messages)
         if isinstance(message.get("content"), list):
             sources = message["content"]
@@ -162,16 +162,16 @@ class MessagesTranslation(Translation, eq=False):
             where = f"{path}.content[{at}]"
             if isinstance(block, dict) and block.get("type") == "tool_result":
                 results += 1
-                shown_images += self._add_tool_result(block, where)
+                shown_images += self._add_result_and_pick_images(block, where)
                 if said:
                     self.note(f"{where} moved")
             else:
-                said += self._translate_block(block, where, new=new)
+                said += self._translate_block_to_parts(block, where, new=new)
         parts = shown_images + said
         if parts or not results:
-            self._add_message({"role": "user", "content": parts, **others}, path)
+            self._add_message_with_sources({"role": "user", "content": parts, **others}, path)
 
-    def _add_tool_result(self, block: Entry, path: str) -> list[tuple[Entry, str]]:
+    def _add_result_and_pick_images(self, block: Entry, path: str) -> list[tuple[Entry, str]]:
         content = block.get("content")
         images: list[tuple[Entry, str]] = []
         if isinstance(content, list):
@@ -191,12 +191,12 @@ class MessagesTranslation(Translation, eq=False):
             "role": "tool",
             "tool_call_id": block.get("tool_use_id"),
             "content": content or "",
-            **_unknown_fields(block),
+            **_unknown_members(block),
         }
         if message.get("is_error") is False:
             del message["is_error"]
         self.names[f"messages[{len(self.messages)}].tool_call_id"] = f"{path}.tool_use_id"
-        self._add_message(message, path)
+        self._add_message_with_sources(message, path)
         return images
 
     def _add_assistant_turn(self, blocks: list[Any], path: str, other_fields: Entry) -> None:
@@ -221,7 +221,7 @@ class MessagesTranslation(Translation, eq=False):
                 calls.append(_translate_call(block))
                 self.called.add(str(block.get("name")))
             else:
-                said += self._translate_block(block, where, new=False)
+                said += self._translate_block_to_parts(block, where, new=False)
         message: Entry = {"role": "assistant", "content": said or None, **other_fields}
         if said == [] and not calls:
             message["content"] = ""
@@ -231,7 +231,7 @@ class MessagesTranslation(Translation, eq=False):
             message["reasoning_content"] = "".join(plain)
         if signed := [block for block in thoughts if block.keys() != {"text"}]:
             message["reasoning_details"] = signed
-        self._add_message(message, path)
+        self._add_message_with_sources(message, path)
 
     def _translate_parts(
         self, blocks: Sequence[Any], path: str, *, new: bool, only_text: bool = False
@@ -239,13 +239,13 @@ class MessagesTranslation(Translation, eq=False):
         parts: list[tuple[Entry, str]] = []
         for at, block in enumerate(blocks):
             where = f"{path}[{at}]"
-            made = self._translate_block(block, where, new=new)
+            made = self._translate_block_to_parts(block, where, new=new)
             if only_text and any(part.get("type") == "image_url" for part, _ in made):
                 raise unsupported(f"{where}.type", "The system prompt is text.")
             parts += made
         return parts
 
-    def _translate_block(
+    def _translate_block_to_parts(
         self, block: object, path: str, *, new: bool
     ) -> Iterable[tuple[Entry, str]]:
         if not isinstance(block, dict):
@@ -256,11 +256,11 @@ class MessagesTranslation(Translation, eq=False):
         match block.get("type"):
             case "text":
                 return (
-                    ({"type": "text", "text": block.get("text"), **_unknown_fields(block)}, path),
+                    ({"type": "text", "text": block.get("text"), **_unknown_members(block)}, path),
                 )
             case "image" if (url := _read_image_url(block.get("source"))) is not None:
                 self.unread.note_addresses(block, path)
-                image = {"type": "image_url", "image_url": {"url": url}, **_unknown_fields(block)}
+                image = {"type": "image_url", "image_url": {"url": url}, **_unknown_members(block)}
                 return ((image, path),)
             case "document":
                 self.unread.note_addresses(block, path)
@@ -286,7 +286,7 @@ class MessagesTranslation(Translation, eq=False):
         return ()
 
 
-def _unknown_fields(block: Entry) -> Entry:
+def _unknown_members(block: Entry) -> Entry:
     known = _NOT_PASSED[block["type"]]
     return {name: value for name, value in block.items() if name not in known}
 
@@ -299,7 +299,7 @@ def _translate_call(block: Entry) -> Entry:
         "id": block.get("id"),
         "type": "function",
         "function": function,
-        **_unknown_fields(block),
+        **_unknown_members(block),
     }
 
 
@@ -334,7 +334,7 @@ def _translate_document(block: Entry, translation: MessagesTranslation) -> Itera
             yield {"type": "image_url", "image_url": {"url": url}}
         else:
             translation.note("a part of a document dropped")
-    yield {"type": "text", "text": "\n</document>", **_unknown_fields(block)}
+    yield {"type": "text", "text": "\n</document>", **_unknown_members(block)}
 
 
 class _PlainBody(Unread, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):

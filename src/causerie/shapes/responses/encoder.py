@@ -265,7 +265,7 @@ class ResponseEncoder(Struct, eq=False):
     _output_items: list[Item] = []
     _message_item: MessageItem | None = None
     _reasoning_item: ReasoningItem | None = None
-    _item_place: dict[str, Any] = {}  # what events say of the item that is open, and its only part
+    _place_dict: dict[str, Any] = {}  # what events say of the item that is open, and its only part
     _item_texts: list[str] = []
     _logprobs: list[TokenLogprobBody] = []
     _text_prefix: bytes = b""
@@ -274,7 +274,7 @@ class ResponseEncoder(Struct, eq=False):
     _call_count: int = 0
     _status: Status = "in_progress"
     _incompletion: IncompleteDetails | None = None
-    _is_verified: bool = True
+    _is_format_verified: bool = True
     _usage: Usage | None = None
     _failure: Failure | None = None
     _echoed_fields: Mapping[str, Any] = {}
@@ -292,7 +292,7 @@ class ResponseEncoder(Struct, eq=False):
             elif isinstance(event, ToolCallStarted):
                 self._begin_call(event)
             elif isinstance(event, Finished):
-                self._is_verified = event.verified
+                self._is_format_verified = event.verified
                 self._incompletion = _INCOMPLETE.get(event.reason)
                 status: ItemStatus = "completed" if self._incompletion is None else "incomplete"
                 self._close_all(status)
@@ -341,7 +341,7 @@ class ResponseEncoder(Struct, eq=False):
             model=context.model,
             output=list(self._output_items) if self._status != "in_progress" else [],
             usage=None if self._usage is None else _build_usage(self._usage, context),
-            verified=UNSET if self._is_verified else False,
+            verified=UNSET if self._is_format_verified else False,
         )
 
     def _take_output(self) -> bytes:
@@ -385,10 +385,10 @@ class ResponseEncoder(Struct, eq=False):
                 return
             self._close_all("completed")
             self._message_item = MessageItem(id=self._new_item_id("msg"))
-            self._item_place = {**self._add_item(self._message_item), "content_index": 0}
+            self._place_dict = {**self._add_item(self._message_item), "content_index": 0}
             self._item_texts, self._logprobs = [], []
-            self._send_event("response.content_part.added", **self._item_place, part=OutputText())
-            delta = {"type": "response.output_text.delta", **self._item_place}
+            self._send_event("response.content_part.added", **self._place_dict, part=OutputText())
+            delta = {"type": "response.output_text.delta", **self._place_dict}
             start = _encode(delta).removesuffix(b"}")
             self._text_prefix = b"event: response.output_text.delta\ndata: " + start + b',"delta":'
         self._item_texts.append(event.text)
@@ -411,7 +411,7 @@ class ResponseEncoder(Struct, eq=False):
         item, self._message_item = self._message_item, None
         if item is None:
             return
-        text, place = "".join(self._item_texts), self._item_place
+        text, place = "".join(self._item_texts), self._place_dict
         part = OutputText(text=text, logprobs=self._logprobs)
         self._send_event("response.output_text.done", **place, text=text, logprobs=part.logprobs)
         self._send_event("response.content_part.done", **place, part=part)
@@ -428,7 +428,7 @@ class ResponseEncoder(Struct, eq=False):
                 return
             self._close_all("completed")
             self._reasoning_item = ReasoningItem(id=self._new_item_id("rs"))
-            self._item_place = {**self._add_item(self._reasoning_item), "summary_index": 0}
+            self._place_dict = {**self._add_item(self._reasoning_item), "summary_index": 0}
             self._item_texts, self._reasoning_blocks = [], []
         self._reasoning_blocks += event.blocks
         if event.text:
@@ -439,14 +439,14 @@ class ResponseEncoder(Struct, eq=False):
     def _send_summary_delta(self, text: str) -> None:
         if not self._item_texts:
             part = SummaryText("")
-            self._send_event("response.reasoning_summary_part.added", **self._item_place, part=part)
-        self._send_event("response.reasoning_summary_text.delta", **self._item_place, delta=text)
+            self._send_event("response.reasoning_summary_part.added", **self._place_dict, part=part)
+        self._send_event("response.reasoning_summary_text.delta", **self._place_dict, delta=text)
 
     def _close_reasoning(self, status: ItemStatus) -> None:
         item, self._reasoning_item = self._reasoning_item, None
         if item is None:
             return
-        text, place = "".join(self._item_texts), self._item_place
+        text, place = "".join(self._item_texts), self._place_dict
         if text and self._reply.summarized:
             part = SummaryText(text)
             self._send_event("response.reasoning_summary_text.done", **place, text=text)

@@ -143,7 +143,7 @@ class ItemReader(Translation, eq=False):
             self.unread.note_addresses(part, path)
             at = f"messages[{len(self.messages)}]" + path[path.index(".content[") :]
             self.names[f"{at}.image_url.url"] = f"{path}.image_url"
-            return _translate_image(part)
+            return _translate_unchecked_image(part)
         if not is_past and (not isinstance(sort, str) or sort == "image_url"):
             return part  # which the reader of chat completions judges
         self.unread.add(part, path)
@@ -220,7 +220,7 @@ class ItemReader(Translation, eq=False):
             text = _read_part_text(part)
             if text is not None:
                 texts.append({"type": "text", "text": text})
-            elif (image := _translate_valid_image(part)) is not None:
+            elif (image := _translate_image_or_none_if_invalid(part)) is not None:
                 self._tool_images.append(image)
                 self.returned_images.add(image["image_url"]["url"])
                 self._note_change(f"{path}[{at}]", "", "moved to a message of the user")
@@ -276,19 +276,19 @@ def _find_text_field(part_type: object) -> str | None:
     return _TEXTS.get(part_type) if isinstance(part_type, str) else None
 
 
-def _translate_image(part: Mapping[str, Any]) -> Entry:
+def _translate_unchecked_image(part: Mapping[str, Any]) -> Entry:
     image = {"url": part["image_url"]}
     if isinstance(part.get("detail"), str):
         image["detail"] = part["detail"]
     return {"type": "image_url", "image_url": image}
 
 
-def _translate_valid_image(part: object) -> Entry | None:
+def _translate_image_or_none_if_invalid(part: object) -> Entry | None:
     if not isinstance(part, dict) or part.get("type") != "input_image":
         return None
     if not isinstance(part.get("image_url"), str):
         return None
-    image = _translate_image(part)
+    image = _translate_unchecked_image(part)
     return image if is_image(image) else None
 
 
@@ -475,7 +475,7 @@ class _Translation(ItemReader, eq=False):
     def parsed(self, rules: parameters.ParsingRules, mark: str, size: int) -> ParsedRequest:
         body, fields = self.body, self.values
         self._refuse_stored_state()
-        self._copy_unchanged_fields(strict=rules.reject_unknown)
+        self._copy_or_rename_untranslated_fields(strict=rules.reject_unknown)
         self.tools.read(body.get("tools"), "tools")
         if not body.has("input"):
             raise missing("input", "a string or an array of items")
@@ -487,7 +487,7 @@ class _Translation(ItemReader, eq=False):
             fields["tools"] = self.tools.functions
         self._translate_text_settings()
         self._translate_reasoning(rules)
-        encrypted = self._translate_include()
+        encrypted = self._translate_include_and_tell_if_encrypted()
         most_calls = body.integer("max_tool_calls", 1, 2**31 - 1)
         if most_calls == 1:
             fields["parallel_tool_calls"] = False
@@ -519,7 +519,7 @@ class _Translation(ItemReader, eq=False):
         if self.body.boolean("background"):
             raise unsupported("background", "Replies are sent while they are made; send false.")
 
-    def _copy_unchanged_fields(self, *, strict: bool) -> None:
+    def _copy_or_rename_untranslated_fields(self, *, strict: bool) -> None:
         for name, value in self.body.values.items():
             if name in _TRANSLATED:
                 continue
@@ -578,7 +578,7 @@ class _Translation(ItemReader, eq=False):
         wanted = reasoning.string("summary") or reasoning.string("generate_summary")
         return wanted is not None and wanted != "none"
 
-    def _translate_include(self) -> bool:
+    def _translate_include_and_tell_if_encrypted(self) -> bool:
         body, fields = self.body, self.values
         included = body.strings("include", most=64)
         for at, name in enumerate(included):
@@ -604,14 +604,14 @@ class _Translation(ItemReader, eq=False):
 
 def _build_native_request(body: Mapping[str, Any]) -> NativeRequest:
     items = body.get("input")
-    if not isinstance(items, list) or not any(map(_is_unreadable_elsewhere, items)):
+    if not isinstance(items, list) or not any(map(_is_reasoning_no_provider_reads, items)):
         return NativeRequest("responses", body)
     changes = Changes()
-    unsealed = {**body, "input": without(items, _is_unreadable_elsewhere, "input", changes)}
+    unsealed = {**body, "input": without(items, _is_reasoning_no_provider_reads, "input", changes)}
     return NativeRequest("responses", body, unsealed=unsealed, left_out=changes.reported())
 
 
-def _is_unreadable_elsewhere(item: object) -> bool:
+def _is_reasoning_no_provider_reads(item: object) -> bool:
     # No server of others reads reasoning that was sealed here, nor any that is not sealed: it would
     # look for it among what it stored.
     if not isinstance(item, dict) or item.get("type") != "reasoning":

@@ -76,11 +76,11 @@ class ToolReader(Struct, eq=False):
             self._note_unknown_fields(tool, ("type", "name", "description", "tools"))
             self.changes.note(f"{tool.path} namespace flattened")
             for each in tool.objects("tools", most=MAX_TOOLS, expected=_TOOL):
-                self._read_function(each, is_repeated, name)
+                self._read_one_tool(each, is_repeated, name)
         else:
-            self._read_function(tool, is_repeated, None)
+            self._read_one_tool(tool, is_repeated, None)
 
-    def _read_function(self, tool: ObjectReader, is_repeated: bool, namespace: str | None) -> None:
+    def _read_one_tool(self, tool: ObjectReader, is_repeated: bool, namespace: str | None) -> None:
         sort = tool.required_string("type", expected="a type such as function or custom")
         match sort:
             case "function":
