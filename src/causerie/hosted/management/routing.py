@@ -143,8 +143,8 @@ def acts(services: Literal["accounts", "operations"], *modules: ModuleType) -> S
         query = PageQuery if issubclass(answer, Page) else asks if not takes_body else None
         body = asks if takes_body else None
         handler = partial(_call_service, services, row, answer)
-        types = query or NoQuery, body or NoBody, answer
-        found.append(_build_api_route_of_types(place, row.summary, handler, *types))
+        kinds = query or NoQuery, body or NoBody, answer
+        found.append(_build_api_route_of_types(place, row.summary, handler, *kinds))
     return found
 
 
