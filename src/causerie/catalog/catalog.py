@@ -137,7 +137,7 @@ class Catalog:
     def shown(
         self, visible: frozenset[str] | None, allowed: frozenset[str] | None = None
     ) -> Iterator[tuple[Entry, Sequence[str]]]:
-        """Yield each model with its names in a list; of wildcards those that providers list."""
+        """Yield each listed model with its names: of a wildcard those known, else its pattern."""
         for entry in self.visible(visible):
             if isinstance(entry, WildcardModel):
                 names = self._list_wildcard_names(entry, visible, allowed)

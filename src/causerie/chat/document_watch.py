@@ -292,7 +292,7 @@ _TOKENS_A_COPY = 64
 
 
 class WatchedDocuments:
-    """Watches the answer, or the arguments of each call, of one reply.
+    """Watches a reply's answer, or each call's arguments, for values that break a schema's rules.
 
     ``answer`` and ``functions`` are the rewritten schemas, ``resumed`` is the beginning of the
     answer that the prompt has, and ``texts`` came before the tokens that are counted here; see

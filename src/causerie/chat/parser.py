@@ -135,7 +135,7 @@ class Parser:
             return [flow.event(text)]
         read: list[events.ContentEvent] = []
         for at in range(0, len(text), _SLICE) or (0,):
-            read += self._parse_text(text[at : at + _SLICE])
+            read += self._parse_model_output(text[at : at + _SLICE])
         held = self._ignores_rest or self._call_reader is not None or self.holding
         self._fast_path = None if held or self._is_part_unsent else self._markers.flows[self.mode]
         return read
@@ -162,14 +162,14 @@ class Parser:
                 self._partial_header, text = None, ""
             else:
                 text = yield from self._give_up_header(self._partial_header or "")
-            yield from self._parse_text(text)
+            yield from self._parse_model_output(text)
         pending, self._pending_text = self._pending_text, ""
         yield from self._build_and_note_trimmed_events(pending)
         space = self._take_spaces()
         if self.mode is Mode.ANSWER and space and not self.calls:
             yield from self._build_and_note_text_events(space)
 
-    def _parse_text(self, text: str) -> Iterator[events.ContentEvent]:
+    def _parse_model_output(self, text: str) -> Iterator[events.ContentEvent]:
         text = self._pending_text + text
         self._pending_text = ""
         while text and not self._ignores_rest:
@@ -222,7 +222,7 @@ class Parser:
         if reader is None or not reader.started:
             return
         if not reader.calls:
-            yield from self._parse_text(reader.text)
+            yield from self._parse_model_output(reader.text)
             return
         self._held_spaces = []
         for name, arguments in reader.calls:

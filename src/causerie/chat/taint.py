@@ -272,22 +272,22 @@ def write_json(
     if isinstance(value, Verbatim):
         return Traced(value.source, USER)
     kept: dict[str, str] = {}
-    bare = _replace_verbatim(value, kept, secrets.token_hex(8))
+    bare = _mark_verbatim_values(value, kept, secrets.token_hex(8))
     text = json.dumps(
         bare, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
     )
     return Traced(_PLACE.sub(lambda found: kept.get(found[1], found[0]), text), USER)
 
 
-def _replace_verbatim(value: object, source_by_mark: dict[str, str], secret: str) -> object:
+def _mark_verbatim_values(value: object, sources: dict[str, str], mark_prefix: str) -> object:
     if isinstance(value, Verbatim):
-        place = f"{secret}.{len(source_by_mark)}"
-        source_by_mark[place] = value.source
+        place = f"{mark_prefix}.{len(sources)}"
+        sources[place] = value.source
         return place
     if isinstance(value, Mapping):
-        return {key: _replace_verbatim(item, source_by_mark, secret) for key, item in value.items()}
+        return {key: _mark_verbatim_values(it, sources, mark_prefix) for key, it in value.items()}
     if isinstance(value, list | tuple | Iterator):
-        return [_replace_verbatim(item, source_by_mark, secret) for item in value]
+        return [_mark_verbatim_values(item, sources, mark_prefix) for item in value]
     return value
 
 

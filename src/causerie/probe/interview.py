@@ -195,7 +195,7 @@ class Patience:
 
 
 class Found(Struct, frozen=True, kw_only=True):
-    """One question and its verdict; ``decides`` are parameters that it shows to be supported."""
+    """One question and its verdict, which says whether the parameters ``decides`` are supported."""
 
     id: str
     rule: str

@@ -283,7 +283,7 @@ class ProbeQuestion:
     rule: str  # its place in the interface or the contract
     words: str
     script: Callable[[Subject], Script]
-    decides: tuple[str, ...] = ()  # parameters that it shows to be supported
+    decides: tuple[str, ...] = ()  # parameters whose support its verdict decides
     asks: int = 1  # limit on its requests
     tokens: int = 0  # limit on the tokens of each request, prompt and output
     loud: bool = False  # it asks with thinking on, so it is only for models that think

@@ -28,7 +28,7 @@ class Control(Struct, frozen=True):
 
 
 class Facts(Struct, frozen=True):
-    """Facts of a parameter that its type does not tell."""
+    """Facts of a parameter besides type and range: who knows it, its other names, its effect."""
 
     origin: Origin = ""
     neutral: tuple[Any, ...] = ()  # values that ask for nothing; engines get the first one

@@ -327,8 +327,8 @@ class EnginePool:
         self._prefix_index = PrefixIndex(_BLOCKS)
         self._member_changed = asyncio.Event()
         self._is_started = False
-        self._discovery = Discovery(self._set_members)
-        self._discovery.renew(addresses)
+        self._member_discovery = Discovery(self._set_members)
+        self._member_discovery.renew(addresses)
         self._facts: base.ModelFacts | None = None
         self._member_restarts_of_facts: object = None
 
@@ -343,12 +343,12 @@ class EnginePool:
         return sum(member.engine.memory_bytes for member in self._members.values())
 
     def renew(self, addresses: Sequence[str]) -> None:
-        self._discovery.renew(addresses)
+        self._member_discovery.renew(addresses)
 
     async def start(self) -> None:
         """Start loading all members; return when one is ready, raise when every one has failed."""
         self._is_started = True
-        self._discovery.start()
+        self._member_discovery.start()
         self._begin_loading_members()
         while not self._loaded_members():
             members = self._members.values()
@@ -360,7 +360,7 @@ class EnginePool:
     async def stop(self) -> None:
         self._is_started = False
         try:
-            await self._discovery.stop()
+            await self._member_discovery.stop()
             everybody = [*self._members.values(), *self._leaving_members]
             await asyncio.gather(*(member.stop() for member in everybody))
             await asyncio.gather(*self._member_stop_tasks)
@@ -381,7 +381,7 @@ class EnginePool:
             idle_seconds=min((one.idle_seconds or 0.0 for one in ready), default=None),
             memory_bytes=self.memory_bytes,
             context=min((one.context or 0 for one in ready), default=None),
-            detail="; ".join(filter(None, (_away_message(members), self._discovery.detail))),
+            detail="; ".join(filter(None, (_away_message(members), self._member_discovery.detail))),
             members=members,
         )
 

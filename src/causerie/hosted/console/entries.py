@@ -364,20 +364,20 @@ class EntryPages(Struct):
 
     async def _store_new_entry(self, context: RequestContext, secret: str | None) -> None:
         wish = (await self._build_submitted_form(context)).wish(key=secret)
-        kind = self._choose_kind_of_new_entry(context)
+        kind = self._get_kind_of_new_entry(context)
         await context.configuration.create(context.actor, kind, wish)
 
     async def _build_submitted_form(self, context: RequestContext) -> SettingsForm:
         return self.form(self.fields, context.form)
 
-    def _choose_kind_of_new_entry(self, context: RequestContext) -> EntryKind:
+    def _get_kind_of_new_entry(self, context: RequestContext) -> EntryKind:
         return next(iter(self.kinds))
 
     async def _show_entry_form(
         self, context: RequestContext, entry: EntryView | None, form: SettingsForm | None = None
     ) -> None:
         form = form or self.form.shown(self.fields, context.form, entry)
-        kind = entry.kind if entry is not None else self._choose_kind_of_new_entry(context)
+        kind = entry.kind if entry is not None else self._get_kind_of_new_entry(context)
         problems = form.problems(context.problem, kind)
         shown = {"entry": entry, "form": form, "kind": kind, "pages": self, "problems": problems}
         await context.send_page(self.template, **shown, **await self.around(context))

@@ -103,7 +103,7 @@ class AlertsPages(EntryPages):
 
     async def create(self, context: RequestContext) -> None:
         """Add a channel; a secret that is made here is shown once."""
-        given, kind = context.form.get("key"), self._choose_kind_of_new_entry(context)
+        given, kind = context.form.get("key"), self._get_kind_of_new_entry(context)
         if kind == "email" or given or context.form.get("format"):
             await self._store_new_entry(context, given)
             self._redirect_to_list(context, "added")
@@ -123,7 +123,7 @@ class AlertsPages(EntryPages):
         wanted = [("kinds", each) for each in kinds if len(kinds) < len(every)]
         return self.form(self.fields, FormFields([*others, *wanted]))
 
-    def _choose_kind_of_new_entry(self, context: RequestContext) -> EntryKind:
+    def _get_kind_of_new_entry(self, context: RequestContext) -> EntryKind:
         asked = context.form.get("kind", context.query.get("kind"))
         for kind in self.kinds:
             if kind == asked:

@@ -118,7 +118,7 @@ class EntryList(ListView, frozen=True, kw_only=True):
 
 
 class CreateEntry(Body, frozen=True):
-    """A new entry of the configuration, or an addition to an entry of its file."""
+    """Body of a request to add an entry to the configuration, or to extend one of its file."""
 
     kind: EntryKind
     settings: Settings
