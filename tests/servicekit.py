@@ -7,9 +7,9 @@ import json
 import os
 import signal
 import tempfile
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -130,7 +130,11 @@ async def service_view(folder: Path, text: str, **environ: str) -> AsyncIterator
     file = folder / "causerie.toml"
     file.write_text(SERVER + text, encoding="utf-8")
     seen = Seen()
-    with tempfile.TemporaryDirectory(prefix="c") as short, pytest.MonkeyPatch.context() as patch:
+    with (
+        tempfile.TemporaryDirectory(prefix="c") as short,
+        pytest.MonkeyPatch.context() as patch,
+        _wakeups_kept(),
+    ):
         patch.setenv("XDG_RUNTIME_DIR", short)
         for name, value in environ.items():
             patch.setenv(name, value)
@@ -148,6 +152,20 @@ async def service_view(folder: Path, text: str, **environ: str) -> AsyncIterator
                     yield ServiceView(file, Path(short) / "causerie", root, http, threads)
             finally:
                 os.kill(os.getpid(), signal.SIGTERM)
+
+
+@contextmanager
+def _wakeups_kept() -> Iterator[None]:
+    """Signals wake the loop that they woke before: a service of another loop may run there.
+
+    Two services of one loop would take each other's signals.
+    """
+    before = signal.set_wakeup_fd(-1)
+    signal.set_wakeup_fd(before)
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(before)
 
 
 def _headers(key: str, more: Mapping[str, str]) -> dict[str, str]:

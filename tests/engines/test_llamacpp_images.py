@@ -152,6 +152,7 @@ async def test_the_cache_knows_an_image_by_its_bytes(service: ServiceView) -> No
 
 
 @pytest.mark.full
+@pytest.mark.asyncio(loop_scope="function")  # another service than that of the module
 async def test_a_template_that_takes_parts_gives_the_bare_engines_answer(
     gguf: Path, tmp_path: Path
 ) -> None:
