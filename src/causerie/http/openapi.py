@@ -135,6 +135,9 @@ def request_schemas(max_messages: int) -> dict[str, Schema]:
         properties = schemas[name]["properties"]
         assert isinstance(properties, dict)
         properties["messages"]["maxItems"] = max_messages
+    chat: Any = schemas["ChatRequest"]["properties"]
+    completions: Any = schemas["CompletionsRequest"]["properties"]
+    completions["logit_bias"] = chat["logit_bias"]  # its default is not None, but it may be null
     schemas |= received_schemas(request_type(), *request_types())
     schemas["RouterRequest"] |= {"required": ["messages"], "anyOf": _MODEL_OR_MODELS}
     return schemas

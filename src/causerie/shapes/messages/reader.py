@@ -478,7 +478,7 @@ def _write_tools(translation: MessagesTranslation) -> None:
         if kind not in (None, "custom"):
             translation.note(f"{tool.path} ({quote(kind[:64])}) dropped")
             foreign.add(name or "")
-        elif tool.get("defer_loading") is not True or name in called or name == demanded:
+        elif not tool.boolean("defer_loading") or name in called or name == demanded:
             here = f"tools[{len(tools)}]"
             translation.names[here] = translation.names[f"{here}.function"] = tool.path
             translation.names[f"{here}.function.parameters"] = f"{tool.path}.input_schema"
@@ -506,7 +506,7 @@ def _write_tool_choice(
     kind = choice.word("type", (*_CHOICES, "tool"))
     if kind is None:
         raise missing("tool_choice.type", "auto, any, tool or none")
-    has_tools = "tools" in translation.values
+    has_tools, one_call = "tools" in translation.values, choice.boolean("disable_parallel_tool_use")
     if kind == "tool":
         name = choice.required_string("name")
         if name in foreign_tools:
@@ -519,7 +519,7 @@ def _write_tool_choice(
         translation.refuse(unsupported("tools", advice))
     elif has_tools or kind == "any":
         translation.values["tool_choice"] = _CHOICES[kind]
-    if has_tools and choice.boolean("disable_parallel_tool_use"):
+    if has_tools and one_call:
         translation.values["parallel_tool_calls"] = False
 
 
@@ -537,7 +537,7 @@ def _write_thinking(translation: MessagesTranslation) -> None:
             translation.values["reasoning"], translation.decided = by_effort, False
         return
     kind = thinking.word("type", ("enabled", "adaptive", "between_tools", "disabled"))
-    translation.omits_thinking = thinking.get("display") == "omitted"
+    translation.omits_thinking = thinking.string("display") == "omitted"
     if kind is None:
         raise missing("thinking.type", "enabled, adaptive or disabled")
     if kind in ("adaptive", "between_tools"):
@@ -571,10 +571,13 @@ def _write_other_fields(translation: MessagesTranslation) -> None:
         }
     metadata = body.get("metadata")
     if isinstance(metadata, dict):
-        if isinstance(metadata.get("user_id"), str):
-            values["user"] = metadata["user_id"]
-        for name in metadata.keys() - {"user_id"}:
-            translation.note(f"metadata.{quote(name[:64], safe='')} dropped")
+        for name, value in metadata.items():
+            if name == "user_id" and isinstance(value, str):
+                values["user"] = value
+            elif value is not None:
+                translation.note(f"metadata.{quote(name[:64], safe='')} dropped")
+    elif metadata is not None:
+        translation.note("metadata dropped")
 
 
 class TokenCount(Struct, frozen=True):

@@ -136,14 +136,8 @@ class OutputSchema(Struct, tag_field="type", tag="json_schema"):
 
 
 class OutputConfig(Struct):
-    effort: Annotated[str | None, Meta(description="low, medium, high, xhigh or max; a hint.")] = (
-        None
-    )
+    effort: Annotated[Any, Meta(description="A hint: low, medium, high, xhigh or max.")] = None
     format: OutputSchema | None = None
-
-
-class RequestMetadata(Struct):
-    user_id: str | None = None
 
 
 class ThreadCreate(Struct, tag_field="type", tag="create"):
@@ -152,6 +146,9 @@ class ThreadCreate(Struct, tag_field="type", tag="create"):
 
 Turns = Annotated[tuple[UserTurn | AssistantTurn | SystemTurn, ...], Meta(min_length=1)]
 Tools = Annotated[tuple[ToolParam, ...], Meta(max_length=MAX_TOOLS)]
+_Metadata = Annotated[
+    Any, Meta(description="A hint: a text `user_id` names the end user, all else is dropped.")
+]
 _OWN: list[tuple[str, Any, Any]] = [
     ("system", str | tuple[InputText, ...] | None, None),
     ("tools", Tools | None, None),
@@ -159,7 +156,7 @@ _OWN: list[tuple[str, Any, Any]] = [
     ("thinking", ThinkingEnabled | ThinkingAdaptive | ThinkingDisabled | None, None),
     ("output_config", OutputConfig | None, None),
     ("stop_sequences", Annotated[tuple[Stop, ...], Meta(max_length=MAX_STOPS)] | None, None),
-    ("metadata", RequestMetadata | None, None),
+    ("metadata", _Metadata, None),
     ("thread", ThreadCreate | None, None),
 ]
 
