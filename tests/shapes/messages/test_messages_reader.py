@@ -182,6 +182,10 @@ def test_past_faults_are_mended_in_the_clients_words() -> None:
         ({"temperature": 3}, "temperature", "`temperature` must be from 0 to 2"),
         ({"stop_sequences": ["a", ""]}, "stop_sequences[1]", "`stop_sequences[1]` must not be"),
         ({"max_tokens": 0}, "max_tokens", "is 0"),
+        ({"thinking": {"type": "adaptive", "display": {}}}, "thinking.display", "not an object"),
+        ({"tool_choice": {"type": "auto", "disable_parallel_tool_use": 1}},
+         "tool_choice.disable_parallel_tool_use", "must be true or false"),
+        ({"tools": [TOOL | {"defer_loading": "x"}]}, "tools[0].defer_loading", "must be true"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_and_new_is_named(fields: dict[str, Any], param: str, words: str) -> None:
@@ -281,7 +285,7 @@ def test_the_model_decides_without_parameters_that_it_may_lack() -> None:
 def test_fields_that_agents_send_are_taken_and_named() -> None:
     fields = {
         "context_management": {"edits": []}, "mcp_servers": [], "service_tier": "auto",
-        "metadata": {"user_id": "u", "more": 1}, "thread": {"type": "create"},
+        "metadata": {"user_id": "u", "more": 1, "none": None}, "thread": {"type": "create"},
         "output_config": {"task_budget": 7}, "invented": True, "n": 5,
         "response_format": {"type": "json_object"}, "cache_control": {"type": "ephemeral"},
     }  # fmt: skip
@@ -298,6 +302,8 @@ def test_fields_that_agents_send_are_taken_and_named() -> None:
     with pytest.raises(InvalidRequest) as caught:
         read(strict, **fields)
     assert caught.value.param == "invented"
+    assert told(read(metadata={"user_id": 7})) == ["metadata.user_id dropped"]
+    assert told(read(metadata=7)) == ["metadata dropped"]
     known = {name: value for name, value in fields.items() if name not in ("invented", "n")}
     with pytest.raises(InvalidRequest) as caught:  # of another API
         read(strict, **known)
@@ -328,10 +334,11 @@ def test_a_reply_that_was_begun_is_continued() -> None:
 def test_a_document_of_text_is_text() -> None:
     block = {
         "type": "document", "title": "Rain", "source": {"type": "text", "data": "It rains."},
-        "media_type": "text/plain",
+        "media_type": "text/plain", "context": {"no": "text"},
     }  # fmt: skip
-    message = read(messages=[{"role": "user", "content": [block]}]).request.messages[0]
-    assert message.text == "<document>\ntitle: Rain\nIt rains.\n</document>"
+    parsed = read(messages=[{"role": "user", "content": [block]}])
+    assert parsed.request.messages[0].text == "<document>\ntitle: Rain\nIt rains.\n</document>"
+    assert "the context of a document dropped" in told(parsed)
 
 
 def test_thinking_comes_back_if_it_was_not_changed() -> None:

@@ -178,7 +178,7 @@ def form_token(token: str) -> str:
 
 
 def form_token_fits(token: str, given: str) -> bool:
-    """Return whether the CSRF token ``given`` was derived from this session ``token``."""
+    """Return whether the CSRF token ``given`` was derived from a session's ``token``."""
     try:
         nonce = bytes.fromhex(given[: 2 * _HALF])
     except ValueError:

@@ -324,8 +324,14 @@ def _translate_document(block: Entry, translation: MessagesTranslation) -> Itera
         content = [{"type": "text", "text": content}]
     if not isinstance(content, list) or not content:
         return
-    head = [f"{name}: {block[name]}" for name in ("title", "context") if block.get(name)]
-    yield {"type": "text", "text": "<document>\n" + "".join(f"{line}\n" for line in head)}
+    head = ""
+    for name in ("title", "context"):
+        words = block.get(name)
+        if isinstance(words, str):
+            head += f"{name}: {words}\n" if words else ""
+        elif words is not None:
+            translation.note(f"the {name} of a document dropped")
+    yield {"type": "text", "text": f"<document>\n{head}"}
     for part in content:
         kind = part.get("type") if isinstance(part, dict) else None
         if kind == "text":

@@ -28,7 +28,7 @@ class UrlSource(Struct, tag_field="type", tag="url"):
 
 
 class TextSource(Struct, tag_field="type", tag="text"):
-    data: NotEmpty
+    data: str
 
 
 class _Cached(Struct, kw_only=True):
